@@ -1,1 +1,1 @@
-"""The command line, run folders and the inspector: the only place with paths and screens."""
+"""Applications: the command line, the Python API, run folders, the scoring server and the inspector."""

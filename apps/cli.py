@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _unexpected(name: str, error: Exception) -> str:
-    """Return one sentence about an unexpected error, and write its traceback to a file."""
+    """Return a sentence about an unexpected error, and write the traceback to a file."""
     text = " ".join(str(error).split()) or "no message"
     sentence = f"{type(error).__name__}: {text[:MESSAGE_LENGTH]}{'...' if len(text) > MESSAGE_LENGTH else ''}"
     details = redacted(["".join(traceback.format_exception(error))])[0]
@@ -118,7 +118,7 @@ def _run(name: str, verb: Verb, words: list[str]) -> Any:
 
 
 def _with_launched(settings: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Set `processes`, where it is not stated, to the number that torchrun or accelerate has started."""
+    """Set `processes`, unless the user set it, to the number of processes started by torchrun or accelerate."""
     for group in settings:
         if vars(group).get("processes") == 1:
             group.processes = int(os.environ.get("WORLD_SIZE", 1))
@@ -133,7 +133,10 @@ def _help(name: str, verb: Verb, words: list[str]) -> None:
 
 
 def parse(name: str, verb: Verb, words: Sequence[str], *, outlined: bool = False) -> tuple[Any, ...]:
-    """Parse the verb's settings, or their outlines, from a YAML file and flags with TRL's parser."""
+    """Parse the verb's settings from a YAML file and flags with TRL's parser.
+
+    With `outlined`, dataclasses with the same fields stand in for trainer arguments, so that no trainer is imported.
+    """
     from .settings.aliases import translate_words
     from .settings.parser import SettingsParser
 
@@ -161,7 +164,7 @@ def parse(name: str, verb: Verb, words: Sequence[str], *, outlined: bool = False
 
 
 def _read_config(words: Sequence[str]) -> None:
-    """Raise an error for a `--config` file that takes too long to parse: deep brackets, or aliases of aliases."""
+    """Raise an error for a `--config` file that is unsafe to parse: deep nesting, or YAML aliases of aliases."""
     if words[-1:] == ["--config"]:
         raise UsageError("--config is followed by a YAML file of settings; name it")
     if "--config" in words:

@@ -1,4 +1,4 @@
-"""Packages that the base installation leaves out, and the sentence for one that is missing."""
+"""Optional dependencies, and the error message for a missing one."""
 
 import contextlib
 from collections.abc import Iterator
@@ -22,11 +22,11 @@ EXTRAS = {
     "gguf": ("gguf",),
     "vllm": ("vllm",),
 }
-"""Modules that each extra of `pyproject.toml` brings."""
+"""Extra in `pyproject.toml` -> modules that it installs."""
 
 
 def extra_of(module: str) -> str | None:
-    """Return the extra that brings a module, None for a module of none.
+    """Return the extra that installs a module. None if no extra installs it.
 
     >>> extra_of("gradio.blocks"), extra_of("torch")
     ('inspect', None)
@@ -37,7 +37,7 @@ def extra_of(module: str) -> str | None:
 
 @contextlib.contextmanager
 def explained_imports() -> Iterator[None]:
-    """Raise a `UsageError` that names the extra where an import finds no module of one."""
+    """Raise `UsageError` if an import within the block fails for a module of an extra. The message names the extra."""
     try:
         yield
     except ModuleNotFoundError as error:

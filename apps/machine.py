@@ -22,7 +22,7 @@ from .runs.run_folder import installed_version, versions
 PROJECT = "rewardlab"
 GIGABYTE = 1e9
 LITTLE, NONE = 10.0, 0.5
-"""Gigabytes of room on a disk: below the first a warning, below the second nothing can be written."""
+"""Thresholds of free disk space in gigabytes: below the first a warning, below the second a failure."""
 OLDEST_PYTHON = (3, 11)
 VARIABLES = (
     *("REWARDLAB_KERNELS", "REWARDLAB_TOKEN", "REWARDLAB_VLLM_PYTHON", "OPENAI_API_KEY", "VLLM_API_KEY", "HF_TOKEN"),
@@ -45,7 +45,7 @@ class Check(NamedTuple):
 
 
 def machine_facts() -> dict[str, Any]:
-    """Return the facts that the checks and bug reports need."""
+    """Return versions, hardware, packages and folders of this machine, for checks and bug reports."""
     return {
         "versions": versions(),
         "python": platform.python_version(),
@@ -67,7 +67,7 @@ def devices() -> list[str]:
 
 
 def extras() -> dict[str, dict[str, Any]]:
-    """Return every extra: whether it is complete, its absent packages, and the command that installs it."""
+    """Return for every extra whether it is complete, the missing packages, and the command that installs it."""
     required: dict[str, list[str]] = defaultdict(list)
     for requirement in _requirements():
         for name in _extras_of(requirement):
@@ -83,7 +83,7 @@ def extras() -> dict[str, dict[str, Any]]:
 
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the relevant environment variables that are set; of a secret only that it is set."""
+    """Return the relevant environment variables. The value of a secret is hidden."""
     return {
         name: "(set, not shown)" if name.endswith(SECRETS) else redacted([variables[name]])[0]
         for name in VARIABLES
@@ -99,12 +99,12 @@ def cache_folder() -> Path:
 
 
 def folders() -> dict[str, Path]:
-    """Return the folders that are written to."""
+    """Return the folders to which rewardlab writes."""
     return {"here": Path.cwd(), "temporary": Path(tempfile.gettempdir()), "cache": cache_folder()}
 
 
 def free_gigabytes(path: Path) -> float:
-    """Return the free gigabytes of the disk of a folder, which need not exist yet."""
+    """Return the free disk space in gigabytes for a folder, which need not exist yet."""
     return shutil.disk_usage(_existing(path)).free / GIGABYTE
 
 
@@ -139,7 +139,7 @@ def _extras_of(requirement: Requirement) -> list[str]:
 
 
 def checks(facts: Mapping[str, Any]) -> Iterator[Check]:
-    """Yield the checks: a failure stops the verbs, a warning slows them or disables one."""
+    """Yield the results of all checks. A failure prevents verbs from running; a warning slows or disables some."""
     version = ".".join(map(str, sys.version_info[:2]))
     supported = sys.version_info[:2] >= OLDEST_PYTHON
     yield _check("python", supported, version, "install Python 3.11 or newer")
@@ -185,7 +185,7 @@ def _device(names: list[str], variables: Mapping[str, str]) -> Check:
 
 
 def disk(name: str, free: float) -> Check:
-    """Check the free gigabytes for checkpoints and models."""
+    """Check the free disk space, in gigabytes, for checkpoints and models."""
     status = "fail" if free < NONE else "warn" if free < LITTLE else "ok"
     return Check(
         f"disk {name}", status, f"{free:.1f} GB free", "free some, or name another folder with --output or HF_HOME"
@@ -193,7 +193,7 @@ def disk(name: str, free: float) -> Check:
 
 
 def _safetensors() -> Check:
-    """Check that safetensors, the only format of weights, reads what it writes."""
+    """Check that safetensors, the only format for weights, saves and loads a tensor."""
     from safetensors.torch import load, save
 
     values = torch.arange(3.0)
@@ -212,7 +212,7 @@ def templates() -> Check:
 
 
 def table(facts: Mapping[str, Any], results: list[Check]) -> str:
-    """Render facts and checks as text; a check that is not ok states its remedy."""
+    """Render facts and checks as text, with the remedy of each check that is not ok."""
     lines = [f"{name:>16}  {_flat(value)}" for name, value in facts.items() if name != "extras"]
     lines += ["", *(_line(check) for check in results)]
     count = sum(check.status == "fail" for check in results)

@@ -1,4 +1,4 @@
-"""What a verb prints at its end on a terminal: its results in a few lines, and the next command."""
+"""Summary that a verb prints on a terminal at its end: results in a few lines, and the next command."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +20,7 @@ NEXT = {
 
 
 def summary_lines(verb: str, result: Any) -> list[str]:
-    """Return at most ten lines: names and values of the result, nested ones as `name.part`, and the next command."""
+    """Return at most ten lines: names and values of the result (nested names as `name.part`), and the next command."""
     values = dict(_flat(result)) if isinstance(result, Mapping) else {}
     following = _following(verb, result)
     most = MOST_LINES - len(following)
@@ -38,7 +38,7 @@ def _following(verb: str, result: Any) -> list[str]:
 
 
 def _flat(values: Mapping[str, Any], above: str = "") -> list[tuple[str, Any]]:
-    """Return names and values; an interval (value, low, high) is one value."""
+    """Flatten nested mappings to names and values. An interval (value, low, high) is one value."""
     flat: list[tuple[str, Any]] = []
     for name, value in values.items():
         if isinstance(value, Mapping) and {"value", "low", "high"} <= value.keys():

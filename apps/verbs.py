@@ -13,26 +13,26 @@ class Verb(NamedTuple):
 
     help: str
     config_class: str
-    """Name of the dataclass of the verb's own settings."""
+    """Name of the verb's settings dataclass."""
     function: str
     example: str
     positional: str = ""
     arguments: tuple[str, ...] = ()
     check: str = ""
-    """Function of all settings that raises a `UsageError`; empty if each dataclass can check its own alone."""
+    """Name of a function that checks all settings together and raises `UsageError`. Empty if not needed."""
 
     @property
     def config(self) -> type:
-        """Return the dataclass of the verb's own settings."""
+        """Return the verb's settings dataclass."""
         return import_name(self.config_class)
 
     @property
     def settings(self) -> tuple[type, ...]:
-        """Return the dataclasses of the verb's settings, its own first."""
+        """Return all settings dataclasses of the verb. `config` is the first."""
         return (self.config, *map(import_name, self.arguments))
 
     def validate(self, settings: Sequence[Any]) -> None:
-        """Raise a `UsageError` for settings that can be refused before anything is loaded."""
+        """Raise `UsageError` for invalid settings, before anything is loaded."""
         settings[0].validate()
         check_settings(settings)
         if self.check:
@@ -40,7 +40,7 @@ class Verb(NamedTuple):
 
     @property
     def outlines(self) -> tuple[type, ...]:
-        """Return `settings`, with outlines of trainers' arguments where those would import Transformers."""
+        """Return `settings` without importing Transformers: outlines replace the dataclasses of trainer arguments."""
         return (self.config, *(outline(name.partition(":")[2]) or import_name(name) for name in self.arguments))
 
 
@@ -202,11 +202,11 @@ RESEARCH = {
     "study": "python -m rewardlab.research.studies",
     "bench": "python -m rewardlab.research.speed",
 }
-"""Verbs of earlier versions -> the commands that do their work in a checkout."""
+"""Verb of an earlier version -> the command that replaces it in a checkout."""
 
 
 def split_verb(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Split the words of a command into the verb, of two words where there is one, and its settings.
+    """Split a command into its verb, which may be two words, and its settings.
 
     >>> split_verb(["judge", "train", "--data", "pairs.jsonl"]), split_verb(["judge", "--audit"])
     (('judge train', ['--data', 'pairs.jsonl']), ('judge', ['--audit']))

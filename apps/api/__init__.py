@@ -51,9 +51,10 @@ def load(path: Model, *, check: bool = True, **options: Any) -> results.LoadedMo
 
 @of_verb("train")
 def train(data: Rows, *, output: Model, model: Model | None = None, **settings: Any) -> results.TrainedModel:
-    """Train a reward model of any kind and return it; further settings are those of Transformers' `TrainingArguments`.
+    """Train a reward model and return it.
 
-    `data` is a file, several, or rows with `prompt`, `chosen` and `rejected`.
+    `data` is one or more files, or rows with `prompt`, `chosen` and `rejected`. Other keyword arguments are settings of
+    `rewardlab train`, which include Transformers' `TrainingArguments`.
     """
     with tempfile.TemporaryDirectory() as scratch:
         sources = {"data": data_source(data, Path(scratch), "data")}
@@ -97,21 +98,21 @@ def evaluate(
     output: Model | None = None,
     **settings: Any,
 ) -> results.Evaluation:
-    """Evaluate reward models on a benchmark beside the baselines; without `output` the run folder is temporary."""
+    """Evaluate reward models and baselines on a benchmark. Without `output` the run folder is temporary."""
     return _evaluation("eval", {"model": model, "benchmark": benchmark} | settings, data, output)
 
 
 @of_verb("judge")
 def judge(data: Rows = None, *, output: Model | None = None, **settings: Any) -> results.Evaluation:
-    """Evaluate language models as judges of cases; without `output` the run folder is temporary."""
+    """Evaluate language models as judges of cases. Without `output` the run folder is temporary."""
     return _evaluation("judge", settings, data, output)
 
 
 @of_verb("judge train")
 def train_judge(data: Rows, *, base: Model, output: Model, **settings: Any) -> results.TrainedJudge:
-    """Train a generative judge on pairs; further settings are those of TRL's `GRPOConfig` for the verdict reward.
+    """Train a generative judge on pairs by GRPO with the verdict reward. `settings` include TRL's `GRPOConfig`.
 
-    The result is the path of its weights too: `judge(test, local=[judged], kind="generative")`.
+    The result can be passed on as the path of the weights: `judge(test, local=[judged], kind="generative")`.
     """
     with tempfile.TemporaryDirectory() as scratch:
         sources = {"data": data_source(data, Path(scratch), "data")}
@@ -133,7 +134,7 @@ def _evaluation(verb: str, settings: Mapping[str, Any], data: Rows, output: Mode
 def compare(first: Model, second: Model, **settings: Any) -> results.Comparison:
     """Compare two runs of `evaluate` or `judge` on their common cases: the second minus the first.
 
-    A drop beyond the rules in `gate` raises `CheckFailed`; `output` is a folder for the comparison.
+    Raise `CheckFailed` if a score drops by more than the rules in `gate` allow. `output` is a folder for the result.
     """
     from ..commands.compare.run import checked_comparison
 
@@ -150,10 +151,10 @@ def decode(
     output: Model | None = None,
     **settings: Any,
 ) -> results.Decoded:
-    """Decode prompts under the guidance of an autoregressive reward model, or of one for each objective.
+    """Decode prompts with a base model and guides: one autoregressive reward model, or one for each objective.
 
-    `model` is the guide's folder, or a mapping objective -> folder; `base` is needed where the guide does not know
-    its base model. `weight` is the guidance weight; the engine that computes the fewest weights is chosen.
+    `model` is the guide's folder, or a mapping objective -> folder. `base` is the base model, required if the guide's
+    folder does not name one. `weight` is the guidance weight. The engine that computes the fewest weights is chosen.
     """
     guide = {"arm": model} if model is not None else {}
     with tempfile.TemporaryDirectory() as scratch:
@@ -170,7 +171,7 @@ _SHOWN = {"id", "preference", "weight", "prompt", "completion", "finished"}
 
 @of_verb("lint")
 def lint(data: Rows, **settings: Any) -> results.LintReport:
-    """Check preference data and return the findings by row; they raise nothing."""
+    """Check preference data and return the findings by row. Findings do not raise an error."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(settings.pop("output", None) or Path(scratch) / "lint")
         with suppress(CheckFailed):  # findings are the result here
@@ -200,11 +201,11 @@ def reinforce(
     output: Model,
     **settings: Any,
 ) -> results.TrainedPolicy:
-    """Train a policy on rewards (GRPO, PPO and others by name); further settings are those of TRL's `GRPOConfig`.
+    """Train a policy on rewards (GRPO, PPO and others by name). `settings` include those of TRL's `GRPOConfig`.
 
-    A reward is a reward model's path or a function `(prompts, completions, **columns) -> list[float | None]`; several
-    are a list, or a mapping from their names. A policy that learned nothing from its rewards, because they are missing
-    or equal everywhere, raises `CheckFailed`; its run folder says what is missing.
+    A reward is a reward model's path or a function `(prompts, completions, **columns) -> list[float | None]`. Give
+    several rewards as a list, or as a mapping name -> reward. Raise `CheckFailed` if the policy could not learn because
+    all rewards were missing or equal. The run folder then states the cause.
     """
     with tempfile.TemporaryDirectory() as scratch:
         source = data_source(data, Path(scratch), "data")

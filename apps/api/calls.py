@@ -1,4 +1,4 @@
-"""Verbs as function calls: keyword arguments become a verb's settings, with the same checks and errors."""
+"""Verbs of the command line as function calls: keyword arguments become settings, with the same checks and errors."""
 
 import contextlib
 import os
@@ -22,9 +22,9 @@ T = TypeVar("T")
 
 
 def call(verb: str, settings: Mapping[str, Any], function: Callable[..., Any] | None = None) -> Any:
-    """Run a verb with settings by name and return its summary; None leaves a setting at its default.
+    """Run a verb (a command such as `train`) with settings by name and return its result. None means the default.
 
-    A `function` is run in place of the verb's, for another result from the same settings.
+    `function` replaces the verb's function, to return another result from the same settings.
 
     Raises `UsageError`, `DataError` or `CheckFailed` where the command line exits with 2, 3 or 5.
     """
@@ -41,7 +41,7 @@ def call(verb: str, settings: Mapping[str, Any], function: Callable[..., Any] | 
 
 @contextlib.contextmanager
 def in_python() -> Iterator[None]:
-    """Write the settings in messages as Python has them: `learning_rate` instead of `--learning_rate`."""
+    """Name settings in messages as Python arguments within the block: `learning_rate` instead of `--learning_rate`."""
     try:
         yield
     except (UsageError, DataError, CheckFailed) as error:
@@ -51,7 +51,7 @@ def in_python() -> Iterator[None]:
 
 
 def parse_settings(verb: str, settings: Mapping[str, Any]) -> list[Any]:
-    """Return the verb's dataclasses of settings, each with its part of the keyword arguments."""
+    """Return the verb's settings dataclasses, filled from the keyword arguments."""
     classes, values = VERBS[verb].settings, dict(settings)
     groups = []
     for group in classes:
@@ -69,7 +69,7 @@ def parse_settings(verb: str, settings: Mapping[str, Any]) -> list[Any]:
 
 
 def _checked(name: str, value: Any, hint: Any) -> Any:
-    """Convert a value as the command line would write it, and check its type."""
+    """Convert a value to the type of its setting, as the command line does, and check it."""
     value = plain_value(value)
     if hint is None:
         return value
@@ -88,9 +88,9 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
 
 
 def plain_value(value: Any) -> Any:
-    """Return paths as strings and functions as names that the registries resolve, also in lists and mappings.
+    """Convert paths to strings, and functions to names that the registries resolve, also in lists and mappings.
 
-    A loaded reward model is the path that it was loaded from.
+    A loaded reward model becomes the path that it was loaded from.
     """
     if isinstance(value, os.PathLike):
         return os.fspath(value)
@@ -104,7 +104,7 @@ def plain_value(value: Any) -> Any:
 
 
 def of_verb(verb: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Decorate a function with the signature of its own parameters and the verb's other settings."""
+    """Return a decorator that adds the verb's settings to the signature of a function."""
 
     def decorate(function: Callable[..., T]) -> Callable[..., T]:
         declared = signature(function)
@@ -119,7 +119,7 @@ def of_verb(verb: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
 
 
 def _parameters(verb: str) -> Iterator[Parameter]:
-    """Yield the settings that a verb declares itself; trainer settings are accepted too."""
+    """Yield the settings that a verb declares, as parameters. Settings inherited from a trainer are left out."""
     for field in fields(VERBS[verb].config):
         default = field.default_factory() if callable(field.default_factory) else field.default
         yield Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=field.type)

@@ -16,25 +16,25 @@ MOST_ROWS, MOST_LETTERS = 40, 60
 
 
 def heading(text: str) -> str:
-    """Return a line in bold."""
+    """Return a heading as a line of bold HTML."""
     return f"<p><b>{escape(text)}</b></p>"
 
 
 def frame_of(rows: Any) -> "pd.DataFrame":
-    """Return rows or columns as a table of pandas, which is imported on first use."""
+    """Return rows or columns as a pandas `DataFrame`. pandas is imported on first use."""
     import pandas as pd
 
     return pd.DataFrame(rows)
 
 
 def table(frame: "pd.DataFrame") -> str:
-    """Return the first rows of a table, and how many there are."""
+    """Return the first rows of a table as HTML, and the total number of rows."""
     more = f"<p>{MOST_ROWS} of {len(frame)} rows</p>" if len(frame) > MOST_ROWS else ""
     return frame.head(MOST_ROWS).to_html(index=False, escape=True, border=0, na_rep="–") + more
 
 
 def facts_table(facts: Mapping[str, Any]) -> str:
-    """Return the numbers and texts of a summary as a table of two columns."""
+    """Return the numbers and texts of a summary as an HTML table with columns for name and value."""
     cells = _plain_facts(facts)
     return table(frame_of({"": list(cells), "value": [short_text(value) for value in cells.values()]}))
 

@@ -1,4 +1,4 @@
-"""Inputs of the Python API: paths as they are; rows, data sets and prompts as temporary JSON Lines files."""
+"""Inputs of the Python API: rows, data sets and prompts are written to temporary JSON Lines files."""
 
 import json
 import os
@@ -16,22 +16,22 @@ Rows = Any
 """A path or several, a mapping NAME -> path, or rows: mappings, a `datasets.Dataset` or a pandas `DataFrame`."""
 
 _LOADED: list[tuple[weakref.ref[Any], str]] = []
-"""Reward models that were loaded here, and their paths."""
+"""Reward models loaded in this process, and their paths."""
 
 
 def note_loaded(model: Any, path: str) -> None:
-    """Record where a reward model was loaded from, so that it can be named in other calls."""
+    """Record the path of a loaded reward model, so that the model can replace the path in other calls."""
     _LOADED[:] = [entry for entry in _LOADED if entry[0]() is not None]
     _LOADED.append((weakref.ref(model), path))
 
 
 def path_of(model: Any) -> str | None:
-    """Return the path that a reward model was loaded from; None for any other value."""
+    """Return the path from which a reward model was loaded. None for any other value."""
     return next((path for loaded, path in _LOADED if loaded() is model), None)
 
 
 def data_source(data: Rows, folder: Path, name: str = "rows") -> Any:
-    """Return paths unchanged; write rows to a file of the folder and return its path."""
+    """Return paths unchanged. Write rows to a file in `folder` and return the path of that file."""
     if data is None or isinstance(data, str | os.PathLike):
         return data
     if isinstance(data, Mapping):
@@ -49,7 +49,7 @@ def data_source(data: Rows, folder: Path, name: str = "rows") -> Any:
 
 
 def _frame_rows(frame: Any) -> list[dict[str, Any]]:
-    """Return the rows of a pandas `DataFrame`; a missing cell is a column that its row lacks."""
+    """Return the rows of a pandas `DataFrame` as dictionaries without their missing cells."""
     rows = zip(frame.to_dict("records"), frame.notna().to_dict("records"), strict=True)
     return [{name: value for name, value in row.items() if present[name]} for row, present in rows]
 
@@ -70,7 +70,7 @@ def _json_line(row: Mapping[str, Any]) -> str:
 
 
 def _as_list(values: Any, name: str) -> list[Any]:
-    """Return prompts or completions as a list; raise a `UsageError` for a single string and for no list."""
+    """Return prompts or completions as a list. Raise `UsageError` for a string or a non-iterable value."""
     if isinstance(values, str):
         raise UsageError(f"{name}s is a list of {name}s; write [{name}] for a single one")
     if not isinstance(values, Iterable):
@@ -97,7 +97,7 @@ def _prompt_row(prompt: Any) -> dict[str, Any]:
 
 
 def conversation_rows(prompts: Any, completions: Any) -> list[dict[str, Any]]:
-    """Return rows with a prompt and a completion; there are as many completions as prompts."""
+    """Return rows with a prompt and a completion. Raise `UsageError` unless there is one completion for each prompt."""
     completions = _as_list(completions, "completion")
     rows = prompt_rows(prompts)
     if len(rows) != len(completions):
@@ -107,7 +107,7 @@ def conversation_rows(prompts: Any, completions: Any) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """Return the plain value of numbers and arrays of numpy, and ISO 8601 for dates and times."""
+    """Convert NumPy numbers and arrays to Python values, and dates and times to ISO 8601 strings."""
     if isinstance(value, date | time):
         return value.isoformat()
     if hasattr(value, "tolist"):

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 RUN = "run"
-"""Name of the run folder of an evaluation without an output, in its temporary folder."""
+"""Name of the run folder inside the temporary folder of an evaluation without an output."""
 
 
 class LoadedModel:
-    """A reward model that rates prompts and completions; also a path in other calls."""
+    """A reward model that rates prompts and completions. Other calls accept it in place of a path."""
 
     def __init__(self, path: str | os.PathLike[str], **options: Any):
         self.path, self._options = Path(path), options
@@ -54,9 +54,9 @@ class LoadedModel:
         return self.model.contract.objectives
 
     def rate(self, prompts: Sequence[Any], completions: Sequence[Any] | None = None) -> "np.ndarray":
-        """Return rewards [N, K] in float64 of completions to prompts, or of examples given alone.
+        """Return rewards [N, K] in float64: N completions, K objectives. Without `completions`, `prompts` are examples.
 
-        A prompt is a string, a list of messages or a row with a column `prompt`; a completion a string or messages.
+        A prompt is a string, a list of messages or a row with a column `prompt`; a completion is a string or messages.
         """
         if completions is None:
             if not all(isinstance(example, Example) for example in prompts):
@@ -74,7 +74,7 @@ class LoadedModel:
 
 
 class TrainedModel(LoadedModel):
-    """A reward model that was just trained: a `LoadedModel` with the figures of its training."""
+    """The reward model that a training produced: a `LoadedModel` with training metrics."""
 
     def __init__(self, path: str | os.PathLike[str], metrics: Mapping[str, Any], **options: Any):
         super().__init__(path, **options)
@@ -91,13 +91,13 @@ class TrainedModel(LoadedModel):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Results of every scorer on a benchmark, with 95 % intervals; baselines are among the scorers."""
+    """Results of every scorer (model, reference or baseline) on a benchmark, with 95 % confidence intervals."""
 
     report: "Report"
     path: Path | None = None
     """Run folder, if one was written."""
     kept: "tempfile.TemporaryDirectory[str] | None" = field(default=None, repr=False, compare=False)
-    """Temporary run folder of an evaluation without an output, which `compare` reads."""
+    """Temporary run folder of an evaluation without an output. `compare` reads it."""
 
     def __str__(self) -> str:
         return text_table(self._title, [[row.scorer, str(row.overall)] for row in self.report.rows])
@@ -147,7 +147,7 @@ def _areas(row: "Row") -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What changed between two runs: paired differences with intervals and p-values."""
+    """Comparison of two runs: paired differences with 95 % confidence intervals and p-values."""
 
     facts: "ComparisonFacts"
 
@@ -177,7 +177,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of a result; a sequence of dictionaries."""
+    """Result in rows: a sequence of dictionaries."""
 
     rows: Sequence[Mapping[str, Any]]
     path: Path | None = None
@@ -211,7 +211,7 @@ class Scores(Table):
     """Rewards of conversations: columns id, file, row, truncated and one for each objective."""
 
     omitted: int = 0
-    """Rows of which the model's chat template leaves out a text."""
+    """Number of rows from which the model's chat template omits text."""
 
     def _repr_html_(self) -> str:
         left_out = f"The chat template leaves out text of {self.omitted:,} of {len(self)} rows."
@@ -219,7 +219,7 @@ class Scores(Table):
 
 
 class Decoded(Table):
-    """Completions of guided decoding: columns id, preference, weight, prompt, completion, finished and token traces."""
+    """Completions of guided decoding: columns id, preference, weight, prompt, completion, finished, values by token."""
 
     @property
     def completions(self) -> list[str]:
@@ -228,17 +228,17 @@ class Decoded(Table):
 
 
 class LintReport(Table):
-    """Findings of preference data by row: columns row, reason, detail ...; empty if nothing was found."""
+    """Findings of preference data by row: columns row, reason, detail ... Empty without findings."""
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found."""
+        """Whether there are no findings."""
         return not self.rows
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Figures of a job and the folder that it wrote, if any."""
+    """Metrics of a job, and the folder with its output, if any."""
 
     facts: Mapping[str, Any]
     path: Path | None = None
@@ -251,7 +251,7 @@ class Summary:
         return self.facts[name]
 
     def to_pandas(self) -> "pd.DataFrame":
-        """Return the figures as a table of one row."""
+        """Return the metrics as a table of one row."""
         return frame_of([{**self.facts}])
 
     def _repr_html_(self) -> str:
@@ -259,10 +259,10 @@ class Summary:
 
 
 class MemoryPlan(Summary):
-    """Memory and time of a job on GPUs, by formula."""
+    """Estimated memory and time of a job on GPUs, computed by formula."""
 
     def to_pandas(self) -> "pd.DataFrame":
-        """Return one row per phase, with gigabytes by part."""
+        """Return one row per phase of the job, with a column of gigabytes for each part of the memory."""
         phases = self.facts["phases"]
         return frame_of([{**phase, **phase["gigabytes"]} for phase in phases]).drop(columns="gigabytes")
 
@@ -273,7 +273,7 @@ class MemoryPlan(Summary):
 
 
 class TrainedPolicy(Summary):
-    """A policy that was trained on rewards; also the path of its weights."""
+    """A policy trained on rewards. Other calls accept it in place of the path of its weights."""
 
     def __fspath__(self) -> str:
         return str(self.facts["policy"])
@@ -292,7 +292,7 @@ class TrainedPolicy(Summary):
 
 
 class TrainedJudge(Summary):
-    """A generative judge that was trained on pairs; also the path of its weights."""
+    """A generative judge trained on pairs. Other calls accept it in place of the path of its weights."""
 
     def __fspath__(self) -> str:
         return str(self.facts["judge"])

@@ -1,4 +1,4 @@
-"""Components shared by the tabs: the site, a list of runs that is kept up to date, and error messages."""
+"""Components shared by the tabs: the context `Site`, lists of runs, and error messages."""
 
 import functools
 import json
@@ -42,16 +42,16 @@ EMPTY = {
         "rewardlab decode --base MODEL --arm GUIDE --data PROMPTS --sweep 11 --output {folder}/completions.jsonl",
     ),
 }
-"""Kind of run -> a sentence for a folder without one, and commands."""
+"""Kind of run -> message for a folder without such a run: a sentence, and commands that write one."""
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_id": "in turn"}
 EACH: dict[str, Any] = QUIET | {"trigger_mode": "multiple"}
-"""Of events that bring their own data: Gradio drops an event by default while the one before it is under way."""
+"""Options of events that carry data. By default Gradio drops an event while the previous event is processed."""
 DIMMED: dict[str, Any] = QUIET | {"show_progress": "minimal", "trigger_mode": "always_last"}
-"""Of a reader's choices that fill much of a tab: what is replaced is dimmed meanwhile, and the last choice counts."""
+"""Options of choices that update much of a tab: outputs are dimmed during the update, and the last choice wins."""
 SLOW: dict[str, Any] = {"show_progress": "minimal", "api_visibility": "private", "concurrency_id": "models"}
-"""Of events that ask a model: one at a time, and readers do not wait for them."""
+"""Options of events that run a model: one at a time, in a queue separate from other events."""
 ALL = 1_000_000
-"""Choices of a list that are shown: Gradio 6.31 takes None for its default of 100."""
+"""Maximum number of choices in a list. Gradio 6.31 reads None as its default of 100."""
 
 
 class Site(NamedTuple):
@@ -62,12 +62,12 @@ class Site(NamedTuple):
     config: InspectConfig
     models: Models
     tab: gr.Tab | None = None
-    """The one that is being built."""
+    """Tab that is being built."""
 
     def nothing_yet(self, kind: str) -> UsageError:
-        """Return what is reported in a folder without a run of a kind: a sentence, and commands for `note_html`.
+        """Return the error for a folder without a run of a kind: a sentence, and commands for `note_html`.
 
-        The commands name the folder, so that they can be copied without a change.
+        The commands contain the path of the folder, so that they can be copied without a change.
         """
         sentence, *commands = EMPTY[kind]
         folder = shlex.quote(str(self.root.folder))
@@ -76,7 +76,7 @@ class Site(NamedTuple):
     def opening(self, name: str, function: Callable[..., list[Any]], inputs: list[Any], outputs: list[Any]) -> Any:
         """Return the event at which the tab `name` is first shown: a hidden tab computes nothing.
 
-        `function` gets the query of the address if it names this tab, and the inputs.
+        `function` receives the inputs, and the query of the address if the address names this tab.
         """
         assert self.tab is not None
         seen = gr.State(False)
@@ -90,9 +90,9 @@ class Site(NamedTuple):
         return self.tab.select(select, [seen, *inputs], [seen, *outputs], **QUIET)
 
     def chooser(self, kind: str, *, label: str = "Run", index: int = 0, **options: Any) -> gr.Dropdown:
-        """Return a list of the runs of a kind, which is updated as runs are written.
+        """Return a dropdown list of the runs of a kind. The list is updated as runs are written.
 
-        Its initial value is the run at `index` of those that can be read, or the last.
+        The initial value is the run at `index` among the readable runs, or the last run.
         """
         entries = self.root.entries(kind)
         value = _known(None, entries, index)
@@ -108,7 +108,7 @@ class Site(NamedTuple):
         return dropdown
 
     def pick(self, preferred: str | None, kind: str) -> str | None:
-        """Return the id of the preferred run if it is there, else of the first whole one; None for no run."""
+        """Return the id of the preferred run if it exists, else of the first complete run. None if there is no run."""
         return _known(preferred, self.root.entries(kind), 0)
 
     def run_list(self, run: str | None, kind: str) -> gr.Dropdown:
@@ -116,9 +116,9 @@ class Site(NamedTuple):
         return gr.Dropdown(_choices(self.root.entries(kind)), value=run)
 
     def scorers(self, run: str | None, preferred: str | None) -> tuple[list[tuple[str, str]], str | None]:
-        """Return a run's scorers with their roles, and the preferred one, or the first model.
+        """Return a run's scorers as choices with their roles, and the preferred scorer or the first model.
 
-        Both are empty for a run that cannot be read: the view reports why.
+        Return no choices and None for a run that cannot be read. The view reports the error.
         """
         try:
             heading = read_heading(self.root.find(run, JUDGED))
@@ -129,7 +129,7 @@ class Site(NamedTuple):
 
 
 def sentences(function: Callable[P, R]) -> Callable[P, Any]:
-    """Wrap an event's function so that an error about its input is shown as a sentence, and the outputs stay.
+    """Wrap an event's function to show an error about its input as a sentence and leave the outputs unchanged.
 
     `gr.Error` would put the word "Error" in place of every output.
     """
@@ -145,7 +145,7 @@ def sentences(function: Callable[P, R]) -> Callable[P, Any]:
 
 
 def streamed(function: Callable[P, Iterator[R]]) -> Callable[P, Iterator[Any]]:
-    """`sentences` for a function that yields one state of the page after the other."""
+    """Wrap an event's generator function like `sentences` does. Each yielded value updates the page."""
 
     @functools.wraps(function)
     def answer(*args: P.args, **kwargs: P.kwargs) -> Iterator[Any]:
@@ -163,16 +163,16 @@ def _warn(error: Exception) -> Any:
 
 
 def number(value: float | None, name: str) -> float:
-    """Return the number in a field; an empty field is a `UsageError`."""
+    """Return the number in a field. Raise `UsageError` if the field is empty."""
     if value is None:
         raise UsageError(f"{name} is empty; fill in a number")
     return value
 
 
 def noted(function: Callable[P, list[Any]], empty: Callable[[], list[Any]]) -> Callable[P, list[Any]]:
-    """Wrap an event's function with one more output before its own: a note in place of an error.
+    """Wrap an event's function to return a note as an additional first output. The note contains the error, if any.
 
-    `empty` returns the other outputs then.
+    After an error, `empty` supplies the other outputs.
     """
 
     @functools.wraps(function)
@@ -186,12 +186,12 @@ def noted(function: Callable[P, list[Any]], empty: Callable[[], list[Any]]) -> C
 
 
 def asked_tab(query: Mapping[str, str]) -> str | None:
-    """Return the tab that an address names, as `?tab=compare`; a run or an item alone opens the judgments."""
+    """Return the tab that an address names, as in `?tab=compare`. With only a run or item: `judgments`."""
     return query.get("tab") or ("judgments" if query.keys() & {"run", "item"} else None)
 
 
 def _known(chosen: str | None, entries: Sequence[Entry], index: int) -> str | None:
-    """Return the chosen run, else the one at `index`; damaged or unfinished runs only if there is no other."""
+    """Return the chosen run, else the run at `index` of the complete runs, or of all runs if none is complete."""
     ids = [entry.id for entry in entries]
     if chosen in ids or not ids:
         return chosen if ids else None
@@ -200,15 +200,15 @@ def _known(chosen: str | None, entries: Sequence[Entry], index: int) -> str | No
 
 
 def filled_list(label: str, **options: Any) -> gr.Dropdown:
-    """Return an empty list that another choice fills.
+    """Return an empty dropdown list whose choices depend on another component.
 
-    It accepts any value: while it is updated an event may still bring the old one, which its function replaces.
+    It accepts any value, because an event may still carry the old value while the list is updated.
     """
     return gr.Dropdown([], label=label, allow_custom_value=True, num_choices_shown=ALL, **options)
 
 
 def address(tab: str, *names: str) -> str:
-    """Return JavaScript of an event that writes the tab and its inputs, by these names, into the address bar."""
+    """Return JavaScript that writes the tab and the inputs of an event, named `names`, into the address bar."""
     return (
         f"(...values) => {{const query = new URLSearchParams({{tab: {json.dumps(tab)}}}); {json.dumps(names)}.forEach("
         "(name, place) => {if (values[place] != null && String(values[place]) !== '') "

@@ -1,4 +1,4 @@
-"""Queries over the Parquet files of a run: fixed texts, every value a bound parameter, a bounded memory."""
+"""DuckDB queries over the Parquet files of a run, with bound parameters and a memory limit."""
 
 import glob
 from collections.abc import Iterator, Mapping
@@ -20,12 +20,12 @@ WAY_OUT = "run `rewardlab eval` again with --overwrite"
 
 
 def table(name: str) -> str:
-    """Return SQL for a Parquet file with its row numbers; a folder called key=value adds no column."""
+    """Return SQL that reads a Parquet file with row numbers, without columns from folder names such as `key=value`."""
     return f"read_parquet(${name}, file_row_number = true, hive_partitioning = false)"
 
 
 def outcome(margin: str) -> str:
-    """Return SQL for the outcome of a judgment by its margin."""
+    """Return SQL that computes the outcome of a judgment from its margin."""
     return (
         f"CASE WHEN {margin} IS NULL THEN 'abstained' WHEN {margin} > 0 THEN 'right' WHEN {margin} < 0 THEN 'wrong' "
         "ELSE 'tie' END"
@@ -37,14 +37,14 @@ def query(
 ) -> list[tuple]:
     """Return the rows of a query in which `$name` is the path of a file or a value.
 
-    Its own database in memory, because several threads ask for pages. `DataError` names the files that cannot be read.
+    Each call uses a new in-memory database, as several threads run queries. Raise `DataError` for unreadable files.
     """
     with reading(text, files, way_out), duckdb.connect(config=SETTINGS) as database:
         return database.execute(text, bound(text, files, values)).fetchall()
 
 
 def bound(text: str, files: Mapping[str, Path], values: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the parameters of a query; a file's name is escaped, so that it is no pattern."""
+    """Return the bound parameters of a query. Wildcards in file names are escaped."""
     paths = {name: glob.escape(str(path)) for name, path in files.items()}
     return {name: value for name, value in {**paths, **(values or {})}.items() if f"${name}" in text}
 

@@ -10,17 +10,17 @@ import plotly.graph_objects as go
 from .html import HIDDEN
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#F0E442")
-"""Okabe and Ito's colours, which colour-blind readers distinguish; the first two are the ends of diverging scales."""
+"""Colour-blind-safe palette of Okabe and Ito. The first two colours are the ends of diverging scales."""
 
 
 FONT = '"Source Sans Pro", system-ui, sans-serif'
-"""The page's font, in which Plotly measures its texts."""
+"""Font of the page. Plotly needs it to measure texts."""
 LIGHT, DARK = "#4b5563", "#d1d5db"
-"""Colours of texts on a light and on a dark page; `style.CSS` sets the latter."""
+"""Colours of texts on a light and on a dark page. `style.CSS` sets the dark one."""
 
 
 def opens(address: str, ids: Sequence[str]) -> dict[str, Any]:
-    """Return options of a trace whose points open `address`, followed by their id."""
+    """Return options of a trace whose points are links: `address` followed by the id of the point."""
     return {"meta": address, "ids": [*ids]}
 
 
@@ -44,7 +44,7 @@ def layout(figure: go.Figure, *, x: str, y: str, height: int = 320, **options: A
 
 
 def titled(figure: go.Figure, title: str, definition: str = "") -> go.Figure:
-    """Return the figure with a title, whose tooltip is the definition."""
+    """Return the figure with a title and the definition as its tooltip."""
     legend = len(figure.data) > 1
     figure.add_annotation(
         text=f"<b>{plain(title)}</b>",
@@ -58,7 +58,7 @@ def titled(figure: go.Figure, title: str, definition: str = "") -> go.Figure:
 
 
 def plain(text: str, longest: int = 60) -> str:
-    """Return an untrusted name for Plotly, which reads some HTML: escaped, on one line, cut if it is long.
+    """Return an untrusted name for Plotly, which renders some HTML: escaped, on one line, at most `longest` characters.
 
     >>> plain("<b>rm</b>\\n"), plain("abcdef", 4)
     ('&lt;b&gt;rm&lt;/b&gt;', 'abc…')

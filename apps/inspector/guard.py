@@ -17,7 +17,7 @@ from .style import SOURCES
 API = "/gradio_api"
 CACHE = "GRADIO_TEMP_DIR"
 SERVED = f"{API}/component_server"
-"""Where the script of a tab calls its functions."""
+"""Path at which the script of a tab calls server functions."""
 PAGES = (
     *("/", "/config", "/theme.css", "/favicon.ico", "/manifest.json", "/robots.txt", "/login", "/logout"),
     *(f"{API}/{name}" for name in ("startup-events", "theme.css", "queue/join", "queue/data", "cancel", "reset")),
@@ -25,7 +25,7 @@ PAGES = (
     SERVED,
 )
 FOLDERS = ("/assets/", "/static/", "/svelte/", "/pwa_icon/", f"{API}/heartbeat/")
-"""With `PAGES` all that the page asks for; Gradio's uploads, proxies, recordings and calls by name are closed."""
+"""Allowed path prefixes; `PAGES` has the other allowed paths. Gradio's uploads, proxies and API calls are refused."""
 FILE = f"{API}/file="
 HEADERS = {
     "content-security-policy": f"{SOURCES}; base-uri 'self'; frame-ancestors 'none'",
@@ -36,16 +36,16 @@ HEADERS = {
 
 
 class Guard:
-    """Refuses a request before Gradio sees it, and tells the browser what it must not do with the answer.
+    """Middleware that refuses requests before Gradio receives them, and adds security headers to responses.
 
-    `hosts` are the names that this server goes by, None: any (see `foreign_request`).
+    `hosts` are the allowed host names of this server. None allows any (see `foreign_request`).
     """
 
     def __init__(self, app: ASGIApp, hosts: Collection[str] | None = None):
         self.app, self.hosts = app, hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Process one request."""
+        """Refuse a request with status 403, or pass it on to the application."""
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         elif scope["type"] == "http" and (sentence := refusal(scope["path"], Headers(scope=scope), self.hosts)):
@@ -55,7 +55,7 @@ class Guard:
 
 
 def refusal(path: str, headers: Headers, hosts: Collection[str] | None = None) -> str:
-    """Return why a request is refused; empty if it is allowed."""
+    """Return the reason for refusing a request. Empty if the request is allowed."""
     if sentence := refusal_reason(headers, hosts):
         return sentence
     if path.startswith(FILE):
@@ -67,7 +67,7 @@ def refusal(path: str, headers: Headers, hosts: Collection[str] | None = None) -
 
 
 def _is_cached(path: str) -> bool:
-    """Return whether a path is in Gradio's cache; Gradio then checks that it wrote the file."""
+    """Return whether a path is in Gradio's cache. Gradio itself checks that it wrote the file."""
     folder = os.environ.get(CACHE)
     if not folder or "\0" in path:
         return False
@@ -86,7 +86,7 @@ def _with_headers(send: Send) -> Send:
 
 
 def private_cache() -> None:
-    """Have Gradio write its files to a private folder, which is removed when this process ends."""
+    """Make Gradio write its files to a private folder, and remove the folder at exit."""
     if CACHE not in os.environ:
         os.environ[CACHE] = tempfile.mkdtemp(prefix="rewardlab-inspect-")
         atexit.register(shutil.rmtree, os.environ[CACHE], ignore_errors=True)

@@ -1,4 +1,4 @@
-"""HTML of the inspector: every text is escaped, the style knows no fixed background."""
+"""HTML of the inspector. Every text is escaped, and the style works on light and dark pages."""
 
 import math
 import re
@@ -12,7 +12,7 @@ HIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u20
 COMMAND = re.compile(r"`[^`]+`")
 LONGEST = 100_000
 CSV = '<button type="button" class="csv">Copy as CSV</button>'
-"""Copies the table of the `with-csv` around it."""
+"""HTML of a button that copies the table in the surrounding `with-csv` element."""
 
 
 def shown(text: str, longest: int = LONGEST) -> str:
@@ -33,7 +33,7 @@ def _visible(match: re.Match[str]) -> str:
 
 
 def pill(outcome: str) -> str:
-    """Return a word in a coloured frame."""
+    """Return an outcome as a word in a coloured frame."""
     return f'<span class="pill {escape(outcome)}">{escape(outcome)}</span>'
 
 
@@ -51,7 +51,7 @@ def number(value: float | None, decimals: int | None = None) -> str:
 
 
 def decimals_of(values: Iterable[float | None]) -> int:
-    """Return the decimals for numbers of one column or row: the largest gets four digits.
+    """Return the number of decimals for a column or row of numbers, so that the largest has four significant digits.
 
     >>> decimals_of([34.0, 126.0]), decimals_of([1.3, -0.0002]), decimals_of([0.02]), decimals_of([5123.4])
     (0, 3, 4, 0)
@@ -68,12 +68,12 @@ def with_csv(table: str) -> str:
 
 
 def skeleton_html() -> str:
-    """Return bars in place of texts that are still loaded."""
+    """Return grey bars as a placeholder for texts that are being loaded."""
     return f'{STYLE}<div class="rl" aria-busy="true"><div class="skeleton">{"<i></i>" * 8}</div></div>'
 
 
 def note_html(text: str) -> str:
-    """Return a note in place of content that cannot be shown; lines in backticks are commands, which can be copied.
+    """Return a note in place of content that cannot be shown. Lines in backticks become commands with a copy button.
 
     >>> '<code>make demo</code><button type="button" class="copy">Copy</button>' in note_html("No run.\\n`make demo`")
     True

@@ -1,4 +1,4 @@
-"""Models named at the start: loaded lazily once, and used by one visitor at a time."""
+"""Models named when the inspector starts: loaded on first use, and used by one visitor at a time."""
 
 import threading
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Models:
-    """Nothing is loaded until a visitor asks; what the browser sends is looked up among the names, never opened."""
+    """Reward models and guides, loaded on first use. Requests select models by name and cannot open other paths."""
 
     def __init__(self, config: InspectConfig):
         self._config = config
@@ -32,7 +32,7 @@ class Models:
                 raise UsageError(f"two models are called '{name}'; name them apart, as --model one=FOLDER two=FOLDER")
             self._sources[name] = source
         self.objectives = preference_objectives(config.arm)
-        """Of the playground, by what the reward models' folders say."""
+        """Objectives of the playground, from the folders of the guides."""
         self._opened: dict[str, RewardModel] = {}
         self._engine: Engine | None = None
         self._turn = threading.Lock()
@@ -44,7 +44,7 @@ class Models:
 
     @property
     def decodes(self) -> bool:
-        """Return whether the playground has a guide."""
+        """Return whether the playground has a guide (an autoregressive reward model that guides decoding)."""
         return bool(self._config.arm)
 
     @contextmanager
@@ -59,7 +59,7 @@ class Models:
 
     @contextmanager
     def decoder(self) -> "Iterator[Engine]":
-        """Yield base model and guides for exclusive use."""
+        """Yield the decoding engine, with base model and guides, for exclusive use."""
         if not self.decodes:
             raise UsageError(
                 "no guide was named at the start; start with --arm, and with --base unless it is an adapter"
@@ -74,9 +74,9 @@ class Models:
 
 
 def check_models(config: InspectConfig) -> None:
-    """Raise an error for models and guides that cannot be opened, by their paths and contracts, before the page starts.
+    """Raise an error for models and guides that cannot be opened, before the page starts.
 
-    Weights are not loaded.
+    Only paths and scoring contracts are checked. Weights are not loaded.
     """
     for text in config.model:
         _check_source(named(text)[1])
@@ -85,7 +85,7 @@ def check_models(config: InspectConfig) -> None:
 
 
 def _check_source(source: str) -> None:
-    """Raise an error for what is neither the folder of a model, nor on the Hub, nor a kind or function by name."""
+    """Raise an error unless `source` is a model folder, a Hub id, or the name of a kind or function."""
     if Path(source).exists():
         if not Path(source).is_dir():
             raise UsageError(f"--model {source} is a file; give the folder of a reward model, or a Hub id")
@@ -100,7 +100,7 @@ def _check_source(source: str) -> None:
 
 
 def _open(source: str, config: InspectConfig) -> RewardModel:
-    """Open a folder, a Hub id, or a kind with arguments, such as implicit(source=runs/dpo, reference=runs/sft)."""
+    """Load a reward model from a folder, a Hub id, or a kind such as `implicit(source=DPO_RUN, reference=SFT_RUN)`."""
     from ...benchmarks.scorers import open_scorer
 
     try:

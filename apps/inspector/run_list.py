@@ -1,4 +1,4 @@
-"""Runs under a root folder, listed at each request and selected by id: no path is accepted from a browser."""
+"""Runs under a root folder, listed at each request. The browser selects runs by id, not by path."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -20,12 +20,13 @@ MARKS = b'"tokens"', b'"base"'
 
 
 class Entry(NamedTuple):
-    """A run under the root: its id (the path below the root, `.` for the root itself) and what kind it is."""
+    """A run under the root: its id (path below the root, `.` for the root itself), folder and kind."""
 
     id: str
     kind: str
     """`judgments` (eval, judge), `training` (rl), `study`, `answers` (a file of `rewardlab decode`), or `job` (another
-    unfinished run)."""
+    unfinished run).
+    """
     growing: bool
     """Whether the run is not finished yet."""
     path: Path
@@ -38,17 +39,17 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Root:
-    """The one folder that is looked at, fixed at the start; links in it are not followed."""
+    """Root folder of the inspector. Links inside it are not followed."""
 
     folder: Path
 
     def entries(self, *kinds: str) -> list[Entry]:
-        """Return the runs of some kinds, or all, by id."""
+        """Return the runs of the given kinds, sorted by id. Without kinds, return all runs."""
         listed = sorted(_entries(self.folder, "", DEPTH), key=lambda entry: entry.id)
         return [entry for entry in listed if not kinds or entry.kind in kinds]
 
     def entry(self, id: str | None, *kinds: str) -> Entry:
-        """Return a run that `entries` lists; raise a `UsageError` for any other."""
+        """Return the run with this id among `entries`. Raise `UsageError` if there is none."""
         for entry in self.entries(*kinds):
             if entry.id == id:
                 _refuse_links(entry.path)
@@ -56,7 +57,7 @@ class Root:
         raise UsageError(f"there is no run '{id}' here; choose one of the list, which is read anew as runs are written")
 
     def find(self, id: str | None, *kinds: str) -> Path:
-        """Return the folder of an `entry`, or the file of decoded completions."""
+        """Return the path of a run: its folder, or a file of decoded completions."""
         return self.entry(id, *kinds).path
 
     def growing(self, id: str | None) -> bool:
@@ -70,7 +71,7 @@ class Root:
 
 
 def open_root(folder: str | Path) -> Root:
-    """Open the folder of a run, or of many runs."""
+    """Open the folder of one run or of many runs."""
     path = Path(folder)
     if not path.is_dir():
         raise UsageError(
@@ -80,7 +81,7 @@ def open_root(folder: str | Path) -> Root:
 
 
 def finished_name(id: str) -> str:
-    """Return the id of a run, or of one inside it, after it is finished.
+    """Return the id that an unfinished run, or a run inside it, will have when it is finished.
 
     >>> finished_name("all/study.partial/one")
     'all/study/one'
@@ -89,7 +90,7 @@ def finished_name(id: str) -> str:
 
 
 def _entries(folder: Path, id: str, depth: int, finished: bool = False) -> Iterator[Entry]:
-    """Yield the folder if it is a run, and the runs in it; the evaluations of a study are finished when it is."""
+    """Yield the folder if it is a run, and the runs in it. Runs in a finished study count as finished."""
     try:
         inside = {entry.name: entry for entry in os.scandir(folder)}
     except OSError:
@@ -117,14 +118,14 @@ def _kind(names: set[str]) -> str:
 
 
 def _unfinished_kind(folder: Path, names: set[str]) -> str:
-    """Return the kind that a run will have: its settings name a benchmark before it holds tables."""
+    """Return the kind of an unfinished run. Before it has tables, the kind follows from its settings."""
     if STEPS in names or CONFIG not in names:
         return _kind(names)
     return JUDGED if "benchmark" in read_settings(folder) else _kind(names) or JOB
 
 
 def is_run(folder: Path) -> bool:
-    """Return whether rewardlab wrote this folder."""
+    """Return whether a folder is a run folder of rewardlab."""
     try:
         return bool(_kind(set(os.listdir(folder))))
     except OSError:
@@ -132,7 +133,7 @@ def is_run(folder: Path) -> bool:
 
 
 def is_whole(folder: Path) -> bool:
-    """Return whether an evaluation has a summary that names its scorers, and both tables to their ends."""
+    """Return whether an evaluation is complete: a summary with scorers, and two complete Parquet tables."""
     try:
         read_heading(folder)
         return all(_ends_well(folder / name) for name in (ITEMS, SCORES))
@@ -156,7 +157,7 @@ def _holds_answers(path: Path) -> bool:
 
 
 def _refuse_links(path: Path) -> None:
-    """Raise a `UsageError` for a link in a run, which could show any file of this machine."""
+    """Raise `UsageError` if a run contains a link, since a link could expose any file of this machine."""
     for folder, folders, files in os.walk(path):
         for name in (*folders, *files):
             if os.path.islink(os.path.join(folder, name)):
@@ -166,7 +167,7 @@ def _refuse_links(path: Path) -> None:
 
 
 def stamp(folder: Path, names: Sequence[str]) -> tuple[tuple[int, int], ...]:
-    """Return time of change and size of a run's files, to notice changes; 0 for a missing file."""
+    """Return modification time and size of each file of a run, to detect changes. Both are 0 for a missing file."""
     return tuple(_stamp(folder / name) for name in names)
 
 

@@ -1,4 +1,4 @@
-"""Serving the page: on this machine only unless there is a token, with nothing shared, reported or fetched."""
+"""Server of the page. Other machines need a token. Nothing is shared, sent as analytics or fetched from other sites."""
 
 import sys
 import threading
@@ -25,7 +25,7 @@ USER = "rewardlab"
 
 
 def serve(config: InspectConfig) -> dict[str, Any]:
-    """Serve the page until Ctrl-C; the address is printed to stderr."""
+    """Serve the page until Ctrl-C. Print the address to stderr."""
     check_reach(config.host, config.token, "read these runs")
     check_models(config)
     page = build(config)
@@ -39,9 +39,9 @@ def serve(config: InspectConfig) -> dict[str, Any]:
 
 
 def launch(page: gr.Blocks, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> str:
-    """Serve the page from a thread and return its address: nothing is shared, reported or fetched from elsewhere.
+    """Serve the page from a thread and return its address. The page loads nothing from other sites.
 
-    The socket listens at once, and requests wait in it: Gradio's own start gives up where a server takes five seconds.
+    The socket listens at once and queues requests, because Gradio's launch fails if a server starts in over 5 seconds.
     """
     listening = listen(host, port)
     page.local_url = f"{address('localhost' if host == '0.0.0.0' else host, listening.getsockname()[1])}/"

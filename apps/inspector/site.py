@@ -31,7 +31,7 @@ TABS: dict[str, Callable[[Site], None]] = {
     "playground": playground.tab,
     "studies": studies.tab,
 }
-"""A tab's name in the address -> what builds it; its title is the capitalised name, or that of `TITLES`."""
+"""Name of a tab in the address -> function that builds the tab. `TITLES` overrides the capitalised name as title."""
 TITLES = {"training": "RL training"}
 
 
@@ -63,6 +63,6 @@ def _heading(root: Root) -> str:
 
 
 def _asked_tab(request: gr.Request) -> gr.Tabs:
-    """Return the tabs with the one selected that the address names."""
+    """Return an update that selects the tab in the address."""
     name = asked_tab(dict(request.query_params))
     return gr.Tabs(selected=name) if name in TABS else gr.Tabs()

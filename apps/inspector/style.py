@@ -1,4 +1,4 @@
-"""How the pages look, and what a page may load: nothing from elsewhere."""
+"""CSS of the page, and a content security policy that forbids loading from other sites."""
 
 import gradio as gr
 

@@ -1,4 +1,4 @@
-"""Files of an evaluation: report, figures, summary, and every case and score."""
+"""Files of an evaluation: report, figures, summary, cases and scores."""
 
 from dataclasses import asdict
 from pathlib import Path

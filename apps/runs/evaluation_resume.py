@@ -1,4 +1,4 @@
-"""Judgments stored chunk by chunk: a killed evaluation can be resumed, and processes share the work."""
+"""Judgments stored in chunks, so that an evaluation can be resumed and run in several processes."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -15,19 +15,19 @@ from .run_folder import log, replace_text
 
 CHUNK = 256
 SECONDS = 15
-"""Least time between two log lines on the progress of a scorer."""
+"""Minimum time in seconds between two log lines on the progress of a scorer."""
 PROGRESS, PLAN = "progress", "plan.json"
-"""Folder of the chunks in an unfinished run, and the file in it with the numbers of cases and scorers."""
+"""Folder with the chunks of an unfinished run, and the file in this folder with the numbers of cases and scorers."""
 
 
 def write_plan(folder: Path, cases: int, scorers: int) -> None:
-    """Write how much an evaluation has to judge, from which its progress is computed."""
+    """Write the numbers of cases and scorers of an evaluation, to compute its progress."""
     (folder / PROGRESS).mkdir(exist_ok=True)
     replace_text(folder / PROGRESS / PLAN, json.dumps({"cases": cases, "scorers": scorers}))
 
 
 class Progress:
-    """Log lines on cases of a scorer in place of a bar, where stderr is no terminal; at most one in `SECONDS`."""
+    """Progress of a scorer as log lines, at most one in `SECONDS`. Used if stderr is not a terminal."""
 
     def __init__(self, name: str, total: int, clock: Callable[[], float] = monotonic):
         self.name, self.total, self.clock = name, total, clock
@@ -46,9 +46,9 @@ class Progress:
 
 
 class ResumableScorer:
-    """A scorer that stores its judgments in a folder chunk by chunk; each process computes its shard of the chunks.
+    """A scorer that stores its judgments in a folder in chunks. Each process computes its shard of the chunks.
 
-    Chunks do not depend on the number of processes or on interruptions, so neither do the judgments.
+    Chunks, and so judgments, do not depend on the number of processes or on interruptions.
     """
 
     def __init__(self, scorer: Scorer, folder: Path, process: Process):
@@ -56,13 +56,13 @@ class ResumableScorer:
         self.name, self.role, self.contract = scorer.name, scorer.role, scorer.contract
 
     def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
-        """Return one judgment per case; waits for the chunks of the other processes."""
+        """Return one judgment per case. Wait for the chunks of the other processes."""
         self.work(cases)
         starts = range(0, len(cases), CHUNK)
         return [judgment for index, start in enumerate(starts) for judgment in self._read(index, cases, start)]
 
     def work(self, cases: Sequence[Case]) -> None:
-        """Compute the missing chunks of this process."""
+        """Compute and store the missing chunks in this process's shard."""
         self.folder.mkdir(parents=True, exist_ok=True)
         chunks = list(enumerate(range(0, len(cases), CHUNK)))[self.process.rank :: self.process.world]
         missing = [(index, cases[start : start + CHUNK]) for index, start in chunks if not self._file(index).exists()]
@@ -85,11 +85,11 @@ class ResumableScorer:
 
 
 PARTIAL = ("truncated", "omitted")
-"""Fields of a judgment that say that the model did not read all of the case."""
+"""Fields of a judgment that state whether the model read the case only in part."""
 
 
 def _stored(judgment: Judgment) -> Any:
-    """Return the scores or the abstention; with what was not read of the case, if anything."""
+    """Return the scores or the reason for abstaining as JSON, with the fields `PARTIAL` if any is set."""
     value = judgment.abstained or judgment.scores
     partial = {name: getattr(judgment, name) for name in PARTIAL if getattr(judgment, name)}
     return {"value": value} | partial if partial else value

@@ -1,4 +1,4 @@
-"""Loading of finished runs of `rewardlab eval` and `rewardlab judge`, and comparison of two on their cases."""
+"""Loading and comparison of finished runs of `rewardlab eval` and `rewardlab judge`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,12 +19,12 @@ from .tables import read_items, read_judgments
 MOST_SAMPLES = 100_000
 """Largest number of bootstrap samples accepted from a stored summary."""
 MOST_SUBSETS = 500
-"""Largest number of subsets whose sections are looked up."""
+"""Maximum number of subsets. With more, no sections are looked up."""
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A finished run of eval: summary, suite, cases, and judgments by scorer and case id."""
+    """A finished run of `rewardlab eval` or `judge`: summary, suite, cases, and judgments by scorer and case id."""
 
     folder: Path
     summary: Mapping[str, Any]
@@ -48,7 +48,7 @@ class Finished:
 
 
 def open_finished(folder: str) -> Finished:
-    """Load a run; raise a `DataError` if it was made with another version of its suite."""
+    """Load a finished run. Raise `DataError` if the run used another version of its suite."""
     path = Path(folder)
     if not (path / "summary.json").is_file():
         raise UsageError(f"{folder} is not a finished run of rewardlab eval; give its folder")
@@ -67,7 +67,7 @@ def open_finished(folder: str) -> Finished:
 
 
 def _checked(run: Finished) -> Finished:
-    """Check that there are cases with one score per response; a case without a judgment becomes an abstention."""
+    """Check that each judgment has one score per response. A case without a judgment becomes an abstention."""
     if not run.cases:
         raise DataError(f"{run.folder}: no case in it; run rewardlab eval again")
     answers = {case.id: len(case.answers) for case in run.cases}
@@ -101,14 +101,14 @@ def _check(summary: Mapping[str, Any]) -> None:
 
 
 def open_suite(name: str) -> Suite:
-    """Load a suite by its name and settings; an untrusted file must not select an arbitrary function."""
+    """Return a suite by its name and settings. Raise `UsageError` for a function, since the name may be untrusted."""
     if ":" in name:
         raise UsageError(f"'{name}' is no name of a suite")
     return build("benchmarks.suites", name)
 
 
 def sections_of(suite: str, subsets: Sequence[str]) -> dict[str, list[str]]:
-    """Return section -> its subsets; none for a suite that is unknown, or has unknown subsets."""
+    """Return section -> its subsets. Empty if the suite or a subset is unknown."""
     if len(subsets) > MOST_SUBSETS:
         return {}
     try:
@@ -121,13 +121,13 @@ def sections_of(suite: str, subsets: Sequence[str]) -> dict[str, list[str]]:
 
 
 def case_hash(case: Case) -> str:
-    """Return a hash of all that a run stores of a case: what is asked, the responses, and which of them is right."""
+    """Return a hash of all stored fields of a case, such as prompt, responses and correct responses."""
     texts = [case.prompt, [completion_json(answer) for answer in case.answers]]
     return content_hash([case.id, *texts, case.best, case.subset, case.cluster, case.values, case.sets])
 
 
 def shared_cases(first: Finished, second: Finished) -> list[Case]:
-    """Return the cases of both runs in the order of the first; raise a `DataError` if a case differs."""
+    """Return the common cases of two runs in the order of the first. Raise `DataError` if a case differs."""
     check_suites(first.folder, first.suite.name, second.folder, second.suite.name)
     other = {case.id: case for case in second.cases}
     shared = [case for case in first.cases if case.id in other]
@@ -137,13 +137,13 @@ def shared_cases(first: Finished, second: Finished) -> list[Case]:
 
 
 def check_suites(first: Path, suite: str, second: Path, other: str) -> None:
-    """Raise a `UsageError` for runs of different suites."""
+    """Raise `UsageError` if two runs have different suites."""
     if suite != other:
         raise UsageError(f"{first} is {suite}, {second} is {other}; compare like with like")
 
 
 def check_shared(first: Path, second: Path, shared: int, changed: str | None) -> None:
-    """Raise a `DataError` for runs without a common case, or with one whose texts or correct responses differ."""
+    """Raise `DataError` if two runs have no common case, or a common case with other texts or correct responses."""
     if not shared:
         raise DataError(f"{first} and {second} have no case in common; compare runs of the same data")
     if changed is not None:
@@ -155,7 +155,7 @@ def compare_runs(
 ) -> Comparison:
     """Compare the second run folder with the first on their common cases.
 
-    `scorers` is one name, or one for each run; by default the only model of each.
+    `scorers` is one name for both runs, or a name for each run. Default: the only model of each run.
     """
     check_samples(samples)
     runs = [open_finished(first), open_finished(second)]
@@ -175,7 +175,7 @@ def compare_finished(
     samples: int = 1000,
     seed: int = 0,
 ) -> Comparison:
-    """Compare a scorer of the second run with one of the first on common cases; see `compare`."""
+    """Compare a scorer of the second run with a scorer of the first on common cases. See `compare`."""
     before, after = labels(first, second)
     comparison = compare(
         first[0].suite,
@@ -191,7 +191,7 @@ def compare_finished(
 
 
 def labels(first: tuple[Finished, str], second: tuple[Finished, str]) -> list[str]:
-    """Return labels of two scorers: their names, preceded by their run's name if they are equal."""
+    """Return labels of two scorers: their names, with the name of the run in front if the names are equal."""
     names = [scorer for _, scorer in (first, second)]
     if names[0] != names[1]:
         return names

@@ -26,7 +26,7 @@ from .evaluation_files import write_evaluation
 from .run_folder import log, run_folder, write_manifest
 
 CACHE = Path("~/.cache/rewardlab/imported")
-"""Folder of the runs, so that annotations of a file are there when it is opened again."""
+"""Folder of the imported runs. It keeps their annotations for the next time that a file is opened."""
 GRADES = {"C": 1.0, "P": 0.5, "I": 0.0}
 """Values of inspect_ai's scorers: correct, partially correct, incorrect."""
 LARGEST = 4 << 30
@@ -35,11 +35,11 @@ COLUMNS = (
     "a judgment has prompt, chosen, rejected, scores_chosen and scores_rejected, or prompt, answers, best and scores"
 )
 Scores = dict[str, dict[str, tuple[float, ...] | str]]
-"""Scorer -> case id -> a score per response, or why there is none."""
+"""Scorer -> case id -> a score per response, or the reason for abstaining."""
 
 
 class Results(NamedTuple):
-    """What a file holds: the benchmark's name, cases and scores."""
+    """Content of a results file: benchmark name, cases and scores."""
 
     benchmark: str
     cases: list[Case]
@@ -47,7 +47,7 @@ class Results(NamedTuple):
 
 
 def import_results(path: Path, cache: Path | None = None) -> Path:
-    """Return the run folder of a results file; it is written once and found again by the file's hash.
+    """Return the run folder of a results file. The folder is cached by the hash of the file.
 
     Formats: RewardBench's score files (`eval-set-scores/MODEL.json`), logs of inspect_ai (`.eval`, `.json`), and JSON
     lines, JSON, CSV or Parquet with one judgment per row. Raises `DataError` for anything else.
@@ -70,12 +70,12 @@ def import_results(path: Path, cache: Path | None = None) -> Path:
 
 
 def stored_scorers(results: Results) -> list[StoredScores]:
-    """Return a scorer for every name in a file."""
+    """Return a scorer that replays stored scores for every scorer name in the results."""
     return [StoredScores(name, scores) for name, scores in results.scores.items()]
 
 
 def read_results(path: Path) -> Results:
-    """Read a file of results; raise a `DataError` that says what is wrong with it."""
+    """Load a results file. Raise `DataError` if it cannot be parsed."""
     if path.suffix == ".eval":
         return _graded(path, *_log_of_zip(path))
     if path.suffix == ".json" and (stored := _log_of_json(path)):
@@ -100,7 +100,7 @@ def read_results(path: Path) -> Results:
 
 
 def _judged_row(row: Row, number: int) -> tuple[Case, dict[str, tuple[float, ...] | str]]:
-    """Return the case of a row and its scores by scorer; a scorer without a name is called ''."""
+    """Return the case of a row, and scorer -> scores. A scorer without a name is called ''."""
     try:
         if row.error:
             raise ValueError(row.error)
@@ -133,7 +133,7 @@ def _pair(values: Mapping[str, Any], number: int) -> Case:
 
 
 def _scores(stored: Any) -> tuple[float, ...] | str:
-    """Return a score per response; None for any of them is an abstention."""
+    """Return a score per response, or the reason for abstaining if any score is None."""
     if stored is None or (isinstance(stored, list) and None in stored):
         return "no score"
     if not isinstance(stored, list):
@@ -170,7 +170,7 @@ def _log_of_zip(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 
 def _graded(path: Path, header: Mapping[str, Any], samples: Any) -> Results:
-    """Return one case per sample: its choices, or whether its completion is correct."""
+    """Return one case per sample of an inspect_ai log. Its responses are the choices, or `correct` and `incorrect`."""
     cases, scores = [], {}
     try:
         for sample in samples:
@@ -202,7 +202,7 @@ def _sample(sample: Mapping[str, Any]) -> tuple[Case, dict[str, tuple[float, ...
 
 
 def _chosen(answer: Any, letters: Sequence[str]) -> tuple[float, ...] | str:
-    """Return 1 for the choices that a model gave, and 0 for the others."""
+    """Return a score for each choice: 1 for the choices in the model's answer, 0 for the others."""
     verdicts = {part.strip() for part in str(answer or "").split(",")}
     return (
         tuple(float(letter in verdicts) for letter in letters) if verdicts <= {*letters} else "no choice in the answer"
@@ -210,7 +210,7 @@ def _chosen(answer: Any, letters: Sequence[str]) -> tuple[float, ...] | str:
 
 
 def _grade(value: Any) -> tuple[float, ...] | str:
-    """Return the scores of `correct` and `incorrect` for a value of inspect_ai.
+    """Return the scores of `correct` and `incorrect` for an inspect_ai score, or the reason for abstaining.
 
     >>> _grade("C"), _grade(0.25), _grade("N")
     ((1.0, 0.0), (0.25, 0.75), "the value 'N' is not a grade between 0 and 1")
@@ -222,7 +222,7 @@ def _grade(value: Any) -> tuple[float, ...] | str:
 
 
 def _messages(stored: Any) -> Iterator[Message]:
-    """Yield messages of inspect_ai as plain texts; tool calls are written out."""
+    """Yield messages of an inspect_ai log as plain text. Tool calls become text."""
     if isinstance(stored, str):
         yield from as_prompt(stored)
         return

@@ -1,4 +1,4 @@
-"""Files of evaluated judges: those of an evaluation with the table of judgments, and those of an audit."""
+"""Files of evaluated judges: the files of an evaluation, the table of judgments, and audits."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,7 +31,7 @@ COLUMNS = {
 
 
 def write_judgments(evaluation: Evaluation, names: Sequence[str], folder: Path) -> None:
-    """Write one row per judge and case with the grounds of the judgment; keys are scorer and case."""
+    """Write one row per judge and case with criteria, reasoning and replies. The keys are scorer and case."""
     rows = [_row(name, judgment) for name in names for judgment in evaluation.judgments[name]]
     pq.write_table(pa.Table.from_pylist(rows, pa.schema(list(COLUMNS.items()))), folder / JUDGMENTS)
 
@@ -46,7 +46,7 @@ def _row(scorer: str, judgment: Judgment) -> dict[str, Any]:
 def write_judged(
     suite: Suite, evaluation: Evaluation, judges: Sequence[BatchJudge], folder: Path
 ) -> dict[str, dict[str, Any]]:
-    """Write the folder of an evaluation and the table of judgments, log the report, and return each judge's account."""
+    """Write the run folder of an evaluation of judges, log the report, and return usage metrics by judge."""
     write_evaluation(evaluation, folder)
     write_judgments(evaluation, [judge.name for judge in judges], folder)
     log_report(markdown(evaluation.report))
@@ -62,7 +62,7 @@ def write_audits(
     chance: str | None,
     **options: Any,
 ) -> dict[str, dict[str, str]]:
-    """Audit every judge, write `audit.json` and `audit.md`, and return for which uses each may be trusted.
+    """Audit every judge, write `audit.json` and `audit.md`, and return judge -> use -> whether to trust it.
 
     `chance` is a name of `chance_of`; `options` are those of `audit`.
     """

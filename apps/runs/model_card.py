@@ -1,4 +1,4 @@
-"""The text of a model card: every figure comes from a file, every name is escaped."""
+"""Text of a model card. All numbers come from files, and all names are escaped."""
 
 import html
 import json
@@ -25,11 +25,11 @@ from .run_folder import CONFIG, MANIFEST
 
 PARITY = "parity.json"
 CLASSIFIERS = ("scalar", "multi_objective")
-"""Kinds whose folder is a sequence classifier of Transformers."""
+"""Kinds of reward models that are saved as sequence classifiers of Transformers."""
 
 
 class Measured(NamedTuple):
-    """A run of eval, and the row of this model in it."""
+    """A run of `rewardlab eval`, and the row of its summary about this model."""
 
     run: Finished
     row: Mapping[str, Any]
@@ -53,7 +53,7 @@ def card(folder: Path, contract: ScoringContract, measured: Sequence[Measured]) 
 
 
 def text(value: object) -> str:
-    """Return a text as one line of Markdown in which nothing is markup; `table` escapes the bars."""
+    """Return a text as one line of Markdown with escaped markup. `table` escapes `|`."""
     flat = re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", " ", CONTROL.sub(" ", str(value))).strip()
     return re.sub(r"([\\`*_\[\]~#])", r"\\\1", html.escape(flat, quote=False))
 
@@ -84,7 +84,7 @@ def _header(folder: Path, contract: ScoringContract, recipe: dict[str, Any], mea
 
 
 def _hub_id(folder: Path, recipe: dict[str, Any]) -> str | None:
-    """Return the Hub id of the base model; None for a local path."""
+    """Return the Hub id of the base model. None if the base model is a local path."""
     name = _json(folder / ADAPTER).get("base_model_name_or_path") or recipe.get("model")
     is_id = isinstance(name, str) and re.fullmatch(r"[\w.-]+/[\w.-]+", name) and not Path(name).exists()
     return name if is_id else None
@@ -203,7 +203,7 @@ def _training(manifest: dict[str, Any], recipe: dict[str, Any]) -> str:
 
 
 def _guide(measured: Mapping[str, Any]) -> str:
-    """Diagnostics of a guide, measured at the end of its training."""
+    """Render the diagnostics of a guide (an autoregressive reward model for decoding) at the end of its training."""
     if not measured:
         return ""
     columns = ("context_sensitivity", "entropy", "length_correlation", "accuracy", "accuracy_without_length")
@@ -230,7 +230,7 @@ def _code(value: object) -> str:
 
 
 def _parity(folder: Path, contract: ScoringContract) -> str:
-    """Render the results of `rewardlab parity --output FOLDER/parity.md`; empty if there are none."""
+    """Render the results of `rewardlab parity --output FOLDER/parity.md`. Empty without such a file."""
     if not (folder / PARITY).exists():
         return ""
     results = _json(folder / PARITY)
@@ -277,7 +277,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _mapping(path: Path, parse: Any) -> dict[str, Any]:
-    """Load the mapping of a file; empty if the file does not exist."""
+    """Load a mapping from a JSON or YAML file. Empty if the file does not exist."""
     if not path.exists():
         return {}
     try:

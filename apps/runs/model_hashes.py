@@ -1,4 +1,4 @@
-"""Hashes of what models and functions are loaded from, so that a resumed run notices another one of the same name."""
+"""Hashes of the files of models and functions, to detect in a resumed run that they were replaced."""
 
 import os
 from collections.abc import Iterable
@@ -12,17 +12,17 @@ from ...rm.registry.specs import is_function
 from .run_folder import CONFIG
 
 NAMING = ("base", "base_model_name_or_path", "encoder", "members", "policy", "reference")
-"""Keys under which the settings of a model name the folders of others."""
+"""Keys in the settings of a model whose values are folders of other models."""
 MOST_BYTES = 1 << 20
-"""Larger JSON files are no settings."""
+"""Maximum size of a settings file in bytes. Larger JSON files are not read as settings."""
 
 
 def model_hashes(sources: Iterable[str]) -> dict[str, str]:
-    """Return name -> SHA-256 of all that local models and functions are loaded from.
+    """Return name -> SHA-256 of the files of each local model or function.
 
-    That is every file of a model's folder and of the folders that its settings name (an adapter's base, an ensemble's
-    members), and the file of a function. Models on the Hub and behind servers have no hash. The files are read whole:
-    size and time of a file do not tell a model from another one that was trained in its place.
+    The hash of a model covers every file in its folder and in the folders that its settings name (an adapter's base, an
+    ensemble's members). The hash of a function covers its file. Models on the Hub and behind servers have no hash.
+    Files are read in full, because a retrained model may have files of the same size and time.
     """
     hashes: dict[str, str] = {}
     ensembles = [[source] if os.path.exists(source) else source.split(",") for source in sources]
@@ -42,14 +42,14 @@ def model_hashes(sources: Iterable[str]) -> dict[str, str]:
 
 
 def _is_not_loaded(path: Path) -> bool:
-    """Return whether an entry of a model's folder is a text about it, a checkpoint, or a run of its own."""
+    """Return whether an entry of a model's folder is documentation, a checkpoint or a run folder."""
     if path.is_dir():
         return path.name.startswith("checkpoint") or (path / CONFIG).is_file()
     return path.suffix == ".md"
 
 
 def _named_in(folder: Path) -> list[str]:
-    """Return the folders of other models that the settings in a model's folder name."""
+    """Return the folders of other models to which the settings in a model's folder refer."""
     sources: list[str] = []
     for path in folder.glob("*.json"):
         try:

@@ -28,17 +28,17 @@ class Process(NamedTuple):
 
     @property
     def leads(self) -> bool:
-        """Whether this is rank 0, which writes the run folder."""
+        """Whether this process is rank 0. Rank 0 writes the run folder."""
         return self.rank == 0
 
 
 def launched() -> tuple[int, int]:
-    """Return the rank of this process and the number of processes, as torchrun states them."""
+    """Return the rank of this process and the number of processes, from the environment variables of torchrun."""
     return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
 
 def assign_device() -> None:
-    """Assign a GPU to each process started by torchrun; without GPUs, make accelerate train on CPUs."""
+    """Assign a GPU to each process started by torchrun. Without GPUs, configure accelerate to train on CPUs."""
     if launched()[1] > 1:
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
@@ -47,10 +47,10 @@ def assign_device() -> None:
 
 
 def leave(finished: bool) -> None:
-    """Destroy the process group explicitly, because leaving it to the interpreter's exit may abort the process.
+    """Destroy the process group explicitly, because the interpreter's exit may abort the process otherwise.
 
-    A process that has finished waits for the others first: a group that is destroyed while another process still uses
-    it may abort too. One that failed does not wait; the launcher stops the others when it exits.
+    A process that finished waits for the others first, because they may still use the group. A process that failed does
+    not wait: the launcher stops the other processes when this process exits.
     """
     if torch.distributed.is_initialized():
         if finished:
@@ -59,7 +59,7 @@ def leave(finished: bool) -> None:
 
 
 def process(expected: int, verb: str) -> Process:
-    """Return this process; raise a `UsageError` if the launcher started another number of processes than expected."""
+    """Return this process. Raise `UsageError` unless the launcher started the expected number of processes."""
     rank, world = launched()
     if world != expected:
         raise UsageError(
@@ -70,7 +70,7 @@ def process(expected: int, verb: str) -> Process:
 
 
 def trained_by(expected: int, verb: str, arguments: Any) -> Process:
-    """Return this process of a training; its arguments must have the same number of processes, each with one device."""
+    """Return this process of a training. Raise `UsageError` if it has several devices or `arguments` disagree."""
     here = process(expected, verb)
     if arguments.n_gpu > 1:
         raise UsageError(
@@ -87,7 +87,7 @@ def trained_by(expected: int, verb: str, arguments: Any) -> Process:
 
 @contextmanager
 def shared_run_folder(output: str, config: Mapping[str, Any], here: Process, **options: Any) -> Iterator[Path]:
-    """Yield rank 0's `run_folder`; the other processes wait until it exists, and do not wait at the end."""
+    """Yield the `run_folder` of rank 0. The other processes wait until the folder exists, and leave without waiting."""
     if not here.leads:
         work = partial_folder(Path(output).absolute())
         _join(work, here)
@@ -101,7 +101,7 @@ def shared_run_folder(output: str, config: Mapping[str, Any], here: Process, **o
 
 
 def _join(folder: Path, process: Process) -> None:
-    """Wait until rank 0 of the same launch has announced the folder."""
+    """Wait until rank 0 of the same launch has created the folder. Raise `UsageError` after `WAIT` seconds."""
     end = time.monotonic() + WAIT
     while time.monotonic() < end:
         try:
@@ -114,7 +114,7 @@ def _join(folder: Path, process: Process) -> None:
 
 
 def wait_for(path: Path, seconds: float = WAIT) -> None:
-    """Wait until another process has written a file."""
+    """Wait until another process has written a file. Raise `UsageError` after `seconds`."""
     end = time.monotonic() + seconds
     while not path.exists():
         if time.monotonic() > end:
@@ -123,7 +123,10 @@ def wait_for(path: Path, seconds: float = WAIT) -> None:
 
 
 def gathered_columns(columns: Mapping[str, list[Any]], rows: int, here: Process) -> dict[str, list[Any]]:
-    """Gather columns of all rows, sharded as rows r, r + w, r + 2 w, ... of rank r of w; a collective operation."""
+    """Gather columns of all rows from all processes. This is a collective operation.
+
+    Rank r of w processes holds the rows r, r + w, r + 2 w, ...
+    """
     if here.world == 1:
         return dict(columns)
     PartialState(cpu=not torch.cuda.is_available())  # initializes the process group

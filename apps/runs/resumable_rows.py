@@ -1,4 +1,4 @@
-"""A file of JSON lines that survives a kill: rows go to a partial file, which replaces the file at the end."""
+"""A resumable file of JSON lines: rows are appended to a partial file, which becomes the output file at the end."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from .signals import Terminated
 
 
 class ResumableRows:
-    """Rows by key, in a partial file beside `output`; raises a `UsageError` if a file would be lost."""
+    """Rows by key in a partial file beside `output`. Raise `UsageError` if an existing file would be lost."""
 
     def __init__(self, output: Path, *, resume: bool, overwrite: bool):
         self.output = output
@@ -32,7 +32,7 @@ class ResumableRows:
             self.partial.unlink()
 
     def resume(self, keys: Sequence[str]) -> set[str]:
-        """Drop an incomplete line and return the keys of the others; raise a `UsageError` unless all are in `keys`."""
+        """Drop an incomplete line and return the stored keys. Raise `UsageError` unless all are in `keys`."""
         if not self.partial.exists():
             return set()
         lines = self._lines()
@@ -50,14 +50,14 @@ class ResumableRows:
             lines.write(json.dumps(plain({"key": key} | dict(row)), ensure_ascii=False) + "\n")
 
     def finish(self, keys: Sequence[str]) -> None:
-        """Write the rows to the output file in the order of their keys, without them, in one step."""
+        """Write the rows to the output file atomically, in the order of `keys`. The keys themselves are not written."""
         lines = self._lines()
         rows = [json.loads(lines[key]) for key in keys]
         write_rows(self.output, [{name: value for name, value in row.items() if name != "key"} for row in rows])
         self.partial.unlink()
 
     def _lines(self) -> dict[str, str]:
-        """Return complete lines by key; the row of an incomplete line is computed again."""
+        """Return the complete lines by key. An incomplete line is ignored, and its row is computed again."""
         lines: dict[str, str] = {}
         for line in self.partial.read_bytes().split(b"\n"):
             try:  # a kill may cut a line within a character
@@ -69,7 +69,7 @@ class ResumableRows:
 
 @contextmanager
 def resumable_rows(output: Path, *, resume: bool, overwrite: bool) -> Iterator[ResumableRows]:
-    """Open a file of rows as its only writer; a signal that ends the process says whether it can be resumed."""
+    """Open a file of rows as its only writer. On a signal, `Terminated` states whether it can be resumed."""
     with only_writer(output):
         rows = ResumableRows(output, resume=resume, overwrite=overwrite)
         try:

@@ -1,4 +1,4 @@
-"""Run folders: written under a temporary name, renamed when finished, each with a manifest of how it was made."""
+"""Run folders: written under a temporary name, renamed when finished, with a manifest of versions and data."""
 
 import datetime
 import importlib.metadata
@@ -32,7 +32,7 @@ from .signals import Terminated
 
 PACKAGES = ("rewardlab", "torch", "transformers", "trl", "peft", "datasets", "numpy", "scikit-learn", "pyarrow")
 RESULTS: ContextVar[TextIO] = ContextVar("results")
-"""Where a verb writes its results, while sys.stdout is redirected to stderr."""
+"""Stream for the results of a verb, while `sys.stdout` is redirected to stderr."""
 SHOWS_REPORTS: ContextVar[bool] = ContextVar("shows_reports", default=True)
 """Whether verbs log their final report."""
 IMPORTED = time.time(), time.monotonic()
@@ -40,37 +40,37 @@ CONFIG, MANIFEST, PARTIAL = "config.yaml", "manifest.json", ".partial"
 
 
 def partial_folder(final: Path) -> Path:
-    """Return the folder of a run that is not finished yet; it lies beside the folder that a link leads to."""
+    """Return the temporary folder of an unfinished run, beside `final`. If `final` is a link, beside its target."""
     final = final.resolve()
     return final.with_name(f"{final.name}{PARTIAL}")
 
 
 def log(message: str) -> None:
-    """Print a progress message to stderr; stdout is for results."""
+    """Print a progress message to stderr. stdout is reserved for results."""
     print(terminal(message), file=sys.stderr, flush=True)
 
 
 def log_report(text: str) -> None:
-    """Log a verb's final report in Markdown, unless the caller shows the result itself, as notebooks do."""
+    """Log a verb's final report in Markdown, unless `SHOWS_REPORTS` is False, as in the Python API."""
     if SHOWS_REPORTS.get():
         log(unescaped(text))
 
 
 def log_rows(name: str, rows: RowReport) -> None:
-    """Log how many rows were dropped, why, and which columns were ignored."""
+    """Log the numbers of dropped rows by reason, and the ignored columns."""
     for line in rows.lines(name):
         log(line)
 
 
 def trust(config: Any) -> dict[str, bool]:
-    """Return the loading option `trust_remote_code` if the user set it, else no option."""
+    """Return the loading option `trust_remote_code`. Empty unless the user set it."""
     return {"trust_remote_code": True} if config.trust_remote_code else {}
 
 
 def training_recipe(settings: Mapping[str, Any], arguments: Any) -> dict[str, Any]:
-    """Return the settings that determine a training's result and must be the same when resuming, as JSON has them.
+    """Return the settings that determine a training's result, as JSON values. A resumed run must have the same.
 
-    Of the trainer's `arguments` these are the ones that are not the defaults, without the output folder.
+    They include those of the trainer's `arguments` that differ from the defaults, except for the output folder.
     """
     changed = {name: value for name, value in changed_settings(arguments).items() if name != "output_dir"}
     return json.loads(json.dumps({**settings, **changed}, default=str))
@@ -82,9 +82,9 @@ def run_folder(
 ) -> Iterator[Path]:
     """Yield a temporary folder, which is renamed to `output` when the block ends without an error.
 
-    If the block fails, the folder is removed, unless it holds something that matches the pattern `keep`. A later run
-    with `resume` and the same settings continues there; None says that this kind of run cannot be resumed. A second
-    writer is refused with the first one's name, and a full disk is a `DataError`.
+    If the block fails, the folder is removed, unless an entry in it matches the pattern `keep`. A later run
+    with `resume` and the same settings continues there; None means that this kind of run cannot be resumed. Raise
+    `UsageError` if another process writes the folder, and `DataError` if the disk is full.
     """
     final = Path(output).resolve()  # a link stays, and is written where it leads
     with only_writer(final), _room_in(partial_folder(final)):
@@ -142,7 +142,7 @@ def _check_free(final: Path, work: Path, overwrite: bool, resume: bool | None) -
 
 
 def _check_same(stored_path: Path, config: Mapping[str, Any]) -> None:
-    """Raise a `UsageError` if the settings differ from those that the run was started with."""
+    """Raise `UsageError` if the settings differ from the stored settings of the run."""
     try:
         before = yaml.safe_load(stored_path.read_text(encoding="utf-8")) or {}
     except (OSError, yaml.YAMLError) as error:
@@ -156,7 +156,7 @@ def _check_same(stored_path: Path, config: Mapping[str, Any]) -> None:
 
 
 def _first_difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return the first setting that differs and both of its values; empty if none does."""
+    """Return the first setting that differs, with both values. Empty if all settings are equal."""
     for name in sorted({*before, *now}):
         old, new = before.get(name), now.get(name)
         if isinstance(old, dict) and isinstance(new, dict) and (inside := _first_difference(old, new)):
@@ -167,7 +167,7 @@ def _first_difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def read_settings(folder: Path) -> Mapping[str, Any]:
-    """Return the settings of a run; empty if they cannot be read."""
+    """Return the settings of a run. Empty if they cannot be read."""
     try:
         settings = from_yaml((folder / CONFIG).read_text(encoding="utf-8"))
     except UNREADABLE:
@@ -176,7 +176,7 @@ def read_settings(folder: Path) -> Mapping[str, Any]:
 
 
 def replace_folder(new: Path, final: Path) -> None:
-    """Rename a finished folder; if the process is killed meanwhile, the old or new folder keeps a known name."""
+    """Rename a finished folder. If the process is killed meanwhile, the old or new folder has a known name."""
     if final.exists():
         retired = final.with_name(f".{final.name}.replaced-by-rewardlab")
         shutil.rmtree(retired, ignore_errors=True)
@@ -205,22 +205,22 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def save_figure(drawing: Any, path: Path) -> None:
-    """Save a figure of Matplotlib without software metadata, so that equal figures give equal bytes."""
+    """Save a Matplotlib figure without software metadata, so that equal figures give equal bytes."""
     drawing.savefig(path, dpi=150, metadata={"Software": None})
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write indented JSON with a final newline; numbers that are not finite become null."""
+    """Write indented JSON with a final newline. Non-finite numbers become null."""
     path.write_text(json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write JSON lines atomically; values are converted by `plain`."""
+    """Write rows as JSON lines atomically. Values are converted by `plain`."""
     replace_text(path, "".join(json.dumps(plain(row), ensure_ascii=False) + "\n" for row in rows))
 
 
 def plain(value: Any) -> Any:
-    """Convert a value to JSON types; a number that is not finite becomes None, a date or time ISO 8601 text."""
+    """Convert a value to JSON types. Non-finite numbers become None; dates and times become ISO 8601 strings."""
     if isinstance(value, Mapping):
         return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -231,7 +231,7 @@ def plain(value: Any) -> Any:
 
 
 def write_manifest(folder: Path, *, data: Sequence[str], seed: int | None, started: float, **facts: Any) -> None:
-    """Write the manifest: versions, commit, machine, command, hashes of the data, duration, and the given facts.
+    """Write the manifest: versions, commit, machine, command, hashes of the data, duration, and `facts`.
 
     `seed` is None where no random numbers are used.
     """
@@ -254,18 +254,18 @@ def write_manifest(folder: Path, *, data: Sequence[str], seed: int | None, start
 
 
 def seconds_since(started: float) -> float:
-    """Seconds since a wall-clock time of this process, on the monotonic clock: later clock changes have no effect."""
+    """Return the seconds since a wall-clock time, by the monotonic clock, so that clock changes have no effect."""
     wall, steady = IMPORTED
     return time.monotonic() - steady - (started - wall)
 
 
 def versions() -> dict[str, str]:
-    """Installed versions of the packages that can affect results."""
+    """Return the installed versions of the packages that can affect results."""
     return {name: installed_version(name) or "not installed" for name in PACKAGES}
 
 
 def installed_version(package: str) -> str | None:
-    """Return the version of a package; None if it is not installed."""
+    """Return the version of a package. None if the package is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -273,7 +273,7 @@ def installed_version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """Return the commit of the checkout, with `+` if it has uncommitted changes; None outside of a checkout."""
+    """Return the commit of the checkout, with `+` if there are uncommitted changes. None outside of a checkout."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None
@@ -289,7 +289,7 @@ def _commit() -> str | None:
 
 
 def data_hash(source: str) -> str | None:
-    """SHA-256 of a local file or of the files in a folder; None for a dataset on the Hub, which `id@revision` pins."""
+    """Return the SHA-256 of a local file or folder. None for a dataset on the Hub, which `id@revision` pins."""
     if os.path.isfile(source):
         return sha256(Path(source))
     folder = source if os.path.isdir(source) else re.split("[@:]", source)[0]
@@ -300,13 +300,13 @@ def data_hash(source: str) -> str | None:
 
 
 def lock_file(final: Path) -> Path:
-    """Return the path of the lock file: beside the folder, so that renaming or removing the folder leaves it."""
+    """Return the path of the lock file, beside the folder so that it survives renaming or removing the folder."""
     return final.with_name(f".{final.name}.lock")
 
 
 @contextmanager
 def only_writer(final: Path) -> Iterator[None]:
-    """Hold a run folder's lock; see `rm.io.locks`."""
+    """Hold the lock of a run folder within the block; see `rm.io.locks`."""
     path = lock_file(final)
     path.parent.mkdir(parents=True, exist_ok=True)
     since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,4 +1,4 @@
-"""Handling of SIGTERM and Ctrl-C: the first signal ends the process cleanly, the second immediately."""
+"""Handling of SIGTERM and Ctrl-C: the first signal ends the process cleanly, the second signal immediately."""
 
 import signal
 import threading
@@ -12,7 +12,7 @@ SIGNALS = {signal.SIGTERM: "SIGTERM", signal.SIGINT: "Ctrl-C (SIGINT)"}
 
 
 class Terminated(KeyboardInterrupt):
-    """Raised on SIGTERM or Ctrl-C; a `KeyboardInterrupt`, so that `except Exception` does not catch it."""
+    """Exception for SIGTERM or Ctrl-C. It is a `KeyboardInterrupt`, so that `except Exception` does not catch it."""
 
     def __init__(
         self,
@@ -29,14 +29,14 @@ class Terminated(KeyboardInterrupt):
 
 
 class StopRequest:
-    """Record of whether a signal to end has arrived, and which."""
+    """Record of the first SIGTERM or Ctrl-C that has arrived, if any."""
 
     def __init__(self):
         self.arrived = False
         self.sign: int = signal.SIGTERM
 
     def record(self, sign: int, *_: Any) -> None:
-        """Record the first signal; the next one ends the process immediately."""
+        """Record the first signal. A second signal ends the process immediately."""
         self.arrived, self.sign = True, sign
         _restore_handlers()
 
@@ -53,7 +53,7 @@ def _restore_handlers() -> None:
 
 @contextmanager
 def handled(handler: Any) -> Iterator[None]:
-    """Install a handler for both signals within the block; only the main thread may do so, others do nothing."""
+    """Install a handler for SIGTERM and Ctrl-C within the block. Do nothing outside of the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -66,5 +66,5 @@ def handled(handler: Any) -> Iterator[None]:
 
 
 def ended_by_signal() -> Any:
-    """Raise `Terminated` on a signal within the block, so that resources are closed; a second one ends immediately."""
+    """Raise `Terminated` on a signal within the block, so that resources are closed. A second signal exits at once."""
     return handled(_raise)

@@ -1,4 +1,4 @@
-"""Stopping of a training on SIGTERM or Ctrl-C, with a checkpoint at the end of the current step."""
+"""Graceful stop of a training on SIGTERM or Ctrl-C, with a checkpoint."""
 
 from pathlib import Path
 from typing import Any
@@ -10,22 +10,23 @@ from .signals import StopRequest, Terminated, handled
 
 
 class StopWhenAsked(TrainerCallback):
-    """Save and stop at the end of a step, the same in all processes; `every` is the number of steps per cycle.
+    """Save a checkpoint and stop after a signal, at the same step in all processes.
 
-    A checkpoint of policy training does not hold partly used completions, so it is taken at the end of a cycle.
+    `every` is the number of steps for which a batch of completions is used. Policy training stops only after the last
+    step of a batch, because a checkpoint does not store partly used completions.
     """
 
     def __init__(self, request: StopRequest, every: int):
         self.request, self.every, self.stopped = request, every, False
 
     def on_step_end(self, args, state, control, **kwargs):
-        """Request a checkpoint and the end of training; the finished step is counted, the next has not begun."""
+        """Request a checkpoint and the end of training if a signal has arrived."""
         if state.global_step % self.every == 0 and _anywhere(self.request.arrived, args.device):
             control.should_save = control.should_training_stop = self.stopped = True
 
 
 def _anywhere(arrived: bool, device: Any) -> bool:
-    """Return whether a signal has arrived in any process; a collective operation."""
+    """Return whether a signal has arrived in any process. This is a collective operation."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return arrived
     flag = torch.tensor([float(arrived)], device=device)
@@ -34,7 +35,7 @@ def _anywhere(arrived: bool, device: Any) -> bool:
 
 
 def train_until_asked(trainer: Any, checkpoint: Path | None, *, every: int = 1) -> Any:
-    """Call `trainer.train`; on SIGTERM or Ctrl-C raise `Terminated` after the checkpoint of the step is saved."""
+    """Call `trainer.train`. On SIGTERM or Ctrl-C, save a checkpoint at the end of the step and raise `Terminated`."""
     request = StopRequest()
     stop = StopWhenAsked(request, every)
     trainer.add_callback(stop)

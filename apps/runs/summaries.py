@@ -1,4 +1,4 @@
-"""The report of a run of `rewardlab eval` or `judge`, read back from its `summary.json`."""
+"""Reports of runs of `rewardlab eval` or `judge`, loaded from `summary.json`."""
 
 import json
 import math
@@ -14,7 +14,7 @@ SUMMARY = "summary.json"
 
 
 class Heading(NamedTuple):
-    """What summaries of all versions have: the suite, and scorer -> role in order."""
+    """Fields that summaries of all versions have: the suite, and an ordered mapping scorer -> role."""
 
     suite: str
     scorers: dict[str, str]
@@ -25,7 +25,7 @@ class Heading(NamedTuple):
 
 
 def read_heading(folder: Path) -> Heading:
-    """Return the heading of any run; raise a `DataError` if its summary is damaged or names no scorer."""
+    """Return the heading of any run. Raise `DataError` if its summary is damaged or has no scorer."""
     stored = _stored(folder)
     try:
         scorers = {str(row["scorer"]): str(row["role"]) for row in stored["rows"]}
@@ -37,7 +37,7 @@ def read_heading(folder: Path) -> Heading:
 
 
 def read_report(folder: Path) -> Report:
-    """Return the report with every interval; raise a `DataError` for a run whose version did not store them."""
+    """Return the report with all intervals. Raise `DataError` for a run of a version that did not store them."""
     from pydantic import TypeAdapter, ValidationError  # a quarter of a second, which other readers do not pay
 
     try:
@@ -53,7 +53,7 @@ def read_report(folder: Path) -> Report:
 
 
 def _with_nan(stored: Any) -> Any:
-    """Return JSON values with NaN for null, as JSON has no NaN."""
+    """Replace null in JSON values by NaN, which JSON cannot store."""
     if isinstance(stored, dict):
         return {name: _with_nan(value) for name, value in stored.items()}
     if isinstance(stored, list):
@@ -62,7 +62,7 @@ def _with_nan(stored: Any) -> Any:
 
 
 def _check_areas(report: Report) -> None:
-    """Raise a `ValueError` if the rows do not have the same areas, or if there are none."""
+    """Raise `ValueError` if the rows differ in their areas (overall, sections, subsets), or have none."""
     if not report.rows:
         raise ValueError("no scorer")
     for row in report.rows:

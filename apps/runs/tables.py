@@ -1,6 +1,6 @@
 """Cases and scores as two Parquet tables joined by `case`, read by the inspector and by re-scoring.
 
-The names of files that one verb writes and another reads are defined here as well.
+This module also defines the names of files that one verb writes and another verb reads.
 """
 
 import json
@@ -24,7 +24,7 @@ ITEMS, SCORES, JUDGMENTS = "items.parquet", "scores.parquet", "judgments.parquet
 STEPS = "steps.jsonl"
 """File in the run folder of policy training, one line per step."""
 ROWS = 8192
-"""Rows per row group, the unit that has to be read to show a single row."""
+"""Rows per Parquet row group. A reader of one row must read its row group."""
 ITEM_COLUMNS = pa.schema(
     {name: pa.string() for name in ("case", "subset", "cluster", "prompt", "messages")}
     | {"answers": pa.list_(pa.string()), "lengths": pa.list_(pa.int64())}
@@ -56,7 +56,7 @@ def _item(case: Case) -> dict[str, Any]:
 
 
 def messages_json(case: Case) -> str:
-    """Return the prompt's messages as JSON, with the responses' messages or steps if one is not plain text."""
+    """Return the prompt's messages as JSON. The responses' messages or steps are included unless all are plain text."""
     answers = [_answer_json(answer) for answer in case.answers]
     plain = all(isinstance(answer, str) for answer in answers)
     return json.dumps(case.prompt if plain else {"prompt": case.prompt, "answers": answers}, ensure_ascii=False)
@@ -85,7 +85,7 @@ def _answer(stored: Any) -> str:
 def write_scores(evaluation: Evaluation, folder: Path) -> None:
     """Write one row per scorer and case: a score per response in the case's order, or the reason for abstaining.
 
-    `truncated` and `omitted` say whether the scorer did not read all of the case.
+    `truncated` and `omitted` state whether the scorer read the case only in part.
     """
     rows = [
         {
@@ -145,7 +145,7 @@ def read_judgments(folder: Path) -> dict[str, dict[str, Judgment]]:
 
 
 def stored_judgments(folder: Path) -> int:
-    """Return the number of judgments in a run's table, 0 without a table; raise a `DataError` if it is damaged."""
+    """Return the number of judgments in a run's table, 0 without a table. Raise `DataError` if the table is damaged."""
     try:
         return 0 if not (folder / SCORES).exists() else pq.read_metadata(folder / SCORES).num_rows
     except (OSError, pa.ArrowException) as error:

@@ -1,4 +1,4 @@
-"""Names of settings in TRL's scripts and Transformers' trainers, read as ours."""
+"""Aliases: names of settings in TRL's scripts and Transformers' trainers, translated to rewardlab's names."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,21 +15,21 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "beta": ("kl",),
     "torch_dtype": ("dtype",),
 }
-"""Name elsewhere -> our settings, of which the first that a verb has is meant."""
+"""Name in TRL or Transformers -> rewardlab settings. The first setting that the verb has is used."""
 IMPLIED = ("lora_task_type",)
-"""Settings of TRL's scripts that the verb itself states."""
+"""Settings of TRL's scripts that are ignored, because the verb implies them."""
 TRAIN_SPLIT, TEST_SPLIT = "dataset_train_split", "dataset_test_split"
 SPLITS = {TRAIN_SPLIT: ["train"], TEST_SPLIT: ["test"]}
 TRL_REWARDS = ("accuracy_reward", "reasoning_accuracy_reward", "think_format_reward")
 
 Flag = tuple[str, Sequence[str]]
-"""A flag's name and the words behind it."""
+"""Name of a flag, and its values."""
 
 
 def translate_words(words: Sequence[str], settings: Collection[str]) -> list[str]:
-    """Return the words of a command with our names of flags, for a verb that has these settings.
+    """Translate TRL's flags in a command to those of rewardlab, for a verb with these settings.
 
-    A data set of several splits is read as TRL's scripts read it: `train`, and `test` where an evaluation is asked for.
+    As in TRL's scripts, the split `train` of a data set is read, and the split `test` if evaluation is enabled.
 
     >>> translate_words(["--model_name_or_path", "M", "--reward_funcs", "my.code.brief"], ["model", "reward"])
     ['--model', 'M', '--reward', 'my.code:brief']
@@ -48,7 +48,7 @@ def translate_words(words: Sequence[str], settings: Collection[str]) -> list[str
 
 
 def translate_config(config: Mapping[str, Any], settings: Collection[str]) -> dict[str, Any]:
-    """Return the mapping of a YAML file with our names of settings."""
+    """Translate TRL's names of settings in the mapping of a YAML file."""
     translated: dict[str, Any] = {}
     for name, value in config.items():
         if name in (*IMPLIED, *SPLITS) and name not in settings:
@@ -64,7 +64,7 @@ def translate_config(config: Mapping[str, Any], settings: Collection[str]) -> di
 
 
 def _flags(words: Sequence[str]) -> Iterator[Flag]:
-    """Yield each flag with its values; words before the first flag have the name ""."""
+    """Yield each flag with its values. Words before the first flag have the name ""."""
     name, values = "", []
     for word in words:
         if word.startswith("--"):
@@ -91,13 +91,13 @@ def _values(name: str, values: Sequence[str], stated: Mapping[str, Sequence[str]
 
 
 def _split(source: str, stated: Mapping[str, Sequence[str]], which: str) -> str:
-    """Return the stated split of a data set, by default train or test; what has no splits is returned as it is."""
+    """Return `source:split` with the stated split, by default train or test. A file is returned unchanged."""
     whole = ":" in source or format_of(source) in SUFFIXES or Path(source, "state.json").exists()
     return source if whole else f"{source}:{stated.get(which, SPLITS[which])[0]}"
 
 
 def _reward(function: str) -> str:
-    """Return a reward function of TRL's scripts, a name or a dotted path, as `package.module:function`."""
+    """Convert a reward function of TRL's scripts (a name or dotted path) to `package.module:function`."""
     if function in TRL_REWARDS:
         return f"trl.rewards:{function}"
     module, _, name = function.rpartition(".")

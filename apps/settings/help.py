@@ -1,4 +1,4 @@
-"""The help page of a verb: a sentence, an example, and its settings by subject with choices and defaults."""
+"""Help page of a verb: a sentence, an example, and its settings by subject with choices and defaults."""
 
 import math
 import textwrap
@@ -19,18 +19,18 @@ TRAINER = "Trainer settings of Transformers and TRL"
 
 
 class SettingLine(NamedTuple):
-    """A setting on the page."""
+    """A setting on the help page."""
 
     group: str
     name: str
     value: str
-    """Placeholder of its value; empty for a flag."""
+    """Placeholder of the value. Empty for a flag without a value."""
     text: str
     advanced: bool
 
 
 def help_page(description: str, example: str, usage: str, classes: Sequence[type], *, everything: bool = False) -> str:
-    """Render the page; without `everything`, inherited trainer settings and advanced settings are only counted."""
+    """Render the help page. Without `everything`, advanced and inherited trainer settings are only counted."""
     lines = [line for group in classes for line in _lines(group)]
     visible = [line for line in lines if everything or not line.advanced]
     page = [f"usage: {usage}", "", description, "", "Example:", f"  {example}"]
@@ -42,7 +42,7 @@ def help_page(description: str, example: str, usage: str, classes: Sequence[type
 
 
 def is_trainers(group: type) -> bool:
-    """Return whether a dataclass inherits the arguments of Transformers' or TRL's trainers."""
+    """Return whether a dataclass inherits from the trainer arguments of Transformers or TRL."""
     return any(map(is_dataclass, group.__mro__[1:]))
 
 
@@ -62,7 +62,7 @@ def _lines(group: type) -> Iterator[SettingLine]:
 
 
 def _placeholder(hint: Any) -> str:
-    """Return a placeholder for the values of a type: `N`, `X`, `TEXT`, with dots for a list.
+    """Return a placeholder for the values of a type: `N` for integers, `X` for floats, `TEXT`, with dots for a list.
 
     >>> [_placeholder(hint) for hint in (int, float | None, list[str], bool)]
     ['N', 'X', 'TEXT ...', '']

@@ -1,4 +1,4 @@
-"""TRL's dataclass parser with strict checks: repeated lists are joined, and ranges checked before any use."""
+"""TRL's dataclass parser with strict checks: repeated list flags are joined, and values are checked while parsing."""
 
 import argparse
 from typing import Any, NoReturn
@@ -12,11 +12,11 @@ from .aliases import translate_config
 from .preflight import check_ranges
 
 ONCE = ("data",)
-"""Settings with one value that must not be given twice: argparse would silently drop the first."""
+"""Settings with one value that must not be repeated, because argparse would silently drop the first value."""
 
 
 class Extend(argparse.Action):
-    """Argparse action that reads `--data a --data b` as `--data a b`; flags replace the default or YAML list."""
+    """Argparse action that reads `--data a --data b` as `--data a b`. Flags replace a default or YAML list."""
 
     def __call__(self, parser, namespace, values, option_string=None):
         """Append the values to those of earlier flags."""
@@ -25,10 +25,10 @@ class Extend(argparse.Action):
 
 
 class Once(argparse.Action):
-    """Argparse action of a setting that can be given once."""
+    """Argparse action of a setting that must not be repeated."""
 
     def __call__(self, parser, namespace, values, option_string=None):
-        """Store the value; raise a `UsageError` for a second one."""
+        """Store the value. Raise `UsageError` for a second value."""
         value_before = getattr(namespace, self.dest)
         if value_before is not self.default:
             raise UsageError(f"--{self.dest} takes one file here, got {value_before} and {values}; give one of them")
@@ -39,7 +39,7 @@ class SettingsParser(TrlParser):
     """Parser of a verb's settings, from a YAML file and flags."""
 
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
-        """Add an argument whose repetition extends a list, or is an error if it takes one file."""
+        """Add an argument. Repeating it extends a list, or is an error for a setting in `ONCE`."""
         for option in DECLARED:
             options.pop(option, None)
         if "action" not in options and options.get("nargs") in ("+", "*"):
@@ -51,11 +51,11 @@ class SettingsParser(TrlParser):
         return super().add_argument(*names, **options)
 
     def set_defaults_with_config(self, **kwargs: Any) -> list[str]:
-        """Set the defaults that a YAML file states, under our names of settings or TRL's."""
+        """Set defaults from a YAML file with rewardlab's or TRL's names of settings."""
         return super().set_defaults_with_config(**translate_config(kwargs, [action.dest for action in self._actions]))
 
     def parse_known_args(self, args=None, namespace=None):  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Parse the arguments and check kinds and ranges, before the dataclasses compute with the values."""
+        """Parse the arguments, and check types and ranges before dataclasses are created from them."""
         values, rest = super().parse_known_args(args, namespace)
         settings = vars(values)
         for action in self._actions:
@@ -65,12 +65,12 @@ class SettingsParser(TrlParser):
         return values, rest
 
     def error(self, message: str) -> NoReturn:
-        """Raise a `UsageError`, because argparse would print the usage of a hundred settings."""
+        """Raise `UsageError` with the message. Argparse would print the usage of all settings."""
         raise UsageError(message)
 
 
 def _check_kind(action: argparse.Action, value: Any) -> None:
-    """Raise a `UsageError` for a YAML value of another kind, or none of the choices, which argparse checks in flags."""
+    """Raise `UsageError` for a YAML value of a wrong type or not in the choices. Argparse checks only flags."""
     if action.nargs is None and action.type in (int, float, str) and isinstance(value, list):
         raise UsageError(f"--{action.dest} takes one value, got the list {value}")
     if action.type is int and isinstance(value, float):

@@ -32,9 +32,9 @@ from ...rm.registry.settings import (
 from .help import is_trainers
 
 FILES = ("data", "eval_data", "scores")
-"""Settings that name files of rows, as FILE, NAME=FILE or a dataset on the Hub."""
+"""Settings whose values are data: FILE, NAME=FILE or a dataset on the Hub."""
 ONE_EACH = (*FILES, "reward", "watch", "objectives")
-"""Lists in which the same value given twice would count twice."""
+"""List settings that must not contain duplicates."""
 OUTPUTS = ("output", "fix", "junit", "output_dir")
 LOGGERS = {
     **{name: (name,) for name in ("wandb", "trackio", "mlflow", "clearml", "comet_ml", "neptune", "swanlab")},
@@ -49,11 +49,11 @@ OPTIMIZERS = {
     **{"grokadamw": "grokadamw", "stable_adamw": "optimi", "schedule_free": "schedulefree"},
     **dict.fromkeys(("8bit", "bnb", "paged", "ademamix"), "bitsandbytes"),
 }
-"""Substring of --optim -> required package; the first match counts."""
+"""Substring of --optim -> required package. The first match is used."""
 
 
 def check_settings(settings: Iterable[Any]) -> None:
-    """Raise a `UsageError` for missing files or packages, and for outputs that are missing or cannot be written."""
+    """Raise `UsageError` for missing files or packages, and for outputs that are not set or cannot be written."""
     pairs = [setting for group in settings for setting in vars(group).items()]
     for name, value in pairs:
         if name in ONE_EACH and isinstance(value, list):
@@ -88,12 +88,12 @@ def _check_files(name: str, values: list[str]) -> None:
 
 
 def _exists(path: str) -> bool:
-    """Return whether the file exists, or the folder of a name with a revision or split: `folder[@revision][:split]`."""
+    """Return whether a path exists. A folder may be followed by a revision and a split: `folder[@revision][:split]`."""
     return any(os.path.exists(name) for name in (path, path.partition(":")[0].partition("@")[0]))
 
 
 def check_writable(name: str, path: Path) -> None:
-    """Raise a `UsageError` for a path below a file or in a read-only folder; a temporary probe folder is removed."""
+    """Raise `UsageError` for a path below a file or in a read-only folder. The check creates and removes a folder."""
     parents = Path(os.path.abspath(path)).parents
     if not parents:
         raise UsageError(f"--{name} {path} is the root of all folders; name a path below it")
@@ -160,11 +160,11 @@ NAMES_BY_RANGE: tuple[tuple[Range, str], ...] = (
     (STEPS, "max_steps"),
 )
 TRAINER_RANGES: Mapping[str, Range] = {name: allowed for allowed, names in NAMES_BY_RANGE for name in names.split()}
-"""Ranges of the arguments of Transformers' and TRL's trainers, and of those that our classes add to them."""
+"""Ranges of the trainer arguments of Transformers and TRL, and of the arguments that rewardlab's subclasses add."""
 
 
 def check_ranges(group: type, values: Mapping[str, Any]) -> None:
-    """Raise a `UsageError` for the first number outside the range of its setting in a dataclass of settings."""
+    """Raise `UsageError` for the first value outside the range of its setting. `group` is a settings dataclass."""
     ranges = TRAINER_RANGES if is_trainers(group) else {}
     for name, declared in declarations(group).items():
         check_number(declared, values.get(name), ranges.get(name, A_NUMBER))

@@ -1,4 +1,4 @@
-"""Outlines of the trainers' arguments, from a table: flags are parsed and explained without importing a trainer.
+"""Outlines of trainer arguments: dataclasses built from a stored table, so that parsing and help import no trainer.
 
 `python -m rewardlab.apps.settings.trainer_arguments` writes the table of the installed Transformers and TRL.
 """
@@ -17,13 +17,13 @@ from .help import ESSENTIAL, is_trainers
 TABLE = Path(__file__).with_suffix(".json")
 Row = dict[str, Any]
 READ: dict[tuple[str, str], Any] = {("no", "str | bool"): False, ("", "str | list[str]"): None}
-"""(default, type) -> the default as the parser reads it."""
+"""(default, type) -> the default after parsing."""
 
 
 def outline(name: str) -> type | None:
-    """Return a dataclass with the fields of the class of that name, those that it inherits in a base.
+    """Return a dataclass with the fields of the class of that name. Inherited fields are in a base class.
 
-    None if the table does not have the class, or is of other versions of Transformers and TRL than the installed ones.
+    None if the stored table lacks the class, or was written for other versions of Transformers and TRL.
     """
     table = stored_table()
     if name not in table or table["versions"] != _versions():
@@ -37,12 +37,12 @@ def outline(name: str) -> type | None:
 
 @cache
 def stored_table() -> dict[str, Any]:
-    """Return the stored table: the versions, and by class a row of each field."""
+    """Return the stored table: versions of the packages, and for each class a row for each field."""
     return json.loads(TABLE.read_text(encoding="utf-8"))
 
 
 def installed_table() -> dict[str, Any]:
-    """Return the table of all verbs' classes of arguments that inherit those of a trainer."""
+    """Return the table of all argument classes of the verbs that inherit from trainer arguments."""
     from ..verbs import VERBS, import_name
 
     groups = [group for verb in VERBS.values() for group in map(import_name, verb.arguments) if is_trainers(group)]
@@ -61,7 +61,7 @@ def _field(row: Row) -> Any:
 
 
 def _rows(group: type) -> list[Row]:
-    """Return a row of each field; inherited texts that the short help page does not show are left out."""
+    """Return a row for each field, without help texts of inherited fields that the short help page does not show."""
     hints, declared = get_type_hints(group), vars(group)["__annotations__"]
     rows = []
     for item in fields(group):
@@ -78,7 +78,7 @@ def _rows(group: type) -> list[Row]:
 
 
 def _type(hint: Any) -> str:
-    """Return an annotation of types that flags can have; of others, those of a string.
+    """Return a type annotation as text. Types that a flag cannot have become `str`.
 
     >>> _type(int | None), _type(dict[str, Any] | str | None), _type(list[float]), _type(Literal[False])
     ('int | None', 'dict | str | None', 'list[float]', 'str')
@@ -94,7 +94,7 @@ def _type(hint: Any) -> str:
 
 
 def write_table() -> None:
-    """Store the table of the installed versions, a field in a line."""
+    """Write the table of the installed versions, one line per field."""
     parts = []
     for name, value in installed_table().items():
         lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in value) if isinstance(value, list) else ""

@@ -44,9 +44,9 @@ def run_board(config: BoardConfig) -> dict[str, Any]:
 
 
 def _find_runs(root: Path) -> tuple[dict[str, Finished], list[str]]:
-    """Return the finished evaluations below a folder by their path in it, and the paths of the unfinished ones.
+    """Return the finished evaluations below a folder by relative path, and the paths of the unfinished evaluations.
 
-    Folders of other verbs and hidden ones are left out.
+    Hidden folders and folders of other verbs are ignored.
     """
     finished: dict[str, Finished] = {}
     unfinished: list[str] = []
@@ -64,9 +64,9 @@ def _find_runs(root: Path) -> tuple[dict[str, Finished], list[str]]:
 
 
 def _board(runs: Mapping[str, Finished], config: BoardConfig) -> boards.Board:
-    """Rank the scorers of runs of the same cases, by name of the run.
+    """Rank the scorers of runs on the same cases. `runs` maps the name of a run to the run.
 
-    Scorers of the same name with the same judgments are one; those with other judgments have their runs in their names.
+    Scorers with equal names and judgments are merged. If only the names are equal, the run is added to each name.
     """
     first = next(iter(runs.values()))
     by_scorer: dict[str, dict[str, Judged]] = {}

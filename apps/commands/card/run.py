@@ -17,13 +17,13 @@ from ...runs.run_folder import CONFIG, replace_text, trust
 from .settings import CardConfig
 
 AGAIN = 8
-"""Number of cases of a run that are scored again, to see that it is this model's."""
+"""Number of cases of a run that are scored again, to check that the run is of this model."""
 CLOSE = 1e-3
-"""Largest difference to the stored scores, in units of their size; other batches round otherwise."""
+"""Relative tolerance for the stored scores, because rounding depends on the batch."""
 
 
 def run_card(config: CardConfig) -> dict[str, Any]:
-    """Write the card; raise an error for a run of another model."""
+    """Write the model card. Raise `DataError` for a run of another model."""
     folder = Path(config.model)
     if not (folder / FILE).exists():
         raise UsageError(f"{config.model}: no {FILE} in it; give the folder of a trained reward model")
@@ -40,7 +40,10 @@ def run_card(config: CardConfig) -> dict[str, Any]:
 
 
 def measured_of(config: CardConfig, name: str) -> Measured:
-    """Return a run and the row of this model, found by its contract and by scoring a few cases again."""
+    """Return a run and this model's row in it.
+
+    The row has the model's scoring contract, and scores that the model reproduces on a few cases.
+    """
     run = open_finished(name)
     scorer = open_scorer(config.model, **_reading(run), **trust(config))
     rows = [row for row in run.summary["rows"] if row["role"] == "model" and row["contract"] == scorer.contract]

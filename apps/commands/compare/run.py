@@ -1,4 +1,4 @@
-"""`rewardlab compare`: what changed between two runs, and whether a gate's rules hold."""
+"""`rewardlab compare`: differences between two runs, and a check of the rules of `--gate`."""
 
 from dataclasses import asdict
 from typing import Any
@@ -13,7 +13,7 @@ from .settings import CompareConfig
 
 
 def checked_comparison(config: CompareConfig) -> Comparison:
-    """Compare two runs and write the comparison; with --gate a drop beyond the rules fails the check."""
+    """Compare two runs and write the comparison. Raise `CheckFailed` for a drop beyond the rules of `--gate`."""
     gate = read_gate(config.gate) if config.gate else []
     if len(config.runs) != 2:
         raise UsageError(f"compare takes two runs, got {len(config.runs)}: rewardlab compare BEFORE AFTER")
@@ -31,7 +31,7 @@ def checked_comparison(config: CompareConfig) -> Comparison:
 
 
 def run_compare(config: CompareConfig) -> dict[str, Any]:
-    """Return the summary of a checked comparison."""
+    """Compare two runs and return a summary: the overall difference, its p-value, and numbers of cases."""
     comparison = checked_comparison(config)
     overall = comparison.areas[OVERALL]
     names = ("first", "second", "cases", "left_out", "only_first", "only_second")

@@ -26,7 +26,7 @@ from .settings import DecodeConfig
 
 
 class DecodingItem(NamedTuple):
-    """A completion to decode: the prompt's id, the request, and a key of both for files that are resumed."""
+    """A completion to decode: the prompt's id, the request, and a key that identifies both in a resumed output file."""
 
     id: str
     request: Request
@@ -34,7 +34,7 @@ class DecodingItem(NamedTuple):
 
 
 def run_decode(config: DecodeConfig) -> dict[str, Any]:
-    """Decode each prompt at the given preference, or at those of a sweep; completions go to stdout or to a file."""
+    """Decode each prompt at one preference or at every preference of a sweep. Write completions to stdout or a file."""
     if config.output is None:
         return _decode(config, None)
     with resumable_rows(Path(config.output), resume=config.resume, overwrite=config.overwrite) as rows:
@@ -76,7 +76,7 @@ def _decode(config: DecodeConfig, rows: ResumableRows | None) -> dict[str, Any]:
 def _items(
     config: DecodeConfig, prompts: Sequence[tuple[str, Messages]], objectives: tuple[str, ...], engine: Engine
 ) -> list[DecodingItem]:
-    """Return a request for every prompt at every preference; its seed depends on the prompt's index alone."""
+    """Return a request for every prompt at every preference. The seed depends only on the index of the prompt."""
     rules: dict[str, Any] = {
         name: getattr(config, name) for name in ("weight", "temperature", "top_k", "top_p", "min_p", "max_new_tokens")
     }
@@ -127,7 +127,7 @@ def _completions(
 
 
 def _print(piece: TextPiece, item: DecodingItem, out: Any, is_single: bool) -> None:
-    """Print a single completion piece by piece, or each of several as a line of JSON when it is finished."""
+    """Stream a single completion as text. Print several completions as JSON lines, each when it is finished."""
     if is_single:
         text = terminal(piece.text) if out.isatty() else piece.text
         print(text, end="" if piece.completion is None else "\n", file=out, flush=True)
@@ -147,7 +147,7 @@ def _row(item: DecodingItem, completion: DecodedCompletion) -> dict[str, Any]:
 
 
 def _tokens(completion: DecodedCompletion, tokenizer: Any) -> dict[str, Any]:
-    """Return the text of each token, and its log-probability under base, guides and mixture, in nats."""
+    """Return the text of each token, and its log-probabilities under base model, guides and mixture, in nats."""
     curves = {"base": completion.base, "mixed": completion.mixed, "kl": completion.kl, "entropy": completion.entropy}
     curves |= dict(completion.guides)
     return {"tokens": list(completion.tokens), "pieces": token_texts(tokenizer, completion.tokens)} | {

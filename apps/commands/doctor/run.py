@@ -8,7 +8,7 @@ from .settings import DoctorConfig
 
 
 def doctor(config: DoctorConfig) -> dict[str, Any]:
-    """Return facts and checks; they are also logged as a table, unless `--json` is given."""
+    """Return the facts and checks of this machine. Without `--json` they are also logged as a table."""
     facts = machine_facts()
     results = list(checks(facts))
     if not config.json:

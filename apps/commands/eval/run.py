@@ -1,4 +1,4 @@
-"""`rewardlab eval`: judge a benchmark with models, references and baselines."""
+"""`rewardlab eval`: evaluate models, references and baselines on a benchmark."""
 
 import shutil
 import time
@@ -33,7 +33,7 @@ from .settings import EvalConfig
 
 
 def run_eval(config: EvalConfig) -> dict[str, Any]:
-    """Judge a suite with the models, the references and every baseline, and write the run folder."""
+    """Evaluate the models, the references and every baseline on a suite, and write the run folder."""
     started, here = time.time(), process(config.processes, "eval")
     options: dict[str, Any] = {"objective": _pair_label(config)} if config.benchmark == "pairs" else {}
     suite = _open_suite(config, options)
@@ -84,7 +84,7 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
 
 
 def _recipe(config: EvalConfig, sources: Sequence[str]) -> dict[str, Any]:
-    """Return the settings and the hashes of all that decides the judgments, which a resumed run must have in common."""
+    """Return the settings, and hashes of the files, that determine the judgments. A resumed run must have the same."""
     recipe = {name: value for name, value in asdict(config).items() if name not in ("resume", "overwrite", "processes")}
     recipe["data_sha256"] = {source: data_hash(source) for source in [*sources, *config.scores]}
     functions = [config.benchmark] if ":" in config.benchmark else []
@@ -93,13 +93,13 @@ def _recipe(config: EvalConfig, sources: Sequence[str]) -> dict[str, Any]:
 
 
 def _unread(report: Report) -> dict[str, dict[str, int]]:
-    """Return how many cases each model read cut, and without a text that its chat template leaves out."""
+    """Return the number of cases that were truncated, and from which the chat template omitted text, for each model."""
     rows = [row for row in report.rows if row.role != "baseline"]
     return {name: {row.scorer: getattr(row, name) for row in rows} for name in ("truncated", "omitted")}
 
 
 def _open_suite(config: EvalConfig, options: Mapping[str, Any]) -> Suite:
-    """Return a suite by name and settings, or one whose cases are made by a plain function of rows."""
+    """Return a suite by name and settings, or a suite that makes each case by a user's function of a row."""
     if ":" not in config.benchmark:
         return build("benchmarks.suites", config.benchmark, on_bad_row=config.on_bad_row, **options)
     function = load("benchmarks.suites", config.benchmark)
@@ -109,7 +109,10 @@ def _open_suite(config: EvalConfig, options: Mapping[str, Any]) -> Suite:
 
 
 def _guide(source: str) -> dict[str, Any]:
-    """Return the diagnostics of a guide when its training ended; empty for any other model."""
+    """Return the diagnostics of a guide at the end of its training. Empty for any other model.
+
+    A guide is an autoregressive reward model that guides decoding.
+    """
     try:
         guide = from_json((Path(source) / MANIFEST).read_text(encoding="utf-8"))["guide"]
         return dict(guide) if guide["collapsed"] is not None else {}
@@ -118,14 +121,14 @@ def _guide(source: str) -> dict[str, Any]:
 
 
 def _guides(models: Sequence[RewardScorer], sources: Sequence[str]) -> dict[str, Any]:
-    """Return the diagnostics of the guides among the models (references follow them) for the manifest."""
+    """Return the diagnostics of the guides for the manifest. `models` are those of `sources`, then references."""
     diagnostics = {model.name: _guide(source) for model, source in zip(models, sources, strict=False)}
     guides = {name: guide for name, guide in diagnostics.items() if guide}
     return {"guides": guides} if guides else {}
 
 
 def _pair_label(config: EvalConfig) -> str:
-    """Return the label of the pairs; the class that is a classifier's reward is none of theirs."""
+    """Return the label to evaluate: the objective, or the overall label if the objective is a class of a classifier."""
     if config.objective is None or any(config.objective in classes_of(source) for source in config.model):
         return OVERALL
     return config.objective

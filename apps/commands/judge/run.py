@@ -1,4 +1,4 @@
-"""`rewardlab judge`: evaluate or audit judges on cases; every reply is stored in the run folder."""
+"""`rewardlab judge`: evaluate or audit judges on cases, and store every reply in the run folder."""
 
 import time
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ from .settings import READ_LATER, JudgeConfig
 
 
 def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig) -> dict[str, Any]:
-    """Judge cases and write the run folder, or report the estimated cost; with --fit_route fit a routing probe."""
+    """Judge cases and write the run folder, or report the estimated cost. With `--fit_route`, fit a routing probe."""
     if config.fit_route:
         return fit_route(
             config.fit_route, config.output, recipe=config.identity(), overwrite=config.overwrite, seed=config.seed,
@@ -109,7 +109,7 @@ def read_materials(config: JudgeConfig, loading: Mapping[str, Any], retrieval: R
 
 
 def _files(config: JudgeConfig, retrieval: RetrievalConfig) -> list[str]:
-    """Return the files beside the data that the judgments depend on."""
+    """Return the files, other than the data, that the judgments depend on."""
     rubric = None if config.rubric in SELECTIONS else config.rubric
     examples = [str(Path(path) / ITEMS) if Path(path).is_dir() else path for path in retrieval.examples_from]
     return [*filter(None, (rubric, config.levels, config.checklist, *examples, retrieval.rubrics_from))]

@@ -8,7 +8,7 @@ from ....rm.registry.settings import AT_LEAST_0, AT_LEAST_1, SEED, Rule, Setting
 from ....rm.types import OVERALL
 
 READ_LATER = ("score", "chance", "bootstrap_samples")
-"""Settings of a judge run that no reply depends on: a run that is resumed may change them."""
+"""Settings that do not affect a judge's replies. A resumed run may change them."""
 
 
 @dataclass
@@ -120,6 +120,6 @@ class JudgeConfig(Settings):
     overwrite: bool = setting(False, "Replace the run folder.")
 
     def identity(self) -> dict[str, Any]:
-        """Return the settings that determine the replies; a resumed run must have the same."""
+        """Return the settings that determine the replies. A resumed run must have the same settings."""
         free = ("resume", "overwrite", "dry_run", "on_fault", "output", "tokenizer", *READ_LATER)
         return {name: value for name, value in vars(self).items() if name not in free}

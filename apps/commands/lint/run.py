@@ -27,7 +27,7 @@ class Read(NamedTuple):
 
     rows: list[Row]
     pair_rows: list[int]
-    """The index of each pair's row."""
+    """Index of the row of each pair."""
     pairs: list[PreferencePair]
     first: list[bool | None]
     """Whether the chosen response was shown first, if the row states it."""
@@ -37,7 +37,7 @@ class Read(NamedTuple):
 
 
 def run_lint(config: LintConfig) -> dict[str, Any]:
-    """Check every row; findings fail the check, unless --fix writes a file without them."""
+    """Check every row. Raise `CheckFailed` if there are findings, unless `--fix` writes a file without those rows."""
     started = time.time()
     existing = [path for path in _fixed(config.fix) if path.exists()] if config.fix else []
     if existing and not config.overwrite:
@@ -65,7 +65,10 @@ def run_lint(config: LintConfig) -> dict[str, Any]:
 
 
 def _places(read: Read, sources: Sequence[str]) -> Callable[[int], str]:
-    """Return row -> where it is, below a title with the sources: a lone one is not named again, nor are folders."""
+    """Return a function from the index of a row to its location: file name and line.
+
+    A single file is not named. The folder is added only where two files have the same name.
+    """
     names = Counter(Path(source).name for source in sources)
 
     def describe(index: int) -> str:
@@ -83,7 +86,7 @@ def _facts(read: Read, linted: Linted) -> dict[str, Any]:
 
 
 def read_pairs(sources: Sequence[str]) -> Read:
-    """Load pairs in every form that training reads, and rows with `answers` and `best`, whose order is known."""
+    """Load rows as pairs: all formats of `rewardlab train`, and rows with `answers` and `best` in display order."""
     read = Read([], [], [], [], [], RowReport())
     for source in sources:
         first_by_id: dict[tuple[str, str], str] = {}

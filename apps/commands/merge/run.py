@@ -26,7 +26,7 @@ from .settings import MergeConfig
 
 
 def run_merge(config: MergeConfig) -> dict[str, Any]:
-    """Merge the adapter into the weights; the folder is saved once it reproduces the golden scores."""
+    """Merge the adapter into the weights, and save the folder if it reproduces the golden scores."""
     started = time.time()
     model: Any = load_reward_model(config.model, **reading(config), **trust(config))
     with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:

@@ -1,1 +1,1 @@
-"""`rewardlab parity`: one model scored in every way."""
+"""`rewardlab parity`: scores of one model in several implementations."""

@@ -1,4 +1,4 @@
-"""`rewardlab parity`: score conversations in every way, and report differences and their causes."""
+"""`rewardlab parity`: score conversations in several implementations, and report differences and their causes."""
 
 import json
 import subprocess
@@ -32,7 +32,10 @@ from .settings import ParityConfig
 
 
 def run_parity(config: ParityConfig) -> dict[str, Any]:
-    """Compare every way with the model's own scores and write the reports; a way that differs fails the check."""
+    """Compare the scores of every implementation with the model's and write the reports.
+
+    Raise `CheckFailed` if an implementation gives other scores.
+    """
     if config.step_token is not None:
         edges = {"bos": config.bos, "eos": config.eos}
         steps_model = StepModel(config.model, config.step_token, config.step_labels, **edges, **trust(config))
@@ -77,7 +80,10 @@ def _report(
 
 
 def _conversations(config: ParityConfig, model: Any, golden: tuple[list[Example], Any]) -> tuple[list[Example], list]:
-    """Return golden conversations, those of --data and edge cases of missing kinds, and notes on their numbers."""
+    """Return the conversations to score, and notes on their numbers.
+
+    They are golden conversations, those of `--data`, and edge cases of the kinds that neither contains.
+    """
     read = _data_examples(config)
     rateable = _with_score(model, read) if isinstance(model, ProcessRewardModel) else read
     edges = edge_cases(model, [*golden[0], *rateable])
@@ -91,7 +97,7 @@ def _conversations(config: ParityConfig, model: Any, golden: tuple[list[Example]
 
 
 def _with_score(model: ProcessRewardModel, examples: Sequence[Example]) -> list[Example]:
-    """Return the examples with a score; a completion without steps or with one that was cut off has none."""
+    """Return the examples with a finite score. Completions without steps or with a truncated step have no score."""
     finite = np.isfinite(model.rate(examples)).all(axis=1) if examples else []
     return [example for example, has_score in zip(examples, finite, strict=True) if has_score]
 
@@ -107,7 +113,7 @@ def _data_examples(config: ParityConfig) -> list[Example]:
 def _groups(
     config: ParityConfig, model: Any, examples: list[Example], golden: tuple[list[Example], Any]
 ) -> tuple[list[Group], list[str]]:
-    """Return all ways with the conversations that each can read, and a note on those left out."""
+    """Return groups of implementations with the conversations that they can read, and notes on omissions."""
     stored_examples, scores = golden
     groups = (
         [Group(stored_examples, {"kept golden scores": lambda _: BackendScores(scores)})] if stored_examples else []
@@ -136,7 +142,7 @@ def _served(client: ScoringClient, examples: Sequence[Example]) -> BackendScores
 
 
 def _fresh_process(source: str, objectives: Sequence[str], **options: Any) -> dict[str, Way]:
-    """`rewardlab score` in a process of its own, with the options as its settings."""
+    """Return an implementation that runs `rewardlab score` in a new process with `options` as settings."""
     module = cli.__name__
 
     def way(examples: Sequence[Example]) -> BackendScores:

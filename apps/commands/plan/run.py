@@ -1,4 +1,4 @@
-"""`rewardlab plan`: a capacity page, by the formulas of `rm/capacity`."""
+"""`rewardlab plan`: memory and time of a job, by the formulas of `rm/capacity`."""
 
 import time
 from dataclasses import asdict
@@ -13,7 +13,7 @@ UNITS = {"train": "pairs", "rl": "prompts", "decode": "prompts", "score": "conve
 
 
 def run_plan(config: PlanConfig) -> dict[str, Any]:
-    """Compute the plan, print the page, and write it to the output folder if given."""
+    """Compute the plan, print it as a page, and write the page to the output folder, if any."""
     started = time.time()
     facts = plan_facts(config)
     page = markdown(facts, asdict(config), UNITS[config.job])

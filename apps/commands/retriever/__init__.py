@@ -1,1 +1,1 @@
-"""`rewardlab retriever`: train the encoder by which judges retrieve examples and rubrics."""
+"""`rewardlab retriever`: train an encoder with which judges retrieve examples and rubrics."""

@@ -1,4 +1,4 @@
-"""`rewardlab retriever`: a retrieval encoder from prompts with rubrics or labelled cases."""
+"""`rewardlab retriever`: train a retrieval encoder on prompts with rubrics or labelled cases."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from .settings import RetrieverConfig
 
 
 def train_retriever(config: RetrieverConfig, arguments: RetrieverArguments) -> dict[str, Any]:
-    """Train an encoder and save its folder; a run that was cut off continues from its last complete checkpoint."""
+    """Train an encoder and save its folder. An interrupted run resumes from the last complete checkpoint."""
     started = time.time()
     labelled, report = collect(config.data, partial(_labelled_pair, group_by=config.group_by), config.on_bad_row)
     log_rows("data", report)

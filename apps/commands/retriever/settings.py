@@ -56,7 +56,7 @@ class RetrieverConfig(Settings):
         self.encoder_settings()
 
     def encoder_settings(self) -> EncoderSettings:
-        """Return what decides a text's vectors; raise a `UsageError` for a value that does not exist."""
+        """Return the settings that determine a text's vectors. Raise `UsageError` for an unknown value."""
         names = [name for name in EncoderSettings.__dataclass_fields__ if name != "granularities"]
         values: dict[str, Any] = {name: vars(self)[name] for name in names}
         return EncoderSettings(**values, granularities=tuple(self.granularities))

@@ -1,1 +1,1 @@
-"""`rewardlab rubrics`: rubrics from contrast."""
+"""`rewardlab rubrics`: rubrics from contrasts of chosen and rejected responses."""

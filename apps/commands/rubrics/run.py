@@ -1,4 +1,4 @@
-"""`rewardlab rubrics`: build from preferences, train a generator, lint files, apply to cases."""
+"""`rewardlab rubrics`: build rubrics from preferences, train a rubric generator, lint files, apply rubrics."""
 
 import time
 from contextlib import AbstractContextManager
@@ -43,7 +43,7 @@ LATER = (
 
 
 class Roles(NamedTuple):
-    """Models of the settings, and by short name the one that writes rubrics and the one that judges."""
+    """Models of the settings, and the short names of the rubric generator and the judge."""
 
     models: LanguageModels
     writer: str
@@ -51,7 +51,7 @@ class Roles(NamedTuple):
 
 
 def run_rubrics(config: RubricsConfig, chats: ChatConfig, training: SupervisedSettings) -> dict[str, Any]:
-    """Run the requested action."""
+    """Run the action: build, train, lint or apply."""
     if config.does == "lint":
         return lint_files(config.files, log)
     if config.does == "train":
@@ -69,7 +69,7 @@ def run_rubrics(config: RubricsConfig, chats: ChatConfig, training: SupervisedSe
 
 
 def train_model(config: RubricsConfig, chats: ChatConfig, training: SupervisedSettings) -> dict[str, Any]:
-    """Fine-tune a language model on the records of builds."""
+    """Fine-tune a rubric generator on the training records that `build` wrote."""
     from ....rm.backbones.loading import load_causal_lm, load_tokenizer
 
     started = time.time()
@@ -86,14 +86,14 @@ def train_model(config: RubricsConfig, chats: ChatConfig, training: SupervisedSe
 
 
 def _open_folder(config: RubricsConfig, roles: Roles, **recipe: Any) -> AbstractContextManager[Path]:
-    """Open the run folder; a run that was cut off continues with the same settings, data and seed."""
+    """Open the run folder. An interrupted run resumes only with the same settings, data and seed."""
     recipe = config.identity() | roles.models.config.identity() | recipe
     recipe["data_sha256"] = {source: data_hash(source) for source in config.data}
     return run_folder(config.output, recipe, overwrite=config.overwrite, resume=config.resume, keep=f"{REPLIES}/{FILE}")
 
 
 def build(config: RubricsConfig, roles: Roles, seed: int) -> dict[str, Any]:
-    """Profile, synthesise and filter rubrics; list the dropped pairs with reasons, and write training records."""
+    """Profile pairs, synthesise and filter rubrics, list dropped pairs with reasons, and write training records."""
     started, models = time.time(), roles.models
     limits = FilterLimits(config.most_rules, config.overlap, config.alike)
     pairs, rows = collect_files(config.data, parse_pair, config.on_bad_row, unique_ids=True)
@@ -131,7 +131,7 @@ def build(config: RubricsConfig, roles: Roles, seed: int) -> dict[str, Any]:
 
 
 def apply(config: RubricsConfig, roles: Roles, seed: int) -> dict[str, Any]:
-    """Generate a rubric for every case of two responses; with --judge also evaluate verdicts under them."""
+    """Generate a rubric for every case of two responses. With `--judge`, also evaluate a judge with these rubrics."""
     started, models = time.time(), roles.models
     suite = CaseFile(config.objective, config.on_bad_row)
     cases, notes = suite.cases(config.data)

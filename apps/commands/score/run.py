@@ -18,11 +18,11 @@ from ...serving.replicas import Replicas, open_replicas
 from .settings import ScoreConfig
 
 OMITTED = "omitted"
-"""Column of what the chat template omits of each row, which is counted and not written."""
+"""Internal column with the texts that the chat template omits from each row. It is counted and not written."""
 
 
 def run_score(config: ScoreConfig) -> dict[str, Any]:
-    """Score all conversations; those beyond the maximum length are refused, or truncated and counted."""
+    """Score all conversations. Refuse conversations beyond the maximum length, or truncate and count them."""
     here = process(config.processes, "score")
     if Path(config.output).is_dir():
         raise UsageError(f"--output {config.output} is a folder; name a file for the scores")
@@ -93,7 +93,7 @@ def _refuse_long(placed: Sequence[PlacedExample], read: Sequence[Reading], limit
 
 
 def _refuse_alike(placed: Sequence[PlacedExample], scored: Rated) -> None:
-    """Raise an error if two different conversations are the same tokens, since the chat template omits a text."""
+    """Raise an error if the chat template omits text so that two different conversations become the same tokens."""
     omitted = [index for index, facts in enumerate(scored.readings) if facts.omitted and not facts.truncated]
     rows: dict[Any, list[int]] = {}
     for index, facts in enumerate(scored.readings) if omitted else ():
@@ -110,7 +110,7 @@ def _refuse_alike(placed: Sequence[PlacedExample], scored: Rated) -> None:
 
 
 def _spread_columns(model: Any, examples: list[Example]) -> dict[str, list[float]]:
-    """Return the standard deviation of the members' rewards for each completion; empty without members."""
+    """Return the standard deviation of the ensemble members' rewards for each completion. Empty for other models."""
     names = model.contract.objectives
     if not isinstance(model, ReportsSpread):
         return {}

@@ -1,4 +1,4 @@
-"""`rewardlab serve MODEL`."""
+"""`rewardlab serve MODEL`: serve a reward model over HTTP."""
 
 import importlib.util
 import sys
@@ -15,7 +15,7 @@ NEEDED = ("fastapi", "uvicorn", "prometheus_client")
 
 
 def serve(config: ServeConfig) -> dict[str, Any]:
-    """Serve a reward model until SIGTERM or Ctrl-C; the address is printed to stderr."""
+    """Serve a reward model until SIGTERM or Ctrl-C. Print the address to stderr."""
     check_reach(config.host, config.token, "ask this model")
     if absent := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
         raise UsageError(f"pip install 'rewardlab[serve]' for the server ({', '.join(absent)} is not installed)")

@@ -1,4 +1,4 @@
-"""`rewardlab train`: every kind of reward model from preference data to a checked folder."""
+"""`rewardlab train`: train any kind of reward model on preference data."""
 
 import time
 from dataclasses import asdict
@@ -16,11 +16,11 @@ from ...runs.stop_training import train_until_asked
 from .settings import TrainConfig, own_settings
 
 FREE = ("resume", "overwrite", "output")
-"""Settings that may change when a run is resumed; `processes` may not, because a step's batch is of all of them."""
+"""Settings that may change when a run is resumed. `processes` may not, because it changes the batch of a step."""
 
 
 def train(config: TrainConfig, kind_settings: Any, arguments: RewardArguments) -> dict[str, Any]:
-    """Train a reward model of any kind and save its folder, after checking that loading it gives the same scores."""
+    """Train a reward model, check that loading it gives the same scores, and save its folder."""
     output, started = config.output or arguments.output_dir, time.time()
     here = trained_by(config.processes, "train", arguments)
     settings = own_settings(config, kind_settings, arguments)

@@ -1,4 +1,4 @@
-"""The settings of `rewardlab train`: those of a run, and those that the kinds of reward models declare."""
+"""The settings of `rewardlab train`: common settings, and the settings that each kind of reward model declares."""
 
 from collections.abc import Callable
 from dataclasses import Field, dataclass, field, make_dataclass
@@ -9,12 +9,12 @@ from ....rm.registry.kind import Kind, trained_kinds
 from ....rm.registry.settings import AT_LEAST_1, AT_LEAST_2, Settings, changed_settings, declarations, heading, setting
 
 ANY_TRAINING = ("output_dir", "seed", "disable_tqdm", "use_cpu")
-"""Arguments of the trainer that no kind refuses; others belong to kinds that are trained by gradient descent."""
+"""Trainer arguments that every kind of reward model accepts. The others require training by gradient descent."""
 
 
 @dataclass
 class TrainConfig(Settings):
-    """Settings of a training that every kind of reward model reads."""
+    """Training settings that every kind of reward model reads."""
 
     data: list[str] = setting(
         [],
@@ -40,7 +40,7 @@ class TrainConfig(Settings):
 
 
 def _declared_by_kinds() -> type:
-    """Return a dataclass with the settings of all kinds, each once; those that most kinds read come first."""
+    """Return a dataclass with the settings of all kinds, without duplicates, the most widely used first."""
     readers: dict[str, list[type]] = {}
     for kind in trained_kinds().values():
         for name in declarations(kind.settings):
@@ -51,7 +51,7 @@ def _declared_by_kinds() -> type:
 
 
 def _copy(name: str, settings: type) -> Field:
-    """Return a field with the declaration of a setting and its heading."""
+    """Return a copy of a setting's dataclass field with its heading in the help page."""
     declared = declarations(settings)[name]
     default: Any = {"default": declared.default, "default_factory": declared.default_factory}
     return field(metadata={**declared.metadata, "group": heading(settings, name)}, **default)
@@ -61,7 +61,10 @@ KindSettings: Any = _declared_by_kinds()
 
 
 def own_settings(config: TrainConfig, given: Any, arguments: Any) -> Settings:
-    """Return the settings of the configured kind; `UsageError` for what it does not read, and for contradictions."""
+    """Return the settings of the configured kind.
+
+    Raise `UsageError` for settings that the kind does not read, and for contradictions.
+    """
     kind = trained_kinds()[config.kind]
     for name in changed_settings(given):
         _check_read(name, kind, lambda other, name=name: name in declarations(other.settings))
@@ -81,7 +84,7 @@ def own_settings(config: TrainConfig, given: Any, arguments: Any) -> Settings:
 
 
 def _check_read(name: str, kind: Kind, reads: Callable[[Kind], bool]) -> None:
-    """Raise a `UsageError` for a setting that the kind does not read; name the kinds that do."""
+    """Raise `UsageError` for a setting that the kind does not read. The message names the kinds that read it."""
     if not reads(kind):
         readers = [other.name for other in trained_kinds().values() if reads(other)]
         listed = " and ".join([", ".join(readers[:-1]), readers[-1]] if readers[1:] else readers)

@@ -1,1 +1,1 @@
-"""`rewardlab verify`: a run's tables computed again from its scores."""
+"""`rewardlab verify`: recompute a run's tables from its scores."""

@@ -1,4 +1,4 @@
-"""`rewardlab verify`: compute a run's tables again from its scores, and compare."""
+"""`rewardlab verify`: recompute a run's tables from its scores, and compare."""
 
 import json
 from dataclasses import asdict
@@ -16,7 +16,7 @@ from .settings import VerifyConfig
 
 
 def run_verify(config: VerifyConfig) -> dict[str, Any]:
-    """Recompute every table from the per-item scores, or hash a model's files; a difference fails the check."""
+    """Recompute every table from the per-item scores, or hash a model's files. Raise `CheckFailed` for a difference."""
     if (files := check_files(Path(config.run), read_all=True)) is not None:
         return {"run": config.run, "verified": True, "files": files}
     run = open_finished(config.run)
@@ -50,7 +50,7 @@ def _does_not_follow(run: str, what: str) -> CheckFailed:
 
 
 def _different(computed: Any, stored: Any, path: str = "summary.json") -> str | None:
-    """Return the path of the first difference of two JSON values; None if they are equal."""
+    """Return the path of the first difference between two JSON values, or None if they are equal."""
     if isinstance(computed, dict) and isinstance(stored, dict):
         differences = ((name, computed.get(name), stored.get(name)) for name in {**computed, **stored})
     elif isinstance(computed, list) and isinstance(stored, list) and len(computed) == len(stored):

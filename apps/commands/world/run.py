@@ -1,4 +1,4 @@
-"""The toy world as files, so that every verb can be tried on it."""
+"""`rewardlab world`: write a toy world (a small data set and policy), on which every verb can be tried."""
 
 import time
 from dataclasses import asdict

@@ -8,7 +8,7 @@ from ....rm.registry.settings import AT_LEAST_1, SEED, Settings, setting
 
 @dataclass
 class WorldConfig(Settings):
-    """Settings of the toy world's files."""
+    """Settings of the toy data set and start policy."""
 
     required = ("output",)
     output: str = setting("", "Folder for the data and the start policy.")

@@ -1,4 +1,4 @@
-"""JavaScript and CSS of the page, a file for each subject."""
+"""JavaScript and CSS files of the page, and functions that load them."""
 
 from pathlib import Path
 
@@ -9,20 +9,20 @@ def asset(name: str) -> str:
 
 
 def stylesheet(name: str) -> str:
-    """Return CSS of this folder as an element of HTML."""
+    """Return a CSS file of this folder as a `<style>` element."""
     return f"<style>\n{asset(name)}\n</style>"
 
 
 CLONING, JOINING = (f"<script>{asset(name)}</script>" for name in ("cloning.js", "joining.js"))
-"""HTML: a faster `structuredClone`, and events that neither get lost nor overtake each other."""
+"""HTML scripts: a faster `structuredClone`, and delivery of events in order without loss."""
 CLICKS = asset("clicks.js")
 """JavaScript: a click on a point of a trace with `figures.opens` follows its link."""
 LISTS = asset("lists.js")
-"""JavaScript: Gradio 6.31 opens the list that Tab leaves once more, as it does for every key but Escape."""
+"""JavaScript: keep a list closed when Tab moves the focus away. Gradio 6.31 opens it again."""
 HISTORY = asset("history.js")
-"""JavaScript of the address bar: every tab, run and case has an address, to which Back and Forward return.
+"""JavaScript of the address bar: every tab, run and case has an address, and Back and Forward work.
 
-`rewardlabHistory.go(query)` writes an address; another tab, run or case is a step of the history.
+`rewardlabHistory.go(query)` writes an address. A change of tab, run or case adds an entry to the browser's history.
 """
 COPYING = asset("copying.js")
-"""JavaScript: `button.csv` copies the table beside it, `button.copy` the text before it; `rewardlabCopy` any text."""
+"""JavaScript: `button.csv` copies the table beside it, `button.copy` the text before it, `rewardlabCopy` any text."""

@@ -46,7 +46,7 @@ METRICS = {
 }
 """Metric -> its definition, shown as a tooltip."""
 SECTION = "section:"
-"""Prefix of the filter `subset` of the tab of judgments that asks for all subsets of a section."""
+"""Prefix of values of the filter `subset` in the judgments tab that select all subsets of a section."""
 
 
 def about(name: str, label: str = "") -> str:
@@ -55,7 +55,7 @@ def about(name: str, label: str = "") -> str:
 
 
 def header_row(names: Sequence[str], words: Collection[int] = ()) -> str:
-    """Return the row of a table's head, from names as HTML; `words` are the columns that hold no numbers.
+    """Return the header row of a table. `names` are HTML, and `words` are the indices of text columns.
 
     >>> header_row(["case", "p"], words={0})
     '<tr><th scope="col" class="words">case</th><th scope="col">p</th></tr>'
@@ -66,13 +66,13 @@ def header_row(names: Sequence[str], words: Collection[int] = ()) -> str:
 
 
 def table_html(heads: Sequence[str], rows: Iterable[str], words: Collection[int] = (), name: str = "") -> str:
-    """Return a table from heads and rows as HTML; `words` are the columns without numbers, `name` is its id."""
+    """Return an HTML table from header names and rows. `words` are indices of text columns, `name` is the id."""
     named = f' id="{name}"' if name else ""
     return f"<table{named}><thead>{header_row(heads, words)}</thead><tbody>{''.join(rows)}</tbody></table>"
 
 
 def cases_query(run: str, scorer: str, **filters: str) -> str:
-    """Return the address of a run's cases under a filter of the tab of judgments.
+    """Return the URL query for a run's cases in the judgments tab with these filters.
 
     >>> cases_query("a/b", "rm", subset="x & y")
     '?tab=judgments&run=a%2Fb&scorer=rm&subset=x+%26+y'
@@ -81,12 +81,12 @@ def cases_query(run: str, scorer: str, **filters: str) -> str:
 
 
 def section_filter(area: str) -> dict[str, str]:
-    """Return the filter of the tab of judgments that passes the cases of a section, or all of them for `overall`."""
+    """Return the filter of the judgments tab that selects the cases of a section, or all cases for `overall`."""
     return {} if area == OVERALL else {"subset": f"{SECTION}{area}"}
 
 
 def results_query(run: str, scorer: str = "") -> str:
-    """Return the address of a run on its benchmark.
+    """Return the URL query for a run in the benchmarks tab.
 
     >>> results_query("eval", "rm")
     '?tab=benchmarks&run=eval&scorer=rm'

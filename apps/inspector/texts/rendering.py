@@ -1,4 +1,4 @@
-"""Untrusted Markdown as HTML that loads nothing and links nowhere: code is highlighted, TeX becomes MathML."""
+"""Untrusted Markdown as HTML without links or loaded content. Code is highlighted, and TeX becomes MathML."""
 
 import contextlib
 import json
@@ -24,9 +24,9 @@ from ..assets import asset
 from ..html import HIDDEN, LONGEST, shown
 
 HIGHLIGHTED, LONGEST_FORMULA, MOST_FORMULAS, MOST_BRACKETS = 20_000, 2_000, 200, 5_000
-"""Characters of code that are highlighted, characters of a formula, and formulas and brackets of a text."""
+"""Limits: characters of highlighted code, characters of a formula, formulas of a text, brackets of a text."""
 LIGHT, DARK = "a11y-high-contrast-light", "a11y-high-contrast-dark"
-"""Styles of `accessible-pygments`, whose contrast is at least 7:1."""
+"""Styles of `accessible-pygments` with a contrast of at least 7:1."""
 MARK = re.compile(r"⟦(U\+[0-9A-F]{4})⟧")
 MARKED = r'<span class="mark">\1</span>'
 BLOCKS = ("paragraph", "bullet_list", "ordered_list", "list_item", "blockquote", "table", "td", "th")
@@ -54,7 +54,7 @@ ATTRIBUTES = {
 
 @cache
 def style() -> str:
-    """Return CSS of rendered texts, light and dark."""
+    """Return the CSS of rendered texts for light and dark pages."""
     light, dark = (
         "\n".join(HtmlFormatter(style=name).get_token_style_defs(prefix))
         for name, prefix in ((LIGHT, ".rl .code"), (DARK, ".dark .rl .code"))
@@ -63,10 +63,10 @@ def style() -> str:
 
 
 def rendered_html(text: str, longest: int = LONGEST) -> str:
-    r"""Return Markdown as HTML in which nothing is active.
+    r"""Return Markdown as inert HTML.
 
-    Raw HTML is shown as text, links and pictures as their text and address; control and direction characters are
-    visible, as in `html.shown`. The result has passed an allowlist of tags and attributes.
+    Raw HTML is shown as text, and a link or image as its text and URL. Control and direction characters are visible,
+    as in `html.shown`. The result is filtered by an allowlist of tags and attributes.
 
     >>> rendered_html("*a* <b>b</b> [c](https://x.example)")
     '<p dir="auto"><em>a</em> &lt;b&gt;b&lt;/b&gt; c <span class="faint">(https://x.example)</span></p>\n'
@@ -122,7 +122,7 @@ def _tex(state: StateInline, silent: bool) -> bool:
 
 
 def _keep_addresses(state: Any) -> None:
-    """Store the address of a link at its end, where it is shown behind the text."""
+    """Store the URL of a link in the token at the link's end, to display it after the text."""
     for block in state.tokens:
         opened: list[Token] = []
         for token in block.children or ():
@@ -158,7 +158,7 @@ def _code(self: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) -> s
 
 
 def code_html(code: str, language: str = "") -> str:
-    """Return a block of code, highlighted where the language is known."""
+    """Return a block of code as HTML, highlighted if the language is known."""
     html = None
     if language and len(code) <= HIGHLIGHTED:
         with contextlib.suppress(ClassNotFound):
@@ -182,7 +182,7 @@ def _formula(
 
 
 def message_html(message: Message, *, rendered: bool) -> str:
-    """Return a message's text, rendered or as it is stored, and its tool calls as blocks of code."""
+    """Return a message as HTML: its text, rendered or verbatim, and its tool calls as blocks of code."""
     if not rendered:
         return f'<div class="text" dir="auto">{shown(message_text(message))}</div>'
     text = message_text({**message, "tool_calls": []})  # type: ignore[typeddict-item]
@@ -198,7 +198,7 @@ def _call_html(call: Mapping[str, Any]) -> str:
 
 
 def completion_html(completion: str, *, rendered: bool) -> str:
-    """Return a response, which may have several messages."""
+    """Return a response as HTML. A response may have several messages."""
     if not rendered:
         return f'<div class="text" dir="auto">{shown(completion)}</div>'
     first, *others = completion_turns(completion)

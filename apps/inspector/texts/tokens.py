@@ -1,4 +1,4 @@
-"""Tokens coloured by a number each: diverging colours about a centre, and the numbers in every token's title."""
+"""Tokens coloured by a value each, with diverging colours around a centre, and values as tooltips."""
 
 from collections.abc import Sequence
 from html import escape
@@ -25,18 +25,18 @@ STYLE = f"""<style>
 
 
 class Scale(NamedTuple):
-    """Which values are colourless and which have the full colour: `centre`, and `centre` plus or minus `limit`."""
+    """Colour scale: no colour at `centre`, full colour at `centre` plus or minus `limit`."""
 
     centre: float
     limit: float
 
     def share(self, value: float) -> float:
-        """Return the distance of a value from the centre, in [-1, 1]; NaN stays NaN."""
+        """Return the signed distance from the centre in units of `limit`, clipped to [-1, 1]. NaN stays NaN."""
         return float(np.clip((value - self.centre) / self.limit, -1, 1))
 
 
 def scale_of(rows: Sequence[np.ndarray], centre: float = 0.0, quantile: float = 0.95) -> Scale:
-    """Return a common scale of several rows, whose limit is a quantile of the distances; NaN is ignored.
+    """Return a common scale for several rows. The limit is a quantile of the distances from the centre; NaN is ignored.
 
     >>> scale_of([np.array([-1.0, 2.0]), np.array([np.nan, 4.0])], quantile=1.0)
     Scale(centre=0.0, limit=4.0)
@@ -51,7 +51,7 @@ def scale_of(rows: Sequence[np.ndarray], centre: float = 0.0, quantile: float = 
 
 
 class Shade(NamedTuple):
-    """A colour and how much of it, in [0, 1]; NaN for a token that nothing is known of."""
+    """A colour and its strength in [0, 1]. The strength is NaN for a token without a value."""
 
     colour: str
     strength: float
@@ -64,7 +64,7 @@ def shades(values: Sequence[float], scale: Scale) -> list[Shade]:
 
 
 def heat_html(texts: Sequence[str], colours: Sequence[Shade], titles: Sequence[str]) -> str:
-    """Return a text whose parts have a colour and a title each."""
+    """Return texts as HTML, each with its colour and tooltip."""
     spans = (_span(*span) for span in zip(texts, colours, titles, strict=True))
     return f'<div class="heat">{"".join(spans)}</div>'
 
@@ -77,12 +77,12 @@ def _span(text: str, shade: Shade, title: str) -> str:
 
 
 def _visible(text: str) -> str:
-    """Return the text as HTML; a line end alone is shown as a sign, which can be coloured."""
+    """Return the text as HTML. A lone newline is shown as a visible sign, so that it can be coloured."""
     return shown(text) if text.strip() else shown(text.replace("\n", "↵\n"))
 
 
 def legend_html(scale: Scale, *, unit: str, low: str, high: str) -> str:
-    """Return the legend of a scale: both ends with their values and words."""
+    """Return the legend of a scale, with value and label at both ends."""
     ends = [number(scale.centre + side * scale.limit) for side in (-1, 1)]
     return (
         f'<div class="legend"><span>{shown(low)} {ends[0]}</span><span class="ramp"></span>'
@@ -92,7 +92,7 @@ def legend_html(scale: Scale, *, unit: str, low: str, high: str) -> str:
 
 
 def swatches_html(names: Sequence[str]) -> str:
-    """Return names beside their colours of the palette."""
+    """Return a legend of names with their colours of the palette."""
     return " ".join(
         f'<span><span class="swatch" style="background:{PALETTE[index % len(PALETTE)]}"></span> {shown(name)}</span>'
         for index, name in enumerate(names)

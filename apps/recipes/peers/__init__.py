@@ -1,1 +1,1 @@
-"""Adapters for other training and evaluation libraries: our scoring server as a reward, our judges as scorers."""
+"""Adapters for other training and evaluation libraries: the scoring server as a reward, judges as scorers."""

@@ -1,4 +1,4 @@
-"""Rewards of single completions for coroutines, from the scoring server or a judge; concurrent calls share requests."""
+"""Asynchronous rewards of single completions, from the scoring server or a judge. Concurrent calls are batched."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ Rewards = Callable[[Sequence[Example]], Sequence[float | None]]
 
 
 class BatchedReward:
-    """Reward of one completion; calls that arrive while a request is on its way are sent together in the next.
+    """Asynchronous reward of one completion. Calls that arrive during a request are batched into the next request.
 
     Returns None where the reward is missing: a completion that is too long, or a judge's abstention.
     """
@@ -59,10 +59,10 @@ def _settle(future: asyncio.Future, result: float | Exception | None) -> None:
 
 @cache
 def served_rewards(url: str | None = None, objective: str | None = None, truncate: bool = False) -> Rewards:
-    """Return rewards from `rewardlab serve` at `url`, or at the address in REWARDLAB_URL; one client per process.
+    """Return the rewards of `rewardlab serve` at `url`, by default REWARDLAB_URL. Each process has one client.
 
-    The token is read from REWARDLAB_TOKEN. With `truncate` completions that are too long are cut as the contract says;
-    without it their reward is missing.
+    The token is read from REWARDLAB_TOKEN. With `truncate`, completions that are too long are truncated as the
+    scoring contract says. Without it, their reward is missing.
     """
     address = url or os.environ.get(URL)
     if not address:
@@ -77,12 +77,12 @@ def served_rewards(url: str | None = None, objective: str | None = None, truncat
 
 
 def judged_rewards(**settings: Any) -> Rewards:
-    """Return rewards from a judge; `settings` are those of the reward `judge(...)`: endpoint, model, kind and so on."""
+    """Return rewards from a judge. `settings` are those of the reward `judge(...)`: endpoint, model, kind and so on."""
     return judge(run=None, **settings)
 
 
 def required(reward: float | None, missing: float | None) -> float:
-    """Return the reward, or `missing` in place of a missing one; without it a missing reward is a `DataError`."""
+    """Return the reward, or `missing` if the reward is None. Raise `DataError` if both are None."""
     if reward is not None:
         return reward
     if missing is None:

@@ -1,4 +1,4 @@
-"""Scorers for inspect_ai: one of our judges, or a reward model behind `rewardlab serve`. Needs inspect_ai."""
+"""Scorers for inspect_ai: a judge of rewardlab, or a reward model behind `rewardlab serve`. Needs inspect_ai."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from ._rewards import BatchedReward, judged_rewards, served_rewards
 
 @scorer(metrics=[mean(), stderr()])
 def judged(**settings: Any):
-    """Score by a judge; `settings` are those of the reward `judge(...)`: endpoint, model, kind, rubric and so on."""
+    """Score by a judge. `settings` are those of the reward `judge(...)`: endpoint, model, kind, rubric and so on."""
     return _score(BatchedReward(judged_rewards(**settings)), "the judge abstained")
 
 
@@ -22,7 +22,7 @@ def rewarded(url: str | None = None, objective: str | None = None):
 
 def _score(reward: BatchedReward, absent: str):
     async def score(state: TaskState, target: Target) -> Score:
-        """Return the score of the last message; a missing one is left out of the metrics."""
+        """Return the score of the last message. Metrics ignore a missing score."""
         prompt = [{"role": message.role, "content": message.text} for message in state.messages]
         while prompt and prompt[-1]["role"] == "assistant":
             prompt.pop()

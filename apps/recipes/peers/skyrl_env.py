@@ -1,4 +1,4 @@
-"""Environment of SkyRL: one turn, whose reward comes from `rewardlab serve` (see `skyrl.sh` beside it).
+"""SkyRL environment with one turn and the reward of `rewardlab serve` (see `skyrl.sh` beside it).
 
 Needs skyrl-gym. Importing this module registers the environment as `rewardlab`.
 """
@@ -15,7 +15,7 @@ ID = "rewardlab"
 
 
 class RewardServerEnv(BaseTextEnv):
-    """The reward of the policy's completion; `missing` and `objective` may be in a row's `reward_spec`."""
+    """Single-turn environment that rewards the completion. A row's `reward_spec` may set `missing` and `objective`."""
 
     def __init__(self, env_config: Any = None, extras: dict[str, Any] | None = None):
         super().__init__()
@@ -28,7 +28,7 @@ class RewardServerEnv(BaseTextEnv):
         return prompt, {}
 
     def step(self, action: str) -> BaseTextEnvStepOutput:
-        """Return the reward of the completion; the episode ends."""
+        """Return the reward of the completion, and end the episode."""
         reward = BatchedReward(served_rewards(self.reward_spec.get("url"), self.reward_spec.get("objective"), True))
         score = required(asyncio.run(reward(self.prompt, action)), self.reward_spec.get("missing"))
         return BaseTextEnvStepOutput(observations=[], reward=score, done=True, metadata={})

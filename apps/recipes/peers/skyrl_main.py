@@ -5,7 +5,7 @@ from typing import Any
 
 
 def train(config: Any) -> None:
-    """Register the environment in the process that trains, and train."""
+    """Register the environment in the training process, and train."""
     from skyrl.train.entrypoints.main_base import BasePPOExp  # pyright: ignore[reportMissingImports]
 
     from . import skyrl_env  # noqa: F401  (registers the environment)

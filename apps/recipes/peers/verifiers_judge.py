@@ -1,4 +1,4 @@
-"""A judge for verifiers (v1): one of our judges as the reward of a task's last reply. Needs verifiers.
+"""A judge for verifiers (v1): a judge of rewardlab as the reward of a task's last reply. Needs verifiers.
 
 A task's `judges` name a judge by a top-level module. Put a file `rewardlab_judge.py` on the path, with the line
 `from rewardlab.apps.recipes.peers.verifiers_judge import RewardlabJudge, __all__`, and `id = "rewardlab_judge"` in the
@@ -14,7 +14,7 @@ from ._rewards import BatchedReward, judged_rewards, served_rewards
 
 
 class RewardlabJudgeConfig(JudgeConfig):
-    """Either `url` of a scoring server, or the `settings` of a judge, which are those of the reward `judge(...)`."""
+    """Configuration: `url` of a scoring server, or `settings` of a judge as in the reward `judge(...)`."""
 
     url: str | None = None
     objective: str | None = None
@@ -22,11 +22,11 @@ class RewardlabJudgeConfig(JudgeConfig):
 
 
 class RewardlabJudge(Judge[float, RewardlabJudgeConfig]):
-    """The score of a judge or of a reward model; an abstention raises, so that it is not scored against the policy."""
+    """Score of a judge or reward model. An abstention raises an error, so that the policy is not penalised for it."""
 
     @cached_property
     def rewards(self) -> BatchedReward:
-        """The judge, or the client of the server."""
+        """Client of the judge or of the scoring server."""
         config = self.config
         served = config.url is not None
         return BatchedReward(

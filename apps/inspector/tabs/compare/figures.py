@@ -16,14 +16,14 @@ from .queries import OUTCOMES, SEED, Flip, Point, Side
 
 
 def names(first: Side, second: Side) -> tuple[str, str]:
-    """Return the names of both scorers, preceded by their runs if they are equal."""
+    """Return the names of both scorers, with the run in front if the names are equal."""
     if first.scorer != second.scorer:
         return first.scorer, second.scorer
     return f"{first.id}: {first.scorer}", f"{second.id}: {second.scorer}"
 
 
 def agreement_html(counts: Mapping[tuple[str, str], int], first: Side, second: Side) -> str:
-    """Return the table of outcomes: rows by the first scorer, columns by the second; more colour for more cases."""
+    """Return the table of outcomes as HTML: rows for the first scorer, columns for the second, shaded by count."""
     total, called = sum(counts.values()), names(first, second)
     same = sum(number for (was, now), number in counts.items() if was == now)
     head = "".join(f'<th scope="col">{pill(now)}</th>' for now in OUTCOMES)
@@ -43,7 +43,7 @@ def agreement_html(counts: Mapping[tuple[str, str], int], first: Side, second: S
 
 
 def compare_query(first: Side, second: Side, kind: str) -> str:
-    """Return the address of a comparison that lists the cases of one kind."""
+    """Return the URL query of a comparison that lists the cases of one kind."""
     sides = {"run": first.id, "scorer": first.scorer, "with": second.id, "other": second.scorer}
     return "?" + urlencode({"tab": "compare", **sides, "flips": kind})
 
@@ -54,7 +54,7 @@ def _cell(count: int, total: int, same: bool, address: str) -> str:
 
 
 def flips_html(lines: list[Flip], first: Side, second: Side) -> str:
-    """Return a row for every case, with links to its judgments in both runs."""
+    """Return a table of cases with different outcomes, with links to the judgments in both runs."""
     if not lines:
         return f'{STYLE}<div class="rl"><p class="faint">No such case.</p></div>'
     columns = ("case", "subset", "first", about("margin"), "second", about("margin"), about("change"))
@@ -79,7 +79,7 @@ def _link(side: Side, case: str, outcome: str) -> str:
 
 
 def scatter(points: list[Point], first: Side, second: Side) -> go.Figure:
-    """Draw both margins of every case; a click opens the case, and the dashed lines are margins of 0."""
+    """Draw the margins of both scorers for every case. A click opens the case. Dashed lines mark margins of 0."""
     groups = {
         "both right": (PALETTE[2], [p for p in points if p.first > 0 and p.second > 0]),
         "only the first right": (PALETTE[1], [p for p in points if p.first > 0 >= p.second]),
@@ -115,7 +115,7 @@ def drawn_note(shown_points: int, total: int) -> str:
 
 
 def statistics_html(comparison: Comparison, first: Side, second: Side) -> str:
-    """Return verdict, counts of items, and second minus first by section and subset with intervals and p."""
+    """Return verdict, numbers of cases, and differences (second minus first) by area with intervals and p-values."""
     subsets = comparison.subsets
     scorers = [f"{shown(name)}, %" for name in (comparison.first, comparison.second)]
     row = partial(_change_html, first, second)
@@ -134,7 +134,7 @@ def statistics_html(comparison: Comparison, first: Side, second: Side) -> str:
 
 
 def _change_html(first: Side, second: Side, name: str, change: Change, **filters: str) -> str:
-    """Return a row of the statistics; a significant difference is bold."""
+    """Return a row of the statistics table. A significant difference is bold."""
     *shares, gap, p = change_texts(change)
     gap = f"<b>{gap}</b>" if change.significant else gap
     mine = ' class="mine"' if name == OVERALL else ""

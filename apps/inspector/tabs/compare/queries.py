@@ -1,4 +1,4 @@
-"""Two scorers on the same cases: where they agree, which cases flipped, their margins, and how sure that is."""
+"""Comparison of two scorers on the same cases: agreement, changed outcomes, margins and statistics."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -15,14 +15,14 @@ from ...run_list import stamp
 
 OUTCOMES = ("right", "wrong", "tie", "abstained")
 CELLS = {f"{was}-{now}": (was, now) for was in OUTCOMES for now in OUTCOMES}
-"""Name of a cell of the table of agreement -> its outcomes."""
+"""Name of a cell of the agreement table -> (outcome of the first scorer, outcome of the second)."""
 FLIPS = {
     "all": [cell for cell, (was, now) in CELLS.items() if was != now],
     "gained": [cell for cell, (was, now) in CELLS.items() if now == "right" != was],
     "lost": [cell for cell, (was, now) in CELLS.items() if was == "right" != now],
 }
 KINDS = FLIPS | {cell: [cell] for cell in CELLS}
-"""Kind of cases that can be listed -> its cells."""
+"""Kind of cases in the list -> cells of the agreement table."""
 POINTS, SEED = 5_000, 0
 MOST = 100_000  # cases that the page itself draws bootstrap samples of
 
@@ -31,13 +31,13 @@ class Side(NamedTuple):
     """One scorer of one run."""
 
     id: str
-    """Of the run, on the page."""
+    """Id of the run on the page."""
     folder: Path
     scorer: str
 
 
 class Flip(NamedTuple):
-    """A case whose outcome is not the same, with both margins; None for an abstention."""
+    """A case with different outcomes, and both margins. A margin is None for an abstention."""
 
     case: str
     subset: str
@@ -48,7 +48,7 @@ class Flip(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A case with a margin on both sides."""
+    """A case with a margin from both scorers."""
 
     case: str
     first: float
@@ -92,12 +92,12 @@ def _files(first: Path, second: Path) -> dict[str, Path]:
 
 
 def _stamps(first: Side, second: Side) -> list[tuple]:
-    """Return a stamp of the files of both runs, which is part of the key of cached results."""
+    """Return a stamp of the files of both runs, used in the cache key of results."""
     return [stamp(side.folder, (ITEMS, SCORES, SUMMARY)) for side in (first, second)]
 
 
 def check(first: Side, second: Side) -> int:
-    """Return the number of common cases; raise an error for different suites, no common case or a changed case."""
+    """Return the number of common cases. Raise an error for different suites, no common case or a changed case."""
     headings = [read_heading(side.folder) for side in (first, second)]
     for side, heading in zip((first, second), headings, strict=True):
         if side.scorer not in heading.scorers:
@@ -111,7 +111,7 @@ def check(first: Side, second: Side) -> int:
 
 @lru_cache(maxsize=16)
 def _shared(first: Path, second: Path, *_stamps: tuple) -> tuple[int, str | None]:
-    """Return the number of common cases, and the first one that differs between the runs."""
+    """Return the number of common cases, and the first case that differs between the runs, if any."""
     files = _files(first, second)
     ((cases,),) = query(f"SELECT count(*) FROM ({_CASES})", files)
     changed = query(_CHANGED, files) if first != second else []
@@ -131,7 +131,7 @@ def _agreement(first: Side, second: Side, *_stamps: tuple) -> Mapping[tuple[str,
 
 
 def flips(first: Side, second: Side, kind: str = "all", page: int = 0, size: int = 20) -> list[Flip]:
-    """Return cases whose outcome changed, the largest change of margin first; `kind` is one of `KINDS`."""
+    """Return a page of cases with different outcomes, by decreasing change of margin. `kind` is a key of `KINDS`."""
     if kind not in KINDS:
         raise UsageError(f"no flips '{kind}'; there is {', '.join(FLIPS)}")
     text = f"""SELECT "case", subset, was, now, first, second FROM ({_BOTH})
@@ -146,7 +146,7 @@ def count_flips(counts: Mapping[tuple[str, str], int], kind: str) -> int:
 
 
 def points(first: Side, second: Side, most: int = POINTS, seed: int = SEED) -> tuple[list[Point], int]:
-    """Return at most `most` cases with two margins, drawn by the seed, and the number of all."""
+    """Return a random sample of at most `most` cases with both margins, and the number of all such cases."""
     total = sum(number for pair, number in agreement(first, second).items() if "abstained" not in pair)
     drawn = f"""SELECT "case", first, second FROM ({_BOTH}) WHERE first IS NOT NULL AND second IS NOT NULL
                 ORDER BY md5($seed || "case"), place LIMIT $most"""
@@ -154,7 +154,7 @@ def points(first: Side, second: Side, most: int = POINTS, seed: int = SEED) -> t
 
 
 def statistics(first: Side, second: Side) -> Comparison:
-    """Return the paired comparison of `rewardlab compare`; it is cached until a file changes."""
+    """Return the paired comparison of `rewardlab compare`. The result is cached until a file changes."""
     cases = check(first, second)
     if cases > MOST:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Two scorers beside each other: agreement, flips, margins, and whether the difference is significant."""
+"""The compare tab: agreement, changed outcomes, margins and significance of the difference of two scorers."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -68,7 +68,7 @@ def tab(site: Site) -> None:
 
 
 def _choices(site: Site, asked: Any) -> tuple[Values, Values]:
-    """Return updates of the four lists, and their values: the requested ones if they exist."""
+    """Return updates of the lists of runs and scorers, and their values. Requested values are used if they exist."""
     run = site.pick(asked[0], JUDGED)
     names, scorer = site.scorers(run, asked[1])
     with_ = site.pick(asked[2] or _partner(site, run), JUDGED)
@@ -107,12 +107,12 @@ def _sides(site: Site, asked: Any) -> tuple[views.Side, views.Side]:
 
 
 def _empty() -> Values:
-    """Return the outputs that follow a note."""
+    """Return empty outputs to show below a note."""
     return ["", gr.Plot(visible=False), "", "", 0, gr.Radio(visible=False), "", ""]
 
 
 def _present(site: Site, asked: Any, kind: str = "all") -> Values:
-    """Return agreement, margins, grey bars until the statistics are computed, and the first page of flips."""
+    """Return agreement, margins, a placeholder for the statistics, and the first page of changed cases."""
     first, second = _sides(site, asked)
     if first == second:
         raise UsageError(f"'{first.scorer}' of run '{first.id}' is on both sides; choose another run or scorer")
@@ -129,7 +129,7 @@ def _present(site: Site, asked: Any, kind: str = "all") -> Values:
 
 
 def _page(first: views.Side, second: views.Side, counts: Mapping[tuple[str, str], int], kind: str, page: int) -> Values:
-    """Return the page number, the kinds with their counts, the range of the page, and its flips."""
+    """Return the page number, the kinds with their counts, the range of the page, and its changed cases."""
     number = views.count_flips(counts, kind)
     page = max(0, min(page, (number - 1) // SIZE))
     lines = views.flips(first, second, kind, page, SIZE)
@@ -144,7 +144,7 @@ def _page(first: views.Side, second: views.Side, counts: Mapping[tuple[str, str]
 
 
 def _turn(site: Site, step: int | None) -> Any:
-    """Return an event's function that shows another kind of flips, or the page before or after."""
+    """Return an event's function that displays another kind of changed cases, or the previous or next page."""
 
     def turn(page: int, kind: str, *asked: Any) -> Values:
         first, second = _sides(site, asked)
@@ -155,7 +155,7 @@ def _turn(site: Site, step: int | None) -> Any:
 
 
 def _statistics(site: Site, asked: Any) -> str:
-    """Return the table, or the reason why there is none; empty if the note already states it."""
+    """Return the statistics table, or the reason why it is not available. Empty if the note states the reason."""
     try:
         first, second = _sides(site, asked)
         views.check(first, second)

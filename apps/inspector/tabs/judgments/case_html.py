@@ -1,4 +1,4 @@
-"""One case as HTML: the prompt, the responses side by side, every scorer's scores beneath."""
+"""HTML of a case: prompt, responses side by side, and the scores of every scorer."""
 
 from collections.abc import Sequence
 
@@ -11,14 +11,14 @@ from .cases import Item, Verdict
 from .diff import WORDS, pieces_html, word_diff
 
 LINES, CHARACTERS = 40, 4_000
-"""A longer text is folded."""
+"""Lines and characters above which a text is folded."""
 
 
 def case_html(item: Item, *, diff: bool = False, raw: bool = True, blind: bool = False) -> str:
     """Return a case as HTML.
 
-    `diff` marks the words that only one of two responses has; `raw` shows texts as they are stored; `blind` leaves out
-    the label and everything that scores say.
+    `diff` marks the words that only one of two responses has. `raw` shows the stored text instead of rendered Markdown.
+    `blind` hides the label and all scores.
     """
     texts, note = _texts(item, diff and not blind, raw)
     order = order_of(item, blind=blind)
@@ -74,7 +74,7 @@ def _turn_html(role: str, html: str, text: str, *, alone: bool) -> str:
 
 
 def folded(html: str, text: str) -> str:
-    """Return a text's HTML, of which the first 40 lines show until the reader asks for all.
+    """Return the HTML of a text, folded to its first 40 lines if it is long, with a control that shows all of it.
 
     >>> folded("<p>short</p>", "short")
     '<p>short</p>'
@@ -104,7 +104,7 @@ def _response_html(item: Item, index: int, text: str, name: int, *, blind: bool)
 
 
 def _rank(scores: Sequence[float], index: int) -> str:
-    """Return a mark if a response has the highest score, alone or tied."""
+    """Return a mark if the score at `index` is the highest, alone or tied."""
     if not scores or scores[index] < max(scores):
         return ""
     ties = sum(score == scores[index] for score in scores) > 1

@@ -1,4 +1,4 @@
-"""One case of a run in full: its texts, which answer is right, and what every scorer made of it."""
+"""Cases of a run in full: texts, correct responses, and the judgments of all scorers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True)
 class Item:
-    """A case with the judgments of all scorers; `best` holds the indices of the right responses."""
+    """A case with the judgments of all scorers. `best` contains the indices of the right responses."""
 
     scorer: str
     case: str
@@ -37,7 +37,7 @@ class Item:
     best: tuple[int, ...]
     verdicts: tuple[Verdict, ...]
     interval: Interval | None = None
-    """What the report says of the chosen scorer on the case's subset."""
+    """Accuracy of the chosen scorer on the case's subset, with its confidence interval."""
 
     @property
     def verdict(self) -> Verdict | None:
@@ -46,9 +46,10 @@ class Item:
 
     @property
     def pair(self) -> tuple[int, int] | None:
-        """The right answer of the lowest score and the wrong one of the highest, between which the margin lies.
+        """Indices of the right response with the lowest score and the wrong response with the highest score.
 
-        Without scores the first of each; None where every answer is right.
+        The margin is the difference of their scores. Without scores, the first right and the first wrong response.
+        None if every response is right.
         """
         wrong = [index for index in range(len(self.answers)) if index not in self.best]
         if not (wrong and self.best):
@@ -96,7 +97,7 @@ def _item(run: Run, scorer: str, texts: Sequence[Any], verdicts: dict[str, tuple
 def _judged(tables: Index, run: Run, cases: dict[str, int]) -> dict[str, dict[str, tuple]]:
     """Return case -> scorer -> outcome, margin, scores and the reason for abstaining.
 
-    `write_scores` puts each scorer's cases in the order of the items: looked up there first, else the table is read.
+    `write_scores` writes each scorer's cases in the order of the items, so rows are first looked up by position.
     """
     columns = f'"case", scorer, {OUTCOME}, margin, scores, abstained'
     ((total,),) = tables.query("SELECT count(*) FROM cases")
@@ -112,7 +113,7 @@ def _judged(tables: Index, run: Run, cases: dict[str, int]) -> dict[str, dict[st
 
 
 def _texts(messages: str, prompt: str, answers: Sequence[str]) -> tuple[Messages, tuple[str, ...]]:
-    """Return the prompt's messages and the responses; an unreadable prompt is plain text."""
+    """Return the prompt's messages and the responses. An unreadable prompt becomes a plain-text message."""
     try:
         return conversations(messages, answers)
     except (ValueError, KeyError, TypeError, RecursionError):

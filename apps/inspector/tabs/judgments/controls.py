@@ -27,7 +27,7 @@ Controls = namedtuple("Controls", Asked._fields)
 
 
 def toolbar(site: Site) -> Controls:
-    """Two rows of controls; those that are asked for less often are folded away."""
+    """Build two rows of controls. Rarely used controls are folded."""
     slim: dict[str, Any] = {"show_label": False, "container": False}
     optional = {"min_width": 120}  # a gr.Number cannot be empty
     with gr.Column(elem_id="judgments-toolbar"):
@@ -60,7 +60,7 @@ def toolbar(site: Site) -> Controls:
 
 
 def case_list(site: Site) -> gr.HTML:
-    """Return the list of cases, whose script also fills the case beside it."""
+    """Return the list of cases. Its script also displays the selected case."""
     return gr.HTML(
         {},
         html_template=LIST,

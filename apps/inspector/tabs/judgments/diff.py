@@ -1,4 +1,4 @@
-"""Two answers word by word: what only one of them says."""
+"""Word-by-word difference of two responses."""
 
 import re
 from difflib import SequenceMatcher
@@ -8,18 +8,18 @@ from ...html import LONGEST, shown
 
 WORD = re.compile(r"\S+\s*|\s+")
 WORDS = 2_000
-"""Number of words of each response that are compared: more would keep the reader waiting."""
+"""Maximum number of words of each response that are compared, to bound the time."""
 
 
 class Piece(NamedTuple):
-    """A stretch of an answer, and whether the other answer has it too."""
+    """A part of a response, and whether the other response contains it too."""
 
     text: str
     common: bool
 
 
 class Diff(NamedTuple):
-    """Both answers in pieces, which join to the whole text; `left` counts the words that were not compared."""
+    """Both responses in pieces, which join to the whole text. `left` is the number of words that were not compared."""
 
     first: list[Piece]
     second: list[Piece]
@@ -27,7 +27,7 @@ class Diff(NamedTuple):
 
 
 def word_diff(first: str, second: str) -> Diff:
-    """Compare two texts word by word; white space is ignored.
+    """Compare two texts word by word, ignoring white space.
 
     >>> word_diff("an old oak", "an oak").first
     [Piece(text='an ', common=True), Piece(text='old ', common=False), Piece(text='oak', common=True)]
@@ -49,7 +49,7 @@ def word_diff(first: str, second: str) -> Diff:
 
 
 def _pieces(words: list[str], common: list[tuple[int, int]], rest: str) -> list[Piece]:
-    """Return alternating pieces; words that were not compared count as common, so they are not marked."""
+    """Return alternating pieces. Words that were not compared count as common, so that they are not marked."""
     pieces, end = [], 0
     for start, size in common:
         pieces += [Piece("".join(words[end:start]), False), Piece("".join(words[start : start + size]), True)]
@@ -64,7 +64,7 @@ def _pieces(words: list[str], common: list[tuple[int, int]], rest: str) -> list[
 
 
 def pieces_html(pieces: list[Piece], kind: str, longest: int = LONGEST) -> str:
-    """Return the text with the words of this response alone marked as `kind`, `ins` or `del`; cut at `longest`."""
+    """Return a response as HTML, cut at `longest`. Words of this response only are marked as `kind` (`ins`, `del`)."""
     html, remaining = [], longest
     for piece in pieces:
         text = shown(piece.text, max(remaining, 0))

@@ -1,4 +1,4 @@
-"""A selection of judgments as a file: preference pairs for training, CSV for a spreadsheet, Parquet."""
+"""Export of filtered judgments: preference pairs for training, CSV, or Parquet."""
 
 import csv
 import json
@@ -21,7 +21,7 @@ from .queries import Filter, Run, indices
 
 FORMATS = {"pairs (.jsonl)": "jsonl", "table (.csv)": "csv", "table (.parquet)": "parquet"}
 LABELS = ("data", "readers")
-"""Whose preference the pairs have: the data's, or the newest reader's of each case."""
+"""Source of the preference in exported pairs: the data's label, or the newest annotation of each case."""
 COLUMNS = (
     dict.fromkeys(("case", "subset", "scorer", "outcome"), pa.string())
     | {"margin": pa.float64()}
@@ -29,11 +29,11 @@ COLUMNS = (
     | dict.fromkeys(("chosen_score", "rejected_score"), pa.float64())
     | dict.fromkeys(("abstained", "verdict", "note", "who", "when"), pa.string())
 )
-"""`chosen` is the right answer of the lowest score, `rejected` the wrong one of the highest: the pair of the margin."""
+"""Columns. `chosen` is the right response with the lowest score, `rejected` the wrong one with the highest score."""
 
 
 def export(run: Run, filter: Filter, format: str, path: Path, annotations: Sequence[Annotation], labels: str) -> int:
-    """Write what passes the filter, in the data's order, and return how many rows that gave."""
+    """Write the matching cases in the order of the data, and return the number of rows."""
     if format not in FORMATS.values() or labels not in LABELS:
         raise UsageError(f"no format '{format}' with labels of '{labels}'; there is {', '.join(FORMATS.values())}")
     if labels == "readers":
@@ -52,17 +52,18 @@ def export(run: Run, filter: Filter, format: str, path: Path, annotations: Seque
 
 
 def _items(run: Run, filter: Filter) -> Iterator[Item]:
-    """Yield the cases in parts, because a million texts may not fit into memory."""
+    """Yield the matching cases. They are loaded in batches to bound memory."""
     rows = indices(run, filter)
     for start in range(0, len(rows), ROWS):
         yield from items(run, filter.scorer, rows[start : start + ROWS])
 
 
 def pair_of(item: Item, annotations: Sequence[Annotation], labels: str) -> PreferencePair | None:
-    """The pair of the margin as the data or the newest reader prefer it: disagreement turns it round, a tie is P = 0.5.
+    """Return the right response with the lowest score and the wrong response with the highest score as a pair.
 
-    None where training could not read it, there is no wrong answer, no reader, or a reader disagrees and there are
-    several other answers: which of them is better is not known.
+    With `labels="readers"`, `disagree` swaps chosen and rejected, and `tie` gives a preference probability of 0.5.
+    None if there is no wrong response, no annotation, or the pair is invalid for training. Also None if a reader
+    disagrees with one of three or more responses, because the better one is unknown.
     """
     if item.pair is None:
         return None
@@ -114,7 +115,7 @@ def _write_pairs(path: Path, pairs: Iterator[PreferencePair]) -> int:
 
 
 def _write_csv(path: Path, rows: Iterator[dict[str, Any]]) -> int:
-    """Write CSV; a cell that begins like a formula of a spreadsheet is preceded by an apostrophe."""
+    """Write CSV. An apostrophe precedes a cell that a spreadsheet would read as a formula."""
     count = 0
     with path.open("w", encoding="utf-8", errors="replace", newline="") as file:
         table = csv.DictWriter(file, list(COLUMNS))

@@ -1,4 +1,4 @@
-"""What the controls of the judgments tab ask for, and the filter over a run's cases that it makes."""
+"""Values of the controls in the judgments tab, and the filter over a run's cases that they define."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -23,11 +23,11 @@ ONLY = [
     ("not annotated", "unannotated"),
 ]
 LONGEST = 2**62
-"""Characters, more than any response has, that the database can read."""
+"""Upper limit for lengths in characters, which fits the integers of the database."""
 
 
 class Asked(NamedTuple):
-    """Values of the controls."""
+    """Values of the controls in the judgments tab."""
 
     run: str | None
     scorer: str | None
@@ -45,7 +45,7 @@ START = Asked(None, None, "wrong", EVERY, "", "", "", "", [], "items")
 
 
 def asked_from(values: Mapping[str, Any]) -> Asked:
-    """Return the values that an address or a request names; those that are missing or unknown are the initial ones."""
+    """Return the values in an address or a request. Missing or unknown values become the initial values."""
     asked = Asked(*(values.get(name) or initial for name, initial in START._asdict().items()))
     only = asked.only.split(",") if isinstance(asked.only, str) else asked.only
     texts = [value for name, value in asked._asdict().items() if name != "only" and value is not None]
@@ -61,7 +61,7 @@ def asked_from(values: Mapping[str, Any]) -> Asked:
 
 
 def filter_of(run: Run, asked: Asked, marked: Sequence[str]) -> Filter:
-    """Return the filter over a run's cases; `marked` are the cases with a bookmark."""
+    """Return the filter over a run's cases. `marked` contains the bookmarked cases."""
     subset: str | list[str] | None = {EVERY: None, UNNAMED: ""}.get(asked.subset or EVERY, asked.subset)
     if isinstance(subset, str) and subset.startswith(SECTION):
         subset = sections(run).get(subset.removeprefix(SECTION)) or subset

@@ -1,4 +1,4 @@
-"""What filters and orders of judgments look at, in memory; texts stay on disk until one is shown or searched."""
+"""In-memory index of judgments for filters and orders. Texts stay on disk until they are displayed or searched."""
 
 import atexit
 from collections import OrderedDict
@@ -43,7 +43,7 @@ WITHIN_LENGTH = f"""
     SELECT file_row_number::INTEGER AS place FROM {ITEM_TABLE}
     WHERE len([length for length in lengths::BIGINT[] if length BETWEEN $shortest AND $longest]) > 0
 """
-"""The places with a response of `$shortest` to `$longest` characters."""
+"""SQL for the rows of cases with a response of `$shortest` to `$longest` characters."""
 _SEARCH_SQL = f"""
     SELECT file_row_number::INTEGER AS place FROM {ITEM_TABLE}
     WHERE contains(lower("case" || chr(10) || prompt), lower($search))
@@ -52,10 +52,10 @@ _SEARCH_SQL = f"""
 
 
 class Index:
-    """A run's cases by place (the row in the table of items), and by scorer what filters ask.
+    """In-memory DuckDB tables over a run's cases. The column `place` is the row in the table of items.
 
-    Tables are made when they are first asked for: `cases`; by scorer `lines`; `gaps` of lengths; `beaten` by a
-    baseline; and the places that a search finds.
+    Tables are created on first use: `cases`; `lines` of each scorer; `gaps` in length; `beaten`, cases that a baseline
+    gets right; and the results of searches.
     """
 
     def __init__(self, folder: Path, heading: Heading):
@@ -68,12 +68,12 @@ class Index:
         self._make("cases", _CASES)
 
     def query(self, text: str, values: Mapping[str, Any] | None = None) -> list[tuple]:
-        """Rows of a query over the tables below and the files."""
+        """Return the rows of a query over the tables of the index and the Parquet files."""
         with reading(text, self.files), self._database.cursor() as cursor:
             return cursor.execute(text, bound(text, self.files, values)).fetchall()
 
     def rows(self, table: str, columns: str, rows: Sequence[int]) -> dict[int, tuple]:
-        """Row -> columns: only the parts of the file that hold these rows are read."""
+        """Return row -> values of the columns. Only the row groups with these rows are read."""
         if not rows:
             return {}
         numbers = ", ".join(map(str, rows))
@@ -81,23 +81,23 @@ class Index:
         return {row: tuple(values) for row, *values in rows_found}
 
     def lines(self, scorer: str) -> str:
-        """Name of a table: place, margin, outcome, and the line of the table of scores."""
+        """Return the name of a table of a scorer's judgments: place, margin, outcome, row in the table of scores."""
         if scorer not in self.heading.scorers:
             raise UsageError(f"no scorer '{scorer}' in this run; there is {', '.join(self.heading.scorers)}")
         return self._make(f"lines_{list(self.heading.scorers).index(scorer)}", _LINES, scorer=scorer, check=scorer)
 
     def gaps(self) -> str:
-        """Name of a table: place, and how much longer the right answers are than the others, in characters."""
+        """Return the name of a table with place, and the characters by which right responses are longer than others."""
         return self._make("gaps", _GAPS)
 
     def beaten(self) -> str:
-        """Name of a table: the places where a baseline is right too."""
+        """Return the name of a table with the places of cases that a baseline gets right."""
         baselines = [self.lines(name) for name, role in self.heading.scorers.items() if role == "baseline"]
         right = [f"SELECT place FROM {name} WHERE margin > 0" for name in baselines]
         return self._make("beaten", " UNION ".join(right or ["SELECT place FROM cases WHERE false"]))
 
     def matches(self, search: str) -> str:
-        """Name of a table: the places whose texts or name hold the search, which ignores case."""
+        """Return the name of a table with the places of cases whose texts or name contain `search`, ignoring case."""
         with self._lock:
             if search not in self._searches:
                 if len(self._searches) == SEARCHES:
@@ -121,7 +121,7 @@ class Index:
         self._made.discard(name)
 
     def _check(self, name: str, scorer: str) -> None:
-        """Both tables are of one run: each judgment has its case, once."""
+        """Raise `DataError` unless each judgment has exactly one case."""
         ((joined, judged),) = self.query(
             f"SELECT (SELECT count(*) FROM {name}), (SELECT count(*) FROM {SCORE_TABLE} WHERE scorer = $scorer)",
             {"scorer": scorer},
@@ -143,7 +143,7 @@ atexit.register(_INDICES.clear)  # DuckDB wants its databases closed first
 
 
 def index(folder: Path) -> Index:
-    """The index of a run as it is on the disk; those of the last runs are kept."""
+    """Return the index of a run in its current state on disk. The indices of the most recent runs are cached."""
     now = stamp(folder, (ITEMS, SCORES, SUMMARY))
     with _LOCK:
         if folder not in _INDICES or _INDICES[folder][0] != now:

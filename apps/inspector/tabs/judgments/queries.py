@@ -26,7 +26,7 @@ ORDERS = {
 
 
 class Scorer(NamedTuple):
-    """A scorer of the run and what it is there for: `model`, `reference` or `baseline`."""
+    """A scorer of the run and its role: `model`, `reference` or `baseline`."""
 
     name: str
     role: str
@@ -34,39 +34,39 @@ class Scorer(NamedTuple):
 
 @dataclass(frozen=True)
 class Run:
-    """An opened run folder; the tables stay on disk and are queried there."""
+    """An opened run folder. The tables stay on disk and are queried there."""
 
     folder: Path
     suite: str
     scorers: tuple[Scorer, ...]
     report: str
-    """As Markdown without HTML and images."""
+    """Report as Markdown without HTML and images."""
     intervals: dict[str, dict[str, Interval]] = field(default_factory=dict)
-    """Scorer -> subset -> what the report says of it; empty for a version that did not keep intervals."""
+    """Scorer -> subset -> accuracy with its interval. Empty for a run of a version that did not store intervals."""
     texts: dict[str, str] = field(default_factory=dict)
-    """Annotated case -> name of its texts, as far as they were read; empty for a case that the run does not have."""
+    """Annotated case -> hash of its texts, filled on demand. Empty string for a case that the run does not have."""
 
 
 @dataclass(frozen=True)
 class Filter:
-    """Which cases to show, seen through one scorer; None: any. The search ignores case."""
+    """Filter of cases by the judgments of one scorer. None means any. The search ignores case."""
 
     scorer: str
     outcome: str = "all"
     subset: str | Sequence[str] | None = None
-    """One subset, or those of a section."""
+    """One subset, or all subsets of a section."""
     max_margin: float | None = None
     search: str = ""
     gap: float | None = None
-    """Characters by which the right answers are longer than the others, at least; below 0: shorter."""
+    """Minimum number of characters by which the right responses are longer than the others. Negative: shorter."""
     baseline_right: bool = False
-    """Only cases that some baseline gets right too."""
+    """Whether to select only cases that some baseline gets right."""
     among: Sequence[str] | None = None
-    """Only these cases."""
+    """Names of the only cases to select."""
     without: Sequence[str] = ()
-    """None of these cases."""
+    """Names of cases to exclude."""
     length: tuple[int, int] | None = None
-    """Least and most characters: only cases with a response between them."""
+    """Minimum and maximum length in characters. A case needs a response in this range."""
 
     def __post_init__(self):
         if self.outcome not in OUTCOMES:
@@ -78,7 +78,7 @@ class Filter:
 
 
 class Line(NamedTuple):
-    """A case in the table: the lowest right and the highest wrong score, and how the prompt begins."""
+    """A case in the list: lowest score of a right response, highest of a wrong response, beginning of the prompt."""
 
     case: str
     subset: str
@@ -93,7 +93,7 @@ class Line(NamedTuple):
 
 
 def open_run(folder: str | Path) -> Run:
-    """Open a folder that `rewardlab eval` or `judge` wrote; one that is unfinished or damaged is a `DataError`."""
+    """Open a run folder of `rewardlab eval` or `judge`. Raise `DataError` if it is unfinished or damaged."""
     folder = Path(folder)
     if not folder.is_dir():
         raise UsageError(f"there is no run folder {folder}; name one that `rewardlab eval` wrote with --output")
@@ -138,7 +138,7 @@ def _check_tables(tables: Index, scorers: Sequence[str] | dict[str, str]) -> Non
 
 
 def _matching(tables: Index, filter: Filter, order: str = "items") -> str:
-    """Return a query for the matching cases: place, margin, outcome, line, and the gap where the order is by it."""
+    """Return SQL for the matching cases with place, margin, outcome and line, and gap in length if sorted by it."""
     if order not in ORDERS:
         raise UsageError(f"no order '{order}'; there is {', '.join(ORDERS)}")
     conditions = ["($outcome::VARCHAR = 'all' OR outcome = $outcome)"]
@@ -171,19 +171,19 @@ def _values(filter: Filter) -> dict[str, Any]:
 
 
 def subsets(run: Run) -> dict[str, int]:
-    """Subset -> its number of cases, by name."""
+    """Return subset -> number of cases, sorted by name."""
     return dict(index(run.folder).query("SELECT subset, count(*) FROM cases GROUP BY subset ORDER BY subset"))
 
 
 def sections(run: Run) -> dict[str, list[str]]:
-    """Section -> its subsets, for the sections that are neither all of the benchmark nor a subset of their name."""
+    """Return section -> its subsets, without sections that equal the whole benchmark or a subset of the same name."""
     names = [*subsets(run)]
     members = sections_of(run.suite, names)
     return {name: below for name, below in members.items() if below != [name] and 0 < len(below) < len(names)}
 
 
 def outcomes(run: Run, filter: Filter) -> dict[str, int]:
-    """Return the number of matching cases by outcome and of `all`, regardless of the outcome of the filter."""
+    """Return outcome -> number of matching cases, and the total as `all`. The filter's outcome is ignored."""
     tables = index(run.folder)
     text = f"SELECT outcome, count(*) FROM ({_matching(tables, filter)}) GROUP BY outcome"
     counts = dict(tables.query(text, {**_values(filter), "outcome": "all"}))
@@ -191,10 +191,10 @@ def outcomes(run: Run, filter: Filter) -> dict[str, int]:
 
 
 def lines(run: Run, filter: Filter, start: int, size: int, *, order: str = "items") -> list[Line]:
-    """Return `size` of the cases that pass, from position `start` (from 0).
+    """Return `size` matching cases from position `start` (from 0).
 
-    Orders: `items` as in the data, `margin` by |margin| from the lowest, `worst` by margin from the lowest, `gap` by
-    the difference in length from the largest.
+    `order` is `items` (as in the data), `margin` (increasing |margin|), `worst` (increasing margin) or `gap`
+    (decreasing difference in length).
     """
     tables = index(run.folder)
     matching, by = _matching(tables, filter, order), ORDERS[order]
@@ -223,7 +223,7 @@ def _beginning(prompt: str) -> str:
 
 
 def position(run: Run, filter: Filter, case: str, *, order: str = "items") -> int | None:
-    """Return the position of a case among the matching ones, from 0; None if it does not match."""
+    """Return the position (from 0) of a case among the matching cases. None if the case does not match."""
     tables = index(run.folder)
     matching, by = _matching(tables, filter, order), ORDERS[order]
     numbered = f"SELECT place, row_number() OVER (ORDER BY {by}) - 1 AS position FROM ({matching})"
@@ -235,7 +235,7 @@ def position(run: Run, filter: Filter, case: str, *, order: str = "items") -> in
 
 
 def margin_scale(run: Run, scorer: str) -> float:
-    """Return the 95th percentile of a scorer's |margin|; 0 where it abstained on every case."""
+    """Return the 95th percentile of a scorer's |margin|. 0 if the scorer abstained on every case."""
     tables = index(run.folder)
     ((scale,),) = tables.query(f"SELECT quantile_cont(abs(margin), 0.95) FROM {tables.lines(scorer)}")
     return float(scale or 0.0)

@@ -1,4 +1,4 @@
-"""Every judgment of a run: a filtered list of cases, one case in full, and annotations."""
+"""The judgments tab: a filtered list of a run's cases, one case in full, and annotations."""
 
 import json
 import tempfile
@@ -23,7 +23,7 @@ from .filters import EVERY, Asked, asked_from, filter_of, subset_choices
 
 BEING_WRITTEN = "This run is being written, or was cut off; it is read again every few seconds. "
 FILTER = "(...values) => window.rewardlabCases?.filter(values, TYPED)"
-"""JavaScript of a control: no event of Gradio's, whose answers redraw the controls and may come late."""
+"""JavaScript of a control. It replaces a Gradio event, which could redraw the controls late."""
 WHICH = [("what passes the filter", "filter"), ("★ what is marked", "marked")]
 PREFERENCES = [("the data's", export.LABELS[0]), ("the readers', of annotated cases", export.LABELS[1])]
 FILES: dict[str, Any] = QUIET | {"concurrency_id": "files", "show_progress": "minimal"}
@@ -32,7 +32,7 @@ Marks = dict[str, list[str]]
 
 
 def tab(site: Site) -> None:
-    """The list's script asks for what passes the filter, and for rows and cases, by itself: see `case_server`."""
+    """Build the tab. The script of the list requests rows and cases from the functions in `case_server`."""
     controls = toolbar(site)
     with gr.Row(elem_id="judged", equal_height=False):
         with gr.Column(elem_id="list-pane"):
@@ -60,7 +60,7 @@ def tab(site: Site) -> None:
 
 
 def _connect(site: Site, controls: Controls, marks: gr.BrowserState, case: gr.State, shown: list[Any]) -> None:
-    """Connect the controls, the address, and the clock of runs that are being written."""
+    """Connect the events of the controls, the address bar, and the timer that reloads unfinished runs."""
     read, everything = gr.State(), [*controls[1:], *shown]
 
     def arrive(query: dict[str, str], marks: Marks) -> list[Any]:
@@ -87,7 +87,7 @@ def _connect(site: Site, controls: Controls, marks: gr.BrowserState, case: gr.St
 
 
 def _open(site: Site, query: dict[str, str], marks: Marks) -> list[Any]:
-    """Return the controls but the run, the report, the list and the clock for an address; a missing run is reported."""
+    """Return the values of controls (except the run), report, list and timer for an address. Report a missing run."""
     asked = _asked(site, query)
     names, chosen = site.scorers(asked.run, asked.scorer)
     asked = asked._replace(scorer=chosen)
@@ -118,7 +118,7 @@ def _open(site: Site, query: dict[str, str], marks: Marks) -> list[Any]:
 
 
 def _asked(site: Site, query: dict[str, str]) -> Asked:
-    """Return the controls that an address sets; with a case and no outcome, all outcomes are shown."""
+    """Return the control values in an address. With a case and without an outcome, all outcomes are selected."""
     name = query.get("run") or None
     run = site.pick(name, JUDGED)
     if name and run != name:
@@ -127,7 +127,7 @@ def _asked(site: Site, query: dict[str, str]) -> Asked:
 
 
 def _position(run: views.Run, filter: views.Filter, order: str, case: str | None) -> int:
-    """Return the position of the case of an address; one that is hidden or missing is reported."""
+    """Return the position of the case in an address. Report a case that is hidden by the filter or missing."""
     position = views.position(run, filter, case, order=order) if case else 0
     if position is None:
         gr.Warning(shown_text(f"The case '{case}' does not pass this filter, or is not in this run."))
@@ -135,7 +135,7 @@ def _position(run: views.Run, filter: views.Filter, order: str, case: str | None
 
 
 def _grown(site: Site) -> Callable[..., list[Any]]:
-    """Return an event's function that reloads an unfinished run at the same case, also after it is renamed."""
+    """Return an event's function that reloads an unfinished run at the same case, even if the run is renamed."""
 
     def grown(*values: Any) -> list[Any]:
         asked, (case, marks) = Asked(*values[: len(Asked._fields)]), values[len(Asked._fields) :]
@@ -160,7 +160,7 @@ def _unchosen(opened: list[Any]) -> list[Any]:
 
 
 def _marked(marks: Marks, event: gr.EventData) -> Marks:
-    """Return the bookmarks with those of one run replaced by the list's."""
+    """Return the bookmarks, with those of one run updated from an event of the list."""
     return marks | {str(event.run): [str(case) for case in event.cases]}
 
 
@@ -168,7 +168,7 @@ def _marked(marks: Marks, event: gr.EventData) -> Marks:
 
 
 def _export_section(site: Site, inputs: list[Any]) -> None:
-    """Build the section; the file is written on request to Gradio's cache, from which the browser loads it."""
+    """Build the export section. On request a file is written to Gradio's cache, from which the browser downloads it."""
     with gr.Accordion("Export", open=False), gr.Row(elem_classes="bar"):
         which = gr.Dropdown(WHICH, value="filter", label="Cases", min_width=160)
         format = gr.Dropdown(list(export.FORMATS.items()), value="jsonl", label="Format", min_width=160)

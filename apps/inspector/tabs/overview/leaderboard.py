@@ -1,4 +1,4 @@
-"""The leaderboard: a table for every benchmark, with a row for every model of every run."""
+"""HTML of the leaderboard: a table for every benchmark, with a row for every model of every run."""
 
 import json
 from html import escape
@@ -18,11 +18,11 @@ TOOLS = (
     'aria-disabled="true">Compare</a><span class="faint" id="board-chosen">Choose two models to compare.</span></div>'
 )
 SCRIPT = asset("board.js")
-"""JavaScript: the leaderboard is sorted by a click on a head, filtered as one types, and two models can be compared."""
+"""JavaScript of the leaderboard: sorting by column, filtering while typing, and comparison of two selected models."""
 
 
 def boards_html(boards: tuple[Board, ...]) -> str:
-    """Return a filter and a table for every benchmark."""
+    """Return HTML with a filter field, and a table for every benchmark."""
     tables = "".join(_board_html(board, index) for index, board in enumerate(boards))
     return f'{STYLE}{AXIS}{CSS}<div class="rl">{TOOLS}{tables}</div>' if boards else ""
 

@@ -1,4 +1,4 @@
-"""What the overview lists: results of every model, policy trainings, runs in progress, and runs that cannot be read."""
+"""Content of the overview: results of every model, policy trainings, runs in progress, and unreadable runs."""
 
 import json
 import math
@@ -30,17 +30,17 @@ class Standing(NamedTuple):
     scorer: str
     role: str
     areas: Mapping[str, Interval]
-    """`overall` and the sections."""
+    """Accuracy by area: `overall` and the sections."""
     baselines: Mapping[str, Interval]
     """Baseline -> its overall accuracy."""
     gain: Difference | None
-    """Overall accuracy minus that of the best baseline, on the same cases; None without a baseline."""
+    """Overall accuracy minus the best baseline's, on the same cases. None without a baseline."""
     abstained: int
     date: str
     growing: bool = False
     """Whether the run is not finished yet."""
     cautions: tuple[str, ...] = ()
-    """Why the result is not sound as it stands: a part of the benchmark, cut or omitted text, missing judgments."""
+    """Reasons to distrust the result: a partial benchmark, truncated or omitted text, missing judgments."""
 
 
 class Board(NamedTuple):
@@ -62,7 +62,7 @@ class Curve(NamedTuple):
 
 
 class Training(NamedTuple):
-    """A policy training: its last step of how many, and its main curves."""
+    """A policy training: last step, number of steps, and main curves."""
 
     run: str
     step: int
@@ -73,25 +73,25 @@ class Training(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A run that is not finished: what is done of it, and when it was last written to."""
+    """An unfinished run: its progress, and the time of its last change."""
 
     run: str
     kind: str
     progress: str
     share: float | None
-    """In [0, 1]; None if it is not known."""
+    """Fraction of the run that is complete, in [0, 1]. None if unknown."""
     changed: float
 
 
 class Unreadable(NamedTuple):
-    """A run that cannot be shown, and why."""
+    """A run that cannot be read, and the reason."""
 
     run: str
     reason: str
 
 
 class Overview(NamedTuple):
-    """Everything below a folder."""
+    """All runs below a folder, by type."""
 
     boards: tuple[Board, ...]
     trainings: tuple[Training, ...]
@@ -102,7 +102,7 @@ class Overview(NamedTuple):
 
 
 def overview(root: Root) -> Overview:
-    """Return what the overview lists; every run is in one of its parts."""
+    """Return the content of the overview: every run below the root, as result, training, job, unreadable or other."""
     standings: dict[tuple[str, str, int], list[Standing]] = {}
     trainings, jobs, unreadable = [], [], []
     others: dict[str, int] = {}
@@ -130,7 +130,7 @@ def overview(root: Root) -> Overview:
 
 @lru_cache(maxsize=4096)
 def _report(folder: Path, _stamp: Any) -> tuple[Report, str, int]:
-    """Return the report of a run, the day on which it was made, and the number of its stored judgments."""
+    """Return the report of a run, the date of the run, and the number of stored judgments."""
     return read_report(folder), _date(folder), stored_judgments(folder)
 
 
@@ -142,7 +142,10 @@ def _date(folder: Path) -> str:
 
 
 def cautions(report: Report, row: Row, stored: int) -> tuple[str, ...]:
-    """Return why a result is not that of the benchmark, read in full, as phrases; `stored`: judgments of all rows."""
+    """Return phrases on why a result is not comparable with results on the full benchmark.
+
+    `stored` is the number of stored judgments of all scorers.
+    """
     expected = report.cases * len(report.rows)
     phrases = {
         "part of the benchmark": bool(part_of(report.notes)),
@@ -222,7 +225,7 @@ def _job(entry: Entry) -> Job:
 
 
 def _judged(folder: Path) -> tuple[str, float | None]:
-    """Return how many judgments of an evaluation are stored."""
+    """Return the progress of an evaluation as text and as a fraction in [0, 1]: stored judgments of all judgments."""
     done = sum(1 for _ in (folder / PROGRESS).glob("*/*.jsonl"))
     try:
         plan = json.loads((folder / PROGRESS / PLAN).read_text(encoding="utf-8"))
@@ -233,7 +236,7 @@ def _judged(folder: Path) -> tuple[str, float | None]:
 
 
 def _trained(folder: Path) -> tuple[str, float | None]:
-    """Return the last checkpoint of a training."""
+    """Return the progress of a training as text, from its last checkpoint, and as a fraction in [0, 1]."""
     names = [path.name.removeprefix("checkpoint-") for path in (folder / CHECKPOINTS).glob("checkpoint-*")]
     last, steps = max((int(name) for name in names if name.isdigit()), default=0), _max_steps(folder)
     return (f"checkpoint at step {last:,}" if last else ""), (last / steps if last and steps else None)

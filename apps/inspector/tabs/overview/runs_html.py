@@ -1,4 +1,4 @@
-"""Cards of policy trainings with curves, of runs in progress, and of runs that cannot be read."""
+"""HTML cards of policy trainings with curves, of runs in progress, and of unreadable runs."""
 
 import math
 import time
@@ -17,7 +17,7 @@ DEFINITIONS = {"reward": METRICS["reward"], "KL": METRICS["KL"]}
 
 
 def runs_html(listed: Overview, empty: str) -> str:
-    """Return everything but the leaderboard; `empty` is the note for a folder without a run."""
+    """Return the overview as HTML without the leaderboard. `empty` is the note for a folder without a run."""
     parts = [
         _part("Policy training", [_training_html(training) for training in listed.trainings]),
         _part("In progress", [_job_html(job) for job in listed.jobs]),
@@ -75,7 +75,7 @@ def _curve_html(curve: Curve) -> str:
 
 
 def points(values: tuple[float, ...], width: float = WIDTH, height: float = HEIGHT) -> str:
-    """Return the points of a polyline that fills a rectangle; equal values are a line through its middle.
+    """Return the points of a polyline that fills a rectangle. If all values are equal, the line is in the middle.
 
     >>> points((1.0, 3.0, 2.0), 10.0, 4.0), points((5.0,), 10.0, 4.0)
     ('0.0,4.0 5.0,0.0 10.0,2.0', '0.0,2.0 10.0,2.0')
@@ -104,7 +104,7 @@ def _bar(share: float | None) -> str:
 
 
 def _age(changed: float) -> str:
-    """Return how long ago a run was last written to, by which one that was cut off is recognised."""
+    """Return the time since the last change of a run as text, to recognise interrupted runs."""
     seconds = max(0.0, time.time() - changed)
     if not changed:
         return "running or cut off"

@@ -1,4 +1,4 @@
-"""Every run at a glance: the leaderboard, policy trainings, runs in progress, and damaged runs."""
+"""The overview tab: leaderboard, policy trainings, runs in progress, and damaged runs."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ SECONDS = 5.0
 
 
 def tab(site: Site) -> None:
-    """The parts are drawn anew when something in them changed, also while the page is open."""
+    """Build the tab. A timer redraws each part when its runs change."""
     boards = gr.HTML(skeleton_html(), elem_id="leaderboard", apply_default_css=False)
     runs = gr.HTML(elem_id="runs", apply_default_css=False)
     drawn, timer = gr.State(("", "")), gr.Timer(SECONDS)

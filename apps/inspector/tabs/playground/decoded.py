@@ -1,4 +1,4 @@
-"""Files of `rewardlab decode`: prompts with an answer at each preference, and what was kept of every token."""
+"""Files of `rewardlab decode`: completions of each prompt at several preferences, with values of each token."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,14 +19,14 @@ OTHERS = ("id", "preference", "weight", "prompt", "completion", "finished", "tok
 
 
 class Answers(NamedTuple):
-    """The rows of a file by the prompt's id, in the file's order."""
+    """Rows of a file by the id of the prompt, in the order of the file."""
 
     rows: Mapping[str, list[dict[str, Any]]]
     note: str
-    """A sentence on what was left out; empty where nothing was."""
+    """A sentence on skipped rows. Empty if no row was skipped."""
 
     def prompt(self, id: str) -> str:
-        """The turns of a prompt as text."""
+        """Return the turns of a prompt as text."""
         try:
             return prompt_text(self.rows[id][0]["prompt"])
         except (KeyError, TypeError):
@@ -34,7 +34,7 @@ class Answers(NamedTuple):
 
 
 def read_answers(path: Path) -> Answers:
-    """Load the rows of a file, or the first ones of a large file; an incomplete last line is left out."""
+    """Load the rows of a file, or the first rows of a large file. An incomplete last line is skipped."""
     return _read(path, stamp(path.parent, [path.name]))
 
 
@@ -84,7 +84,10 @@ def guides_of(row: Mapping[str, Any]) -> list[str]:
 
 
 def decoded_completion(row: Mapping[str, Any]) -> ShownCompletion:
-    """Return a row of `read_answers` as a completion; the weight of a guide by objective is w α_i."""
+    """Return a row of `read_answers` as a completion.
+
+    With a guide for each objective i, its weight is w α_i: guidance weight w, preference α_i of the objective.
+    """
     names, shares = guides_of(row), row["preference"]
     return ShownCompletion(
         title=", ".join(f"{name} {share:.2f}" for name, share in shares.items()) or "no preference",

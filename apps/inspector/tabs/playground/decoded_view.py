@@ -1,4 +1,4 @@
-"""Files of `rewardlab decode` on the page: the answers to a prompt beside each other, coloured as in the playground."""
+"""Display of files of `rewardlab decode`: completions of a prompt side by side, coloured as in the playground."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ MOST_SHOWN = 21
 
 
 def part(site: Site) -> None:
-    """Build the part: a file, one of its prompts, and the completions."""
+    """Build the section: lists of files and prompts, and the completions of the prompt."""
     with gr.Row():
         run = site.chooser(ANSWERS, label="File")
         prompt = gr.Dropdown([], label="Prompt", elem_id="decoded-prompt")
@@ -46,7 +46,7 @@ def part(site: Site) -> None:
 def _show(
     site: Site, run: str | None, id: str | None = None, colour: str | None = None, *axes: str | None
 ) -> list[Any]:
-    """Return the completions of a prompt, or of the first one; colour and axes are kept if the file has them."""
+    """Return the completions of a prompt, by default the first. Colour and axes are kept if the file has them."""
     try:
         if not run:
             raise site.nothing_yet(ANSWERS)
@@ -76,7 +76,10 @@ def no_figure() -> list[Any]:
 def figure_and_axes(
     answers: Sequence[guided.ShownCompletion], measured: Mapping[str, Sequence[float]], first: int, *axes: str | None
 ) -> list[Any]:
-    """Return the figure of several completions and the lists of its axes, initially as `first` rewards have it."""
+    """Return the figure of several completions, and the lists of its axes.
+
+    The initial axes follow from the number `first` of rewards in `measured`; see `first_axes`.
+    """
     initial = views.first_axes(measured, first)
     x, y = (name if name in measured else other for name, other in zip(axes or initial, initial, strict=True))
     figure = views.sweep_figure([answer.title for answer in answers], measured, str(x), str(y))

@@ -1,4 +1,4 @@
-"""Answers that a reward model guided: how likely base and guides found each token, and who pushed it."""
+"""Completions of guided decoding: log-probabilities of base model and guides, and each guide's effect on tokens."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ ENDS = {"length": "cut at the longest length", "context": "cut where the context
 
 @dataclass(frozen=True, eq=False)
 class ShownCompletion:
-    """One answer of T tokens, and how likely base, guides and mixture found each; log-probabilities in nats [T]."""
+    """A completion of T tokens with log-probabilities [T] in nats under base model, guides and their mixture."""
 
     title: str
     text: str
@@ -30,22 +30,23 @@ class ShownCompletion:
     kl: np.ndarray
     entropy: np.ndarray
     guides: Mapping[str, np.ndarray]
-    """NaN where a guide was not read."""
+    """Guide -> log-probabilities [T]. NaN at tokens where the guide was not evaluated."""
     weights: Mapping[str, float]
-    """w α_i by guide; empty where they are not known."""
+    """Guide i -> w α_i: guidance weight w times preference α_i. Empty if unknown."""
 
     @property
     def push(self) -> np.ndarray:
-        """log π̃ - log π_base [T]: above 0 the guides made the token likelier."""
+        """Effect of all guides: log π̃ - log π_base [T] in nats. Above 0 the mixture π̃ makes the token more likely."""
         return self.mixed - self.base
 
     @property
     def by_guide(self) -> dict[str, np.ndarray]:
-        """The push in parts, one for each of several guides; empty where there is one, or with unknown weights.
+        """Guide i -> its part p_i [T] of `push`. Empty for a single guide, or if weights are unknown.
 
         p_i = w_i (log π_i(y_t) - c_t),  c_t = (log π_base + Σ_i w_i log π_i - log π̃) / Σ_i w_i,  w_i = w α_i
 
-        log Z is shared by weight, so that the parts add up to the push: c_t is where a guide neither pushes nor holds.
+        All log-probabilities are of the token y_t: π_base is the base model, π_i a guide, π̃ the mixture. The numerator
+        of c_t is log Z, the normaliser of the mixture, shared by weight, so that Σ_i p_i = `push`.
         """
         read = {name: self.weights[name] for name in self.guides if self.weights.get(name)}
         total = sum(read.values())
@@ -57,7 +58,7 @@ class ShownCompletion:
 
 
 def shown_completion(title: str, answer: Any, tokenizer: Any, weights: Mapping[str, float]) -> ShownCompletion:
-    """Return a completion of `policy.decoding.guided` for the page."""
+    """Convert a completion of `policy.decoding.guided` for display."""
     curves = answer.base, answer.mixed, answer.kl, answer.entropy, answer.guides
     texts = tuple(token_texts(tokenizer, answer.tokens))
     return ShownCompletion(title, answer.text, answer.finished, texts, *curves, weights)
@@ -67,13 +68,13 @@ def shown_completion(title: str, answer: Any, tokenizer: Any, weights: Mapping[s
 
 
 def colours_of(answers: Sequence[ShownCompletion]) -> list[str]:
-    """Return the choices for the colour of tokens."""
+    """Return the names of the values by which tokens can be coloured."""
     parts = _parted(answers)
     return [*([WHO] if parts else []), ALL, *parts, "KL", "entropy"]
 
 
 def _parted(answers: Sequence[ShownCompletion]) -> list[str]:
-    """Return the guides with a part of some push, in the engine's order, so that each keeps its colour."""
+    """Return the guides in `by_guide` of any completion, in the engine's order, so that each keeps its colour."""
     guide_names = {name for answer in answers for name in answer.by_guide}
     return [name for name in dict.fromkeys(name for answer in answers for name in answer.guides) if name in guide_names]
 
@@ -96,7 +97,7 @@ def _values(answer: ShownCompletion, colour: str) -> np.ndarray:
 
 
 def _who(answers: Sequence[ShownCompletion]) -> tuple[list[str], str]:
-    """Colour every token by the guide with the largest push, with the strength of its push."""
+    """Colour every token by the guide with the largest part of the push, with a strength that follows this part."""
     names = _parted(answers)
     parts = [_stacked(answer, names) for answer in answers]
     scale = scale_of([np.nanmax(part, axis=0, initial=0.0) for part in parts])
@@ -111,7 +112,7 @@ def _who(answers: Sequence[ShownCompletion]) -> tuple[list[str], str]:
 
 
 def _stacked(answer: ShownCompletion, names: Sequence[str]) -> np.ndarray:
-    """Return the pushes of the guides [G, T]; 0 for a guide that was not read."""
+    """Return the parts of the push [G, T] for G guides and T tokens. 0 for a guide that was not evaluated."""
     return np.stack([answer.by_guide.get(name, np.zeros(len(answer.base))) for name in names])
 
 
@@ -125,7 +126,7 @@ def _box(answer: ShownCompletion, colours: Sequence[Shade]) -> str:
 
 
 def _titles(answer: ShownCompletion) -> list[str]:
-    """Return the numbers of every token as tooltips, in nats."""
+    """Return a tooltip for each token with its values in nats."""
     parts = answer.by_guide
     rows = []
     for index, push in enumerate(answer.push):

@@ -1,4 +1,4 @@
-"""The playground's settings, its sweeps, and their figure."""
+"""Sampling settings of the playground, sweeps over settings, and the figure of a sweep."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -25,7 +25,7 @@ class Setting(NamedTuple):
     """Sampling settings of one completion."""
 
     shares: tuple[tuple[str, float], ...]
-    """Of the objectives; they sum to 1. Empty for a guide that follows no preference."""
+    """Preference vector: (objective, share), shares sum to 1. Empty for a guide without preferences."""
     weight: float
     temperature: float
     seed: int
@@ -54,7 +54,7 @@ class Setting(NamedTuple):
 
 
 def normalised(names: Sequence[str], raw: Sequence[float]) -> tuple[tuple[str, float], ...]:
-    """Return the values of sliders as shares that sum to 1; equal shares if all are 0.
+    """Return the values of sliders as shares that sum to 1. If all values are 0, the shares are equal.
 
     >>> normalised(["helpful", "harmless"], [3.0, 1.0]), normalised(["helpful", "harmless"], [0.0, 0.0])
     ((('helpful', 0.75), ('harmless', 0.25)), (('helpful', 0.5), ('harmless', 0.5)))
@@ -65,9 +65,9 @@ def normalised(names: Sequence[str], raw: Sequence[float]) -> tuple[tuple[str, f
 
 
 def swept(setting: Setting, over: str, steps: int, low: float, high: float) -> list[Setting]:
-    """Return the setting at `steps` even points of the weight, or between two objectives "a → b".
+    """Return the setting at `steps` evenly spaced guidance weights, or preferences from objective a to b ("a → b").
 
-    Between two objectives their common share goes from the first to the second; other shares stay.
+    From a to b, the sum of both shares moves from a to b. The shares of other objectives stay constant.
     """
     if not 2 <= steps <= MOST_SWEPT:
         raise UsageError(f"a sweep has 2 to {MOST_SWEPT} steps, got {steps}")
@@ -83,12 +83,12 @@ def swept(setting: Setting, over: str, steps: int, low: float, high: float) -> l
 
 
 def axes_of(names: Sequence[str]) -> list[str]:
-    """Return the choices of a sweep."""
+    """Return the variables over which a sweep can run: pairs of objectives, and the guidance weight."""
     return [*(f"{first} → {second}" for first, second in combinations(names, 2)), WEIGHT]
 
 
 def ends(over: str, names: Sequence[str]) -> tuple[str, str]:
-    """Return the two objectives of one of `axes_of`."""
+    """Return the two objectives of a value "a → b" of `axes_of`."""
     for first, second in combinations(names, 2):
         if over == f"{first} → {second}":
             return first, second
@@ -96,7 +96,10 @@ def ends(over: str, names: Sequence[str]) -> tuple[str, str]:
 
 
 def weights_of(setting: Setting, guides: Sequence[str]) -> dict[str, float]:
-    """Return w α_i for guides by objective, or w for a single guide."""
+    """Return guide -> weight: w α_i for the guide of objective i, or w for a single guide.
+
+    w is the guidance weight, and α_i the share of the objective in the preference vector.
+    """
     shares = dict(setting.shares)
     return {name: setting.weight * shares.get(name, 1.0 if len(guides) == 1 else 0.0) for name in guides}
 
@@ -111,10 +114,10 @@ def settings_html(settings: Sequence[Setting]) -> str:
 
 
 def measures(answers: Sequence[ShownCompletion], rewards: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
-    """Return the measures for the axes: rewards of reward models, then log-probabilities of base and guides.
+    """Return measure -> value of each completion, for the axes of the figure.
 
-    The base's mean log-probability of a token, in nats; a guide's Σ_t log π_guide(y_t), in nats, which is its reward
-    up to the factor β. NaN where a guide was not read.
+    Measures are the rewards of reward models, the base model's mean log-probability per token in nats, and for each
+    guide Σ_t log π_guide(y_t) in nats, its reward divided by the factor β. NaN if the guide was not evaluated.
     """
     measured = {name: list(values) for name, values in rewards.items()}
     measured[BASE] = [float(np.mean(answer.base)) for answer in answers]
@@ -125,7 +128,7 @@ def measures(answers: Sequence[ShownCompletion], rewards: Mapping[str, Sequence[
 
 
 def first_axes(measured: Mapping[str, Any], rewards: int) -> tuple[str, str]:
-    """Return the initial axes: two rewards, else the base's measure against a guide's or a reward."""
+    """Return the initial axes: two rewards, else the base model's measure and that of a reward or guide."""
     names = [*measured]
     if rewards >= 2:
         return names[0], names[1]
@@ -133,7 +136,7 @@ def first_axes(measured: Mapping[str, Any], rewards: int) -> tuple[str, str]:
 
 
 def sweep_figure(titles: Sequence[str], measured: Mapping[str, Sequence[float]], x: str, y: str) -> go.Figure:
-    """Draw one point per setting, in the order of the sweep; non-dominated points are filled."""
+    """Draw one point per setting, in the order of the sweep. Non-dominated points are filled."""
     across, up = (np.array(measured.get(name, []), float) for name in (x, y))
     if len(across) != len(titles) or len(up) != len(titles):
         raise UsageError(f"nothing was measured as '{x}' or '{y}'; choose axes of the list")

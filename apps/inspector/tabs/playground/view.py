@@ -1,4 +1,4 @@
-"""Guided decoding on the page: a prompt, sliders, several settings in one batch, who pushed each token, a sweep."""
+"""The playground tab: guided decoding of a prompt at several settings, each guide's effect on tokens, and sweeps."""
 
 import json
 import shlex
@@ -27,13 +27,13 @@ CANCELLED = "Cancelled."
 WAITING = "Completions appear here, those of all settings beside each other."
 SECONDS = 0.2  # between two looks at answers that are being written
 DECODING: dict[str, Any] = EACH | {"show_progress": "minimal", "concurrency_id": "decoding", "concurrency_limit": 8}
-"""A newer request of a visitor ends the earlier one, so it must not wait for it in Gradio's queue."""
+"""Options of decoding events. A visitor's new request cancels the previous one, so it must not queue behind it."""
 MIXTURE = asset("mixture.js")
 """JavaScript: the values of the sliders as shares that sum to 1."""
 
 
 class Decoded(NamedTuple):
-    """What was decoded last, and what was measured of it."""
+    """The last decoded completions and their measures."""
 
     answers: list[guided.ShownCompletion]
     measured: dict[str, list[float]]
@@ -53,7 +53,7 @@ def tab(site: Site) -> None:
 
 
 def _asked(query: Mapping[str, str]) -> list[gr.Tabs]:
-    """Select the files if the address names one: `?tab=playground&run=ID`."""
+    """Return an update that selects the section of files if the address names a file: `?tab=playground&run=ID`."""
     return [gr.Tabs(selected="files") if query.get("run") else gr.Tabs()]
 
 
@@ -171,22 +171,22 @@ def _added(settings_kept: list[Setting], setting: Setting) -> tuple[list[Setting
 
 
 class Asks:
-    """Latest request of each visitor: a newer one, or `end`, ends the decoding of the earlier one.
+    """Latest request of each visitor. A newer request, or `end`, cancels the decoding of the earlier request.
 
-    Gradio's own `cancels` leaves what was on its way to the page to arrive after it, and the button then asleep.
+    It replaces Gradio's `cancels`, after which late updates still reach the page and leave the button disabled.
     """
 
     def __init__(self) -> None:
         self._last: dict[str, int] = {}
 
     def begin(self, request: gr.Request) -> Callable[[], bool]:
-        """Return a function that tells whether a newer request followed this one, or the visitor has left."""
+        """Register a request. Return a function that tells whether a newer request has come or the visitor has left."""
         visitor = str(request.session_hash)
         number = self._last[visitor] = self._last.get(visitor, 0) + 1
         return lambda: self._last.get(visitor) != number
 
     def end(self, decoded: Decoded | None, request: gr.Request) -> Any:
-        """End the decoding; finished completions stay."""
+        """Cancel the decoding. Finished completions stay on the page."""
         self.begin(request)
         return gr.skip() if decoded else note_html(CANCELLED)
 
@@ -198,7 +198,7 @@ class Asks:
 def _stream(
     site: Site, asks: Asks, request: gr.Request, prompt: str, settings: Sequence[Setting]
 ) -> Iterator[list[Any]]:
-    """Yield the page while completions are decoded, and at the end with what was measured of them."""
+    """Yield updates of the page while completions are decoded, and finally the completions with their measures."""
     requests = [setting.request(prompt) for setting in settings]
     titles, written, done = [setting.label for setting in settings], [""] * len(settings), [None] * len(settings)
     ended, status = asks.begin(request), f"Decoding {_answers(settings)} …"
@@ -228,7 +228,7 @@ def _answers(some: Sequence[Any]) -> str:
 
 
 def _pieces(engine: Any, requests: Sequence[Any]) -> Iterator[Any]:
-    """Yield the pieces of `policy.decoding.guided.stream`, and close it if a visitor leaves."""
+    """Yield the pieces of text from `policy.decoding.guided.stream`. Close the stream if the visitor leaves."""
     from .....policy.decoding.guided import stream
 
     pieces = stream(engine, requests)
@@ -243,7 +243,7 @@ def _writing(status: str, titles: Sequence[str], texts: Sequence[str]) -> list[A
 
 
 def _finished(site: Site, prompt: str, status: str, answers: list[guided.ShownCompletion]) -> list[Any]:
-    """Return the coloured completions; of several also what was measured of them, as a figure with its axes."""
+    """Return the coloured completions. For several completions, add a figure of their measures with its axes."""
     colours = guided.colours_of(answers)
     coloured = guided.answers_html(answers, colours[0])
     measured, refused, figure = {}, [], files.no_figure()

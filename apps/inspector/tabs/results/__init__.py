@@ -1,1 +1,1 @@
-"""The results tab: a run on its benchmark, beside the baselines."""
+"""The results tab: results of a run on its benchmark, beside the baselines."""

@@ -26,7 +26,7 @@ class Area(NamedTuple):
     cases: int
 
     def filters(self) -> dict[str, str]:
-        """Return the filter of the tab of judgments that passes the area's cases."""
+        """Return the filter of the judgments tab that selects the cases of the area."""
         return {"subset": self.name} if self.kind == "subset" else section_filter(self.name)
 
     def interval(self, row: Row) -> Interval:
@@ -38,10 +38,10 @@ class Area(NamedTuple):
 
 
 def grouped(report: Report, most: int = MOST_SUBSETS) -> tuple[list[Area], int]:
-    """Return overall and every section followed by its subsets, and how many subsets are left out as the smallest.
+    """Return the areas (overall, then every section followed by its subsets), and the number of omitted subsets.
 
-    A subset of several sections stands below the one with the fewest subsets. One that is all of a section of the same
-    name is shown by it.
+    Only the `most` largest subsets are listed. A subset in several sections is listed in the section with
+    the fewest subsets. A subset that is identical to a section of the same name is omitted.
     """
     largest = sorted(report.sizes, key=lambda name: (-report.sizes[name], name))[:most]
     subsets = [name for name in sorted(largest) if report.sizes.keys() != {ALL}]
@@ -69,7 +69,7 @@ def _subsets(report: Report, homes: Mapping[str, str], section: str) -> list[Are
 
 
 def scores_html(report: Report, run: str) -> str:
-    """Return a row for every scorer with overall, sections and counts, and what the baselines say below it."""
+    """Return a table with a row for every scorer (overall, sections, counts), and a sentence on the baselines."""
     sections = [*report.rows[0].sections]
     heads = ["scorer", about("role"), about("overall", "overall, %"), *(about("section", name) for name in sections)]
     heads += [about("scored"), about("ties"), about("unscored", "abstained")]
@@ -99,7 +99,7 @@ def _scorer_html(row: Row, run: str) -> str:
 
 
 def share_html(share: float, address: str = "", small: str = "") -> str:
-    """Return a share in per cent as a cell, with the more colour the further it is from one half."""
+    """Return a table cell with a share in per cent, shaded by the distance from one half."""
     if share != share:
         return "<td>–</td>"
     text = f"{100 * share:.1f}"
@@ -110,7 +110,7 @@ def share_html(share: float, address: str = "", small: str = "") -> str:
 
 
 def ends(interval: Interval) -> str:
-    """Return the ends of an interval in per cent; empty for NaN."""
+    """Return the bounds of an interval in per cent as text. Empty for NaN."""
     return "" if interval.low != interval.low else f"[{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
 
 
@@ -118,7 +118,7 @@ def ends(interval: Interval) -> str:
 
 
 def areas_html(report: Report, run: str, scorer: str) -> str:
-    """Return a row for every area: a dot with its interval for each model, and a thin tick for each baseline."""
+    """Return a chart with a row for every area: a dot with interval for each model, a thin tick for each baseline."""
     listed, left_out = grouped(report)
     rows = sorted((row for row in report.rows if row.role != "baseline"), key=lambda row: row.scorer != scorer)
     lanes = {row.scorer: colour for row, colour in zip(rows[:MOST_LANES], COLOURS, strict=False)}
@@ -164,7 +164,7 @@ def _area_html(area: Area, report: Report, run: str, chosen: Row, lanes: Mapping
 
 
 def interval_mark(interval: Interval, name: str, address: str, colour: str = COLOURS[0], top: float = 50.0) -> str:
-    """Return a dot with its interval on an axis from 0 to 100 %, as a link; empty for NaN."""
+    """Return a dot with its interval on an axis from 0 to 100 %, as a link. Empty for NaN."""
     value, low, high = interval
     if value != value:
         return ""
@@ -175,7 +175,7 @@ def interval_mark(interval: Interval, name: str, address: str, colour: str = COL
 
 
 def tick_mark(interval: Interval, name: str, address: str) -> str:
-    """Return a thin tick on the same axis, for a baseline."""
+    """Return a thin tick for a baseline on the axis of `interval_mark`."""
     style = f"left:{100 * interval.value:.2f}%"
     return "" if interval.value != interval.value else _mark("tick", interval, name, address, style, ' tabindex="-1"')
 

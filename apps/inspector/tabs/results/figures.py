@@ -18,7 +18,7 @@ BINS = 10
 
 
 def matrix_html(matrix: np.ndarray) -> str:
-    """Return the style matrix: rows are styles of the right response, columns those of the wrong one."""
+    """Return the style matrix as HTML. Rows are styles of the right response, columns styles of the wrong response."""
     heads = ["", *(f"wrong: {name}" for name in rm_bench.STYLES)]
     rows = (
         f'<tr><th scope="row">right: {name}</th>{"".join(map(share_html, line))}</tr>'
@@ -34,9 +34,9 @@ def matrix_html(matrix: np.ndarray) -> str:
 
 
 def calibration(margins: np.ndarray, run: str, scorer: str) -> go.Figure:
-    """Draw accuracy against the claimed confidence; the area of a point is its number of cases.
+    """Draw accuracy by predicted confidence. The area of a point is proportional to its number of cases.
 
-    A point opens the wrong cases with a claim up to the end of its bin, the highest claim first.
+    A click on a point lists wrong cases with a confidence up to the upper edge of its bin, the most confident first.
     `benchmarks.statistics.cluster_bootstrap.reliability` has the formula and its source.
     """
     bins, _ = reliability(margins, BINS)
@@ -70,7 +70,7 @@ def calibration(margins: np.ndarray, run: str, scorer: str) -> go.Figure:
 
 
 def largest_margin(confidence: float) -> str:
-    """Return the largest |margin| in the bin of a claimed confidence, with six digits; the last bin has none.
+    """Return the largest |margin| in the bin of a predicted confidence, with six digits. Empty for the last bin.
 
     >>> largest_margin(0.72), largest_margin(0.99)
     ('1.09861', '')
@@ -91,7 +91,7 @@ def calibration_html(margins: np.ndarray) -> str:
 
 
 def length_figure(lengths: Lengths, run: str, scorer: str) -> go.Figure:
-    """Draw the mean score by length with its standard error; the area of a point is its number of responses."""
+    """Draw the mean score by length with its standard error. The area of a point follows its number of responses."""
     x, y, errors, counts = (list(column) for column in zip(*lengths.bins, strict=True))
     figure = go.Figure(
         go.Scatter(
@@ -115,7 +115,7 @@ def length_figure(lengths: Lengths, run: str, scorer: str) -> go.Figure:
 
 
 def length_range(length: float) -> str:
-    """Return the least and the most characters of the bin of half a doubling that holds a length.
+    """Return the range of lengths in characters of the bin that contains `length`. A bin spans a factor of √2.
 
     >>> length_range(30), length_range(33.0)
     ('23-31', '32-45')
@@ -125,7 +125,7 @@ def length_range(length: float) -> str:
 
 
 def length_ticks(low: float, high: float) -> list[int]:
-    """Return 1, 2, 5, 10, 20 ... around two lengths; only powers of ten where they are far apart.
+    """Return axis ticks 1, 2, 5, 10, 20 ... between two lengths. Only powers of ten if the lengths are far apart.
 
     >>> length_ticks(30, 700), length_ticks(1, 100_000)
     ([20, 50, 100, 200, 500, 1000], [1, 10, 100, 1000, 10000, 100000])
@@ -138,7 +138,7 @@ def length_ticks(low: float, high: float) -> list[int]:
 
 
 def length_html(row: Row, lengths: Lengths) -> str:
-    """Return the slope over all responses, and within pairs if the report has it."""
+    """Return the slope of score per doubling of length over all responses, and within pairs if reported."""
     style = row.style
     pairs = style.get("pairs", 0)
     within = (

@@ -1,4 +1,4 @@
-"""Diagnostics of the guides among the evaluated models, as `rewardlab eval` copied them from the models' manifests."""
+"""Diagnostics of the guides in an evaluation. `rewardlab eval` copies them from the manifests of the models."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,17 +14,17 @@ MEASURES = ("context_sensitivity", "entropy", "length_correlation", "accuracy", 
 
 
 class Guide(NamedTuple):
-    """Measures of a guide when its training ended."""
+    """Measures of a guide (autoregressive reward model) at the end of its training."""
 
     base: float | None
     """Context sensitivity of the base model."""
     objectives: Mapping[str, Mapping[str, float | None]]
-    """Objective -> measure -> value with all weight on it."""
+    """Objective -> measure -> value with all weight on that objective."""
     collapsed: tuple[str, ...]
 
 
 def read_guides(folder: Path) -> dict[str, Guide]:
-    """Return evaluated model -> its measures; none for a run without guides, or with a manifest that is damaged."""
+    """Return model -> measures for each guide of a run. Empty if the manifest has no guides or is damaged."""
     try:
         stored = from_json((folder / MANIFEST).read_text(encoding="utf-8"))["guides"]
         return {str(name): _guide(guide) for name, guide in stored.items()}
@@ -45,7 +45,7 @@ def _number(value: Any) -> float | None:
 
 
 def guides_html(guides: Mapping[str, Guide]) -> str:
-    """Return a table of every guide; nothing without guides."""
+    """Return a table with a row for every guide as HTML. Empty without guides."""
     return "".join(_guide_html(name, guide) for name, guide in guides.items())
 
 

@@ -1,4 +1,4 @@
-"""A run on its benchmark: style matrix, margins and scores against length of one of its scorers."""
+"""Results of a scorer on the benchmark of a run: style matrix, margins, and scores by length."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -15,9 +15,9 @@ STYLED = "rm_bench"
 
 
 def style_matrix(folder: Path, suite: str, scorer: str) -> np.ndarray | None:
-    """[3, 3] of RM-Bench: how often the right answer in style i beats the wrong one in style j; None elsewhere.
+    """Return RM-Bench's style matrix [3, 3]: rate at which the right response of style i beats the wrong one of j.
 
-    Mean over the domains of the means over their cases, as the suite adds up its levels.
+    The rate is averaged over the cases of each domain, then over domains. None for other suites.
     """
     if suite != STYLED:
         return None
@@ -44,7 +44,7 @@ def margins_of(folder: Path, scorer: str) -> np.ndarray:
 
 
 class LengthBin(NamedTuple):
-    """Answers of like length: mean characters, mean score with its standard error, and how many answers."""
+    """Responses of similar length: mean number of characters, mean score, its standard error, and their number."""
 
     length: float
     score: float
@@ -53,19 +53,19 @@ class LengthBin(NamedTuple):
 
 
 class Lengths(NamedTuple):
-    """Scores by length in doublings."""
+    """Scores by length: bins on a log2 scale, and the slope."""
 
     bins: list[LengthBin]
     slope: float
-    """Of the score per doubling of length over all answers; NaN where lengths do not vary."""
+    """Slope of the score per doubling of length, over all responses. NaN if all lengths are equal."""
     answers: int
 
 
 def lengths_of(folder: Path, scorer: str) -> Lengths:
     """Bin judged responses by log2 of their characters, in half doublings, and fit the least-squares slope.
 
-    Answers to all prompts are pooled, so that a slope may come from the prompts; within pairs the report's
-    `length_slope` tells it.
+    Responses to all prompts are pooled, so differences between prompts may cause a slope. The report's `length_slope`
+    is the slope within pairs.
     """
     files, values = _files(folder), {"scorer": scorer}
     answers = f"""

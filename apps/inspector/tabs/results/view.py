@@ -1,4 +1,4 @@
-"""How a run does on its benchmark: sections, subsets, the baselines beside, styles, calibration, length, the report."""
+"""Results of a run on its benchmark: sections, subsets, baselines, styles, calibration, length and report."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -59,14 +59,14 @@ def tab(site: Site) -> None:
 
 
 def _open(site: Site, run: str | None, scorer: str | None) -> Values:
-    """Return the lists, and the outputs for the run and the scorer."""
+    """Return updates of the lists, and the outputs for the run and the scorer."""
     run = site.pick(run, JUDGED)
     names, chosen = site.scorers(run, scorer)
     return [site.run_list(run, JUDGED), gr.Dropdown(names, value=chosen), *noted(_present, _empty)(site, run, chosen)]
 
 
 def _empty() -> Values:
-    """Return the outputs that follow a note."""
+    """Return empty outputs to show below a note."""
     return ["", "", "", "", "", gr.Plot(visible=False), "", gr.Plot(visible=False), ""]
 
 
@@ -84,7 +84,7 @@ def _present(site: Site, run: str | None, scorer: str | None) -> Values:
 
 
 def _of_scorer(site: Site, run: str, scorer: str) -> Values:
-    """Return areas, styles, calibration and length of a scorer."""
+    """Return the outputs for a scorer: areas, styles, calibration and length."""
     folder = site.root.find(run, JUDGED)
     report = read_report(folder)
     row = queries.row_of(report, scorer)

@@ -1,4 +1,4 @@
-"""A study: its report with the tables, and the figures that are next to it, in the page itself."""
+"""Report of a study with its tables, and the figures in its folder as embedded images."""
 
 import base64
 import re
@@ -22,14 +22,14 @@ IMAGE = re.compile(r"!\[([^\]\n]*)\]\(([^()\s]*)\)")
 
 
 class Figures(NamedTuple):
-    """PNG files by name as `data:` addresses, and a sentence for each that is left out."""
+    """PNG files by name as `data:` URLs, and a sentence for each omitted file."""
 
     addresses: Mapping[str, str]
     left_out: tuple[str, ...]
 
 
 def read_text(folder: Path) -> str:
-    """Return the text of `report.md`; a long one is cut."""
+    """Return the text of `report.md`, truncated if it is long."""
     try:
         text = (folder / REPORT).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -39,7 +39,7 @@ def read_text(folder: Path) -> str:
 
 
 def read_figures(folder: Path) -> Figures:
-    """Load the PNG files of a folder by name; large files and links are left out."""
+    """Load the PNG files of a folder by name. Large files and links are omitted."""
     figures: dict[str, str] = {}
     left_out, total_size = [], 0
     for path in sorted(folder.glob("*.png")):
@@ -59,7 +59,7 @@ def read_figures(folder: Path) -> Figures:
 
 
 def safe_markdown(text: str, figures: Mapping[str, str] | None = None) -> str:
-    """Return a report with escaped HTML, whose images are those of `figures`; others are named, never fetched.
+    """Return a report with escaped HTML. Images in `figures` are embedded; other images are replaced by their names.
 
     >>> safe_markdown("a <b> `x<y` ![all](all.png) ![it](http://x/y.png)", {"all.png": "data:image/png;base64,AA=="})
     'a &lt;b> `x<y` ![all](data:image/png;base64,AA==) *[it]*'
@@ -71,8 +71,8 @@ def safe_markdown(text: str, figures: Mapping[str, str] | None = None) -> str:
 def _pieces(text: str) -> Iterator[tuple[str, bool]]:
     """Yield parts of the text, and whether each is code.
 
-    A page may end code elsewhere than we do. So only what can be read in one way is code: plain fences without other
-    marks of fences before or in them, and spans of a line in a paragraph without any other tick, outside of tables.
+    Markdown renderers may disagree on where code ends. So only unambiguous code counts: plain fences without other
+    fence marks before or inside them, and single-line spans in a paragraph without another backtick, outside of tables.
     """
     start = 0
     while match := FENCED.match(text, start):
@@ -93,7 +93,7 @@ def _spans(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _outside(text: str, figures: Mapping[str, str]) -> str:
-    """Escape text outside of code; addresses of figures have no `![`, `<` or bracket, so they stay as they are."""
+    """Escape text outside of code. URLs of figures contain no `![`, `<` or bracket, so they need no escaping."""
     known, last = [], 0
     for match in IMAGE.finditer(text):
         known += [_inert(text[last : match.start()]), _image(match[1], figures.get(match[2], ""))]
@@ -110,7 +110,7 @@ def _image(name: str, address: str) -> str:
 
 
 def figures_html(text: str, figures: Figures) -> str:
-    """Return the figures that the text does not show, and notes on those left out."""
+    """Return the figures that the text does not contain as HTML, and notes on omitted figures."""
     mentioned = {match[2] for match in IMAGE.finditer(text)}
     images = "".join(_figure(*figure) for figure in figures.addresses.items() if figure[0] not in mentioned)
     notes = "".join(f"<p>{shown(note)}</p>" for note in figures.left_out)

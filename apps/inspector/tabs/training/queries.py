@@ -31,18 +31,18 @@ Steps = Sequence[Mapping[str, float]]
 
 
 class Sources(NamedTuple):
-    """Rewards by name, as the run's settings say: those trained on, those only watched, and the weights given."""
+    """Reward sources in a run's settings: rewards for training, rewards that are only logged (`watch`), weights."""
 
     trained: tuple[str, ...]
     watched: tuple[str, ...]
     weights: Mapping[str, float]
 
     def watches(self, component: str) -> bool:
-        """Return whether a component is only logged; one of several objectives is called SOURCE.OBJECTIVE."""
+        """Return whether a component is only logged. A component is named SOURCE, or SOURCE.OBJECTIVE."""
         return not self._of(component, self.trained) and self._of(component, self.watched)
 
     def weight(self, component: str) -> float:
-        """Return the weight of a component: the given one, else 1 if it is trained on, else 0."""
+        """Return the weight of a component: the weight in the settings, else 1 if used for training, else 0."""
         return self.weights.get(component, float(not self.trained or self._of(component, self.trained)))
 
     @staticmethod
@@ -51,7 +51,7 @@ class Sources(NamedTuple):
 
 
 def read_sources(folder: Path) -> Sources:
-    """Load the reward sources from `config.yaml`; without it there are none, and all rewards count."""
+    """Load the reward sources from `config.yaml`. Without that file, every logged reward counts with weight 1."""
     try:
         settings = from_yaml((folder / CONFIG).read_text(encoding="utf-8"))
         trained, watched = (
@@ -66,12 +66,12 @@ def read_sources(folder: Path) -> Sources:
 
 
 def read_steps(folder: Path) -> Steps:
-    """Return the lines of a run's log that have a finite step; an unfinished last line is left for later."""
+    """Return the log lines of a run that have a finite step. An incomplete last line is ignored."""
     return _lines(folder / STEPS, stamp(folder, [STEPS]))[0]
 
 
 def damaged_lines(folder: Path) -> tuple[int, ...]:
-    """Return the numbers of the complete lines of a log that cannot be read, from 1."""
+    """Return the line numbers (from 1) of complete log lines that cannot be parsed."""
     return _lines(folder / STEPS, stamp(folder, [STEPS]))[1]
 
 
@@ -95,7 +95,7 @@ def _line(line: bytes) -> dict[str, float] | None:
 
 
 def series(steps: Steps, column: str, x: str = "step") -> tuple[list[float], list[float]]:
-    """Return both coordinates of the rows that have them."""
+    """Return the values of `x` and `column` for the log lines that have both."""
     points = [(row[x], row[column]) for row in steps if x in row and column in row]
     return [x_value for x_value, _ in points], [y_value for _, y_value in points]
 
@@ -116,7 +116,7 @@ def smoothed(values: Sequence[float], window: int) -> list[float]:
 
 
 class Line(NamedTuple):
-    """A column of the log in a figure."""
+    """A line of a figure: one column of the log."""
 
     column: str
     name: str
@@ -164,7 +164,7 @@ def _with_columns(panels: Mapping[str, Panel], steps: Steps) -> dict[str, Panel]
 
 
 def over_steps(steps: Steps, panel: Panel, window: int = 1) -> go.Figure:
-    """Draw a line for each column; rewards that are only watched are dashed."""
+    """Draw a line for each column. Rewards that are only logged are dashed."""
     figure = go.Figure()
     for index, line in enumerate(panel.lines[:MOST_LINES]):
         x, y = series(steps, line.column)
@@ -183,7 +183,7 @@ def over_steps(steps: Steps, panel: Panel, window: int = 1) -> go.Figure:
 
 
 def _every(number: int) -> int:
-    """Return the stride at which many points are drawn."""
+    """Return the stride that limits the number of drawn points."""
     return max(1, -(-number // MOST_POINTS))
 
 
@@ -201,7 +201,7 @@ def _trace(x: Sequence[float], y: Sequence[float], name: str, colour: str, dash:
 
 
 def _band(rows: Steps, column: str, error: str, colour: str) -> go.Scatter:
-    """Draw the mean plus and minus its standard error; steps without an error interrupt the band."""
+    """Draw the mean plus and minus its standard error. Steps without a standard error interrupt the band."""
     ends: list[tuple[float | None, float | None]] = []
     for piece in (list(rows) for known, rows in groupby(rows, lambda row: error in row) if known):
         ends += [(row["step"], row[column] + sign * row[error]) for sign in (1, -1) for row in piece[::sign]]
@@ -220,7 +220,7 @@ def _band(rows: Steps, column: str, error: str, colour: str) -> go.Scatter:
 
 
 def over_kl(steps: Steps, panel: Panel, window: int = 1) -> go.Figure:
-    """Draw the panel's columns over the KL; where proxy and gold diverge, the reward is hacked."""
+    """Draw the panel's columns over the KL. Divergence of proxy and gold rewards indicates reward hacking."""
     figure = go.Figure()
     for index, line in enumerate(panel.lines[:MOST_LINES]):
         x, y = (smoothed(values, window) for values in series(steps, line.column, "watch/kl"))
@@ -239,7 +239,7 @@ def columns(steps: Steps) -> list[str]:
 
 
 def reward_columns(steps: Steps, sources: Sources) -> dict[str, list[str]]:
-    """Reward source -> the columns that it logs, such as `r2m/omega`."""
+    """Return reward source -> columns that it logs, such as `r2m/omega`."""
     all_columns = columns(steps)
     names = (*sources.trained, *sources.watched)
     columns_by_source = {name: [column for column in all_columns if column.startswith(f"{name}/")] for name in names}
@@ -264,7 +264,7 @@ def _lines_of(name: str, **facts: str) -> tuple[Line, ...]:
 
 
 def reward_metrics_html(name: str, names: Sequence[str], steps: Steps) -> str:
-    """The first and the last value of every column that a reward logs."""
+    """Return a table with the first and the last value of every column that a reward logs."""
     rows = (_metric_html(column.removeprefix(f"{name}/"), series(steps, column)[1]) for column in names)
     table = with_csv(table_html(["metric", "first", "last", "steps"], rows))
     return f'{STYLE}<div class="rl"><p>Metrics logged by the reward <b>{shown(name)}</b></p>{table}</div>'
@@ -276,7 +276,7 @@ def _metric_html(name: str, values: Sequence[float]) -> str:
 
 
 def progress_html(steps: Steps, sources: Sources, growing: bool, damaged: Sequence[int] = ()) -> str:
-    """Return the progress of the run, and its rewards with weights; `damaged` are lines that are left out."""
+    """Return progress of the run and rewards with weights as HTML. `damaged` are unreadable log line numbers."""
     named = ", ".join(f"{line:,}" for line in damaged[:5]) + (" …" if len(damaged) > 5 else "")
     lines = f"{len(damaged):,} damaged {'line' if len(damaged) == 1 else 'lines'}"
     left_out = f' <span class="wrong">{lines} of {STEPS} left out: {named}.</span>' if damaged else ""

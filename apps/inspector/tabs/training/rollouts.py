@@ -1,4 +1,4 @@
-"""The answers of one step of a policy's training, and one of them in full."""
+"""Completions of one step of policy training: a table, and one completion in full."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,10 @@ SHOWN = 160  # characters of a text in the table
 
 
 class Rollout(NamedTuple):
-    """One answer: its texts and facts, rewards by stage and component, advantages by stage, and numbers of tokens."""
+    """One completion: texts, rewards by stage and component, advantages by stage, and values of tokens.
+
+    A stage is the raw value or the output of a transform.
+    """
 
     step: int
     position: int
@@ -38,11 +41,11 @@ class Rollout(NamedTuple):
     finished: bool
     tokens: tuple[int, ...]
     rewards: Mapping[str, Mapping[str, float | None]]
-    """Stage -> component -> reward; None where it is missing."""
+    """Stage -> component -> reward. None for a missing reward."""
     advantages: Mapping[str, np.ndarray]
-    """Stage -> one number, or one for each token."""
+    """Stage -> advantages, shape [1] or one for each token."""
     numbers: Mapping[str, np.ndarray]
-    """Of tokens: `log π`, `log base`, `value`; only those that were kept."""
+    """Name -> values of tokens: `log π`, `log base` and `value`, as far as they are stored."""
     versions: Mapping[str, Any]
 
 
@@ -56,12 +59,12 @@ def steps_of(folder: Path) -> list[int]:
 
 
 def nearest(steps: Sequence[int], target: float) -> int:
-    """Return the closest stored step, the earlier of two."""
+    """Return the stored step closest to `target`. Of two equally close steps, return the earlier."""
     return min(steps, key=lambda step: (abs(step - target), step))
 
 
 def number_of(folder: Path, step: int) -> int:
-    """Return the number of stored completions of a step; raise a `DataError` if there are none."""
+    """Return the number of stored completions of a step. Raise `DataError` if there are none."""
     rows = _file(folder, step).metadata.num_rows
     if not rows:
         raise DataError(f"the file of step {step} holds no completion; {WAY_OUT}")
@@ -69,7 +72,7 @@ def number_of(folder: Path, step: int) -> int:
 
 
 def read_answers(folder: Path, step: int, start: int, size: int) -> list[Rollout]:
-    """Load `size` completions from position `start`; of token values only the advantages are read."""
+    """Load `size` completions from position `start`, without token values other than advantages."""
     file = _file(folder, step)
     left_out = ("tokens", "logprobs", "policy_logprobs", "base", "values")
     rows = _slice(file, start, size, [name for name in file.schema_arrow.names if name not in left_out])
@@ -152,7 +155,10 @@ def _array(values: Sequence[float | None] | None) -> np.ndarray:
 
 
 def total(rollout: Rollout, sources: Sources, stage: str | None = None) -> float | None:
-    """Return Σ_k w_k r_k after a stage, by default the last; None if a component with a weight is missing."""
+    """Return Σ_k w_k r_k over components k with weight w_k and reward r_k after a stage, by default the last.
+
+    None if a component with a nonzero weight is missing.
+    """
     if not rollout.rewards:
         return None
     rewards = rollout.rewards[stage or [*rollout.rewards][-1]]
@@ -163,7 +169,7 @@ def total(rollout: Rollout, sources: Sources, stage: str | None = None) -> float
 
 
 def advantage(rollout: Rollout) -> float | None:
-    """Return the mean advantage of the last stage over the tokens; None if there is none."""
+    """Return the mean advantage of the last stage over the tokens. None without advantages."""
     last = [*rollout.advantages.values()][-1:] or [np.empty(0)]
     known = last[0][~np.isnan(last[0])]
     return float(known.mean()) if len(known) else None
@@ -176,7 +182,7 @@ def headers(rollouts: Sequence[Rollout]) -> list[str]:
 
 
 def cells(rollouts: Sequence[Rollout], sources: Sources) -> list[list[str]]:
-    """Return the rows of the table: rewards after the last transform, and the mean advantage over tokens."""
+    """Return the table rows with rewards after the last transform and the mean advantage over tokens."""
     columns = zip(*(_numbers(rollout, sources) for rollout in rollouts), strict=True)
     texts = [[_missing(value, decimals_of(column)) for value in column] for column in columns]
     return [
@@ -250,7 +256,7 @@ def _weight(sources: Sources, name: str) -> str:
 
 
 def token_series(rollout: Rollout) -> dict[str, np.ndarray]:
-    """Return the values by which tokens can be coloured, the last advantage first; a single value is repeated."""
+    """Return name -> values to colour tokens by, the last stage's advantage first. Single values are repeated."""
     T = len(rollout.tokens)
     series = {
         f"advantage: {name}": np.repeat(values, T) if len(values) == 1 else values
@@ -265,7 +271,7 @@ def token_series(rollout: Rollout) -> dict[str, np.ndarray]:
 
 
 def strip_html(rollout: Rollout, texts: Sequence[str], by: str) -> str:
-    """Return the tokens coloured by one of `token_series`; the tooltips have the numbers of every token."""
+    """Return the tokens coloured by the series `by` of `token_series`, with all values of a token in its tooltip."""
     every = token_series(rollout)
     values = every[by][:MOST_TOKENS]
     scale = scale_of([values])
@@ -286,7 +292,7 @@ def _title(rollout: Rollout, every: Mapping[str, np.ndarray], index: int) -> str
 
 
 def token_texts(folder: Path, tokens: Sequence[int]) -> list[str]:
-    """Return the text of each token by the run's tokenizer, or its id if the run has none yet."""
+    """Return the text of each token from the run's tokenizer, or the token's id if the run has no tokenizer yet."""
     saved = [path for parent in (folder / CHECKPOINTS, folder) for path in sorted(parent.glob("checkpoint-*"))]
     homes = [folder / "policy", *saved]
     home = next((home for home in homes if (home / "tokenizer.json").is_file()), None)

@@ -1,4 +1,4 @@
-"""The answers of a training's step on the page: a table, one answer in full, and how its advantage came about."""
+"""Display of the completions of a training step: a table, one completion in full, and a waterfall of its advantage."""
 
 from collections.abc import Callable, Sequence
 from math import gcd
@@ -43,7 +43,7 @@ class Section(NamedTuple):
 
 
 def section(site: Site, run: gr.Dropdown) -> Section:
-    """Build the section; each event moves to a step and to the index of a completion."""
+    """Build the section. Each event selects a step and the index of a completion."""
     made, turns = _components()
     asked = [run, made.step, made.position, made.colour]
 
@@ -66,7 +66,7 @@ def section(site: Site, run: gr.Dropdown) -> Section:
 
 
 def _components() -> tuple[Section, list[gr.Button]]:
-    """Build the components in their order on the page, and the buttons for pages and completions."""
+    """Build the components in page order. Return them, and the buttons that change page or completion."""
     note = gr.HTML(elem_id="rollouts-note", apply_default_css=False, visible=False)
     step = gr.Slider(0, 1, value=0, step=1, label="Completions of step (0: before the first update)", visible=False)
     table = gr.Dataframe([], type="array", interactive=False, buttons=[], elem_id="rollouts", wrap=False)
@@ -96,14 +96,14 @@ def slider(steps: Sequence[int], step: float) -> gr.Slider:
 
 
 def present(site: Site, run: str | None, step: float, index: int, colour: str | None) -> Values:
-    """Return the values of the section; empty without a run, which is reported above."""
+    """Return the values of the section. All are empty without a run."""
     if not run:
         return [gr.HTML(visible=False), *_nothing()]
     return noted(_present, _nothing)(site, run, step, index, colour)
 
 
 def _nothing() -> Values:
-    """Return the outputs that follow a note."""
+    """Return empty outputs to show below a note."""
     table, figure = gr.Dataframe([], visible=False), gr.Plot(visible=False)
     return [gr.Slider(visible=False), 0, table, "", "", figure, "", gr.Dropdown(visible=False), ""]
 
@@ -134,7 +134,7 @@ def _present(site: Site, run: str, step: float, index: int, colour: str | None) 
 
 
 def _widths(columns: int) -> list[str]:
-    """Return the widths of the columns: numbers take at most half; prompts a third of the rest."""
+    """Return the column widths. Columns of numbers take at most half, prompts a third of the rest."""
     numbers = columns - TEXT_COLUMNS
     each = min(NUMBER_WIDTH, 50 // max(1, numbers))
     rest = 100 - each * numbers

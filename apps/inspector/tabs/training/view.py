@@ -1,4 +1,4 @@
-"""A policy's training: figures over its steps, metrics of its rewards, and below them the answers of a step."""
+"""The training tab: figures over the steps of a policy training, metrics of rewards, and completions of a step."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,14 +15,14 @@ from .rollouts import steps_of
 
 PANELS = ("reward", "components", "proxy and gold", "KL", "length", "entropy")
 OTHERS = ("reward_std", "watch/repetition", "loss")
-"""Metrics of which one is shown until the reader chooses another."""
+"""Initial metrics of the figure: the first of these that the run logs."""
 REWARD_FIGURES = 3  # figures of a reward that logs metrics
 SECONDS = 5.0
 Values = list[Any]
 
 
 def tab(site: Site) -> None:
-    """Build the tab; an unfinished run is read again every few seconds, and step and completion stay."""
+    """Build the tab. An unfinished run is reloaded every few seconds; the selected step and completion stay."""
     with gr.Row():
         run = site.chooser(TRAINED, scale=3)
         window = gr.Slider(1, 50, value=1, step=1, label="Smoothing: mean of this many steps", scale=2)
@@ -62,7 +62,7 @@ def tab(site: Site) -> None:
 
 
 def _components() -> tuple[Values, gr.Dropdown, gr.Dropdown]:
-    """Return the components for the metrics of the log, the clock last; and of these the two lists."""
+    """Return the components for the logged metrics (the timer is the last), and the two dropdown lists among them."""
     note = gr.HTML(elem_id="training-note", apply_default_css=False, visible=False)
     progress = gr.HTML(skeleton_html(), elem_id="progress", apply_default_css=False)
     panels = [plot for names in (PANELS[:3], PANELS[3:]) for plot in _plots(names)]
@@ -88,13 +88,13 @@ def _plots(names: Sequence[str]) -> list[gr.Plot]:
 
 
 def _slider_values(query: Mapping[str, str]) -> tuple[float, int]:
-    """Return step and completion of an address; values that are not numbers become 0."""
+    """Return step and completion index in an address. Values that are not numbers become 0."""
     step, answer = (query.get(name, "") for name in ("step", "answer"))
     return float(step) if step.isdecimal() else 0, int(answer) if answer.isdecimal() else 0
 
 
 def _log_of(site: Site, run: str | None) -> tuple[Any, ...]:
-    """Return a stamp of the run, which changes when there is something new to show."""
+    """Return a stamp of the run that changes when its log or rollouts change."""
     try:
         entry = site.root.entry(run, TRAINED)
         return run, stamp(entry.path, [STEPS]), len(steps_of(entry.path)), entry.growing
@@ -110,12 +110,12 @@ def _stored_steps(site: Site, run: str | None) -> list[int]:
 
 
 def _refresh(site: Site, run: str | None, window: float | None, column: str | None, reward: str | None) -> Values:
-    """Return the values of all components of the log."""
+    """Return the values of all components for logged metrics."""
     return noted(_present, _nothing)(site, run, int(window or 1), column, reward)
 
 
 def _nothing() -> Values:
-    """Return the outputs that follow a note."""
+    """Return empty outputs to show below a note."""
     hidden = [_plot(None) for _ in range(len(PANELS) + 1)]
     return ["", *hidden, gr.Dropdown([]), _plot(None), *_no_reward_metrics(), gr.skip()]
 
@@ -148,7 +148,7 @@ def _plot(figure: Any) -> Any:
 
 
 def _metric_plot(steps: views.Steps, column: str | None, window: int) -> Values:
-    """Return the list of all columns, and the figure of the chosen one, or of the first of `OTHERS`."""
+    """Return the list of all columns, and the figure of the chosen column, by default the first of `OTHERS`."""
     names = views.columns(steps)
     column = column if column in names else next((name for name in OTHERS if name in names), None)
     panel = views.Panel(column or "", "", (views.Line(column or "", column or ""),))
@@ -156,7 +156,7 @@ def _metric_plot(steps: views.Steps, column: str | None, window: int) -> Values:
 
 
 def _reward_metrics(steps: views.Steps, sources: views.Sources, name: str | None, window: int) -> Values:
-    """Return the list of rewards that log metrics, the figures of the chosen one, and its columns."""
+    """Return the list of rewards with logged metrics, and the figures and columns of the chosen reward."""
     by_reward = views.reward_columns(steps, sources)
     if not by_reward:
         return _no_reward_metrics()

@@ -1,4 +1,4 @@
-"""How an answer's advantage came about: raw rewards, each transform, the estimator, each advantage transform."""
+"""Waterfall chart of a completion's advantage: raw rewards, reward transforms, estimator, advantage transforms."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -20,7 +20,7 @@ NO_WATERFALL = "A reward of this completion is missing, so its advantage is 0 an
 
 
 class Bar(NamedTuple):
-    """A step of the waterfall: what it adds, or the sum so far."""
+    """A bar of the waterfall: a change, or the sum of the changes so far."""
 
     label: str
     value: float
@@ -29,9 +29,9 @@ class Bar(NamedTuple):
 
 
 def waterfall(rollout: Rollout, sources: Sources) -> list[Bar]:
-    """Return the bars from each component's w_k r_k to the advantage, which is a mean over tokens.
+    """Return the bars from w_k r_k (weight times raw reward of component k) to the mean advantage over tokens.
 
-    Σ of the relative bars before a total is that total. Empty for an answer without a reward, which is not learnt from.
+    A total is the sum of all relative bars before it. Empty for a completion without a reward, which training ignores.
     """
     reward = total(rollout, sources)
     means = {stage: float(values.mean()) for stage, values in rollout.advantages.items() if len(values)}
@@ -41,7 +41,7 @@ def waterfall(rollout: Rollout, sources: Sources) -> list[Bar]:
 
 
 def _rewards(rollout: Rollout, sources: Sources) -> Iterator[Bar]:
-    """Yield the components of the sources, then the change of every component by every transform."""
+    """Yield the weighted raw reward of each component, then the change of each component by each transform."""
     (_, first), *transforms = rollout.rewards.items()
     for name, value in first.items():
         if weight := sources.weight(name):
@@ -67,7 +67,7 @@ def _advantages(means: dict[str, float], reward: float) -> Iterator[Bar]:
 
 
 def waterfall_figure(bars: list[Bar]) -> go.Figure:
-    """Draw the bars from top to bottom, in one colour for increases and one for decreases."""
+    """Draw the bars from top to bottom, with one colour for increases and another for decreases."""
     positions = [*range(len(bars))]
     figure = go.Figure(
         go.Waterfall(
@@ -95,7 +95,7 @@ def waterfall_figure(bars: list[Bar]) -> go.Figure:
 
 
 def _range(bars: list[Bar]) -> list[float]:
-    """Return the range of the sums, with room for the numbers beside the bars."""
+    """Return the axis range of the waterfall, with room for the numbers beside the bars."""
     sums, so_far = [0.0], 0.0
     for bar in bars:
         so_far = bar.value if bar.kind == TOTAL else so_far + bar.value

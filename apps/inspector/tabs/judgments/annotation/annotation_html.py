@@ -1,4 +1,4 @@
-"""What the annotation form of a case asks, what readers answered, and how far they are."""
+"""HTML of the annotation form of a case, its annotations, and the progress of readers."""
 
 import hashlib
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ LABELS = {"agree": "Yes", "disagree": "No", "tie": "Tie"}
 
 
 def order_of(item: Item, *, blind: bool) -> list[int]:
-    """Return the order in which the responses are shown: in blind mode one that only the case's name decides.
+    """Return the display order of the responses. In blind mode it depends only on the case's name.
 
-    A dataset often has its best response first, so that its own order would show the label.
+    The order of the data could reveal the label, since datasets often have the best response first.
     """
     order = list(range(len(item.answers)))
     if blind:
@@ -27,7 +27,7 @@ def order_of(item: Item, *, blind: bool) -> list[int]:
 
 
 def choices(item: Item, *, blind: bool) -> tuple[str, list[list[str]]]:
-    """Return the question, and value, label and key of each choice; in blind mode the responses by their letter."""
+    """Return the question, and value, label and key of each choice. In blind mode: the responses and a tie."""
     if not blind:
         return QUESTION, [[name, LABELS[name], {"agree": "y", "disagree": "n", "tie": "t"}[name]] for name in VERDICTS]
     responses = [
@@ -53,7 +53,7 @@ def progress(annotations: Sequence[Annotation], reader: str, total: int) -> str:
 def agreement(verdicts: dict[tuple[str, str], str]) -> list[str]:
     """Return the share of equal verdicts on a case, over all pairs of readers, and Krippendorff's alpha.
 
-    `verdicts` are by case and reader. Nothing is returned where no case has two readers.
+    `verdicts` maps (case, reader) to a verdict. Return an empty list if no case has two readers.
 
     >>> agreement({("a", "x"): "tie", ("a", "y"): "tie", ("b", "x"): "tie", ("b", "y"): "agree"})
     ['2 cases by two or more: 50 % of pairs equal, alpha 0.00']
@@ -75,7 +75,7 @@ def agreement(verdicts: dict[tuple[str, str], str]) -> list[str]:
 
 
 def annotations_html(item: Item, annotations: Sequence[Annotation]) -> str:
-    """Return the annotations of a case, the newest first; those of other texts under its name are counted."""
+    """Return a case's annotations as HTML, newest first. Annotations of other texts with the same name are counted."""
     known = of(item, annotations)
     stale = sum(annotation.case == item.case for annotation in annotations) - len(known)
     rows = [_annotation_html(annotation) for annotation in known]

@@ -1,4 +1,4 @@
-"""What readers say of judgments: one JSON line each, in a file beside the run, which itself is never changed."""
+"""Annotations of judgments by readers: JSON lines in a file beside the run folder, which is never changed."""
 
 import fcntl
 import json
@@ -18,28 +18,28 @@ from ..queries import Run
 
 FOLDER = "annotations"
 VERDICTS = ("agree", "disagree", "tie")
-"""The answer that is marked right is the better one, another is, or neither."""
+"""Verdicts: the labelled response is better, another response is better, or neither."""
 LONGEST = {"note": 10_000, "who": 100}
 
 
 @dataclass(frozen=True)
 class Annotation:
-    """What one reader says of one case, seen through a scorer."""
+    """Annotation of one case by one reader, made while viewing the judgments of one scorer."""
 
     case: str
     verdict: str
-    """`agree`, `disagree` or `tie`: about the answer that the data mark as right."""
+    """`agree`, `disagree` or `tie`, in relation to the response that the data label as right."""
     note: str
     who: str
     when: str
-    """UTC, to the second."""
+    """Time in UTC, to the second."""
     scorer: str
     outcome: str
-    """Of the scorer, as it was shown."""
+    """Outcome of the scorer at the time of the annotation."""
     texts: str
-    """Names prompt and answers: a run made anew may have others under the same case."""
+    """Hash of prompt and responses, because a new run may have other texts for the same case id."""
     blind: bool = False
-    """Whether the reader saw neither the label nor any score."""
+    """Whether label and scores were hidden from the reader."""
 
     def __post_init__(self):
         if self.verdict not in VERDICTS:
@@ -67,7 +67,7 @@ def annotate(item: Item, verdict: str, who: str, note: str = "", *, blind: bool 
 
 
 def texts_of(item: Item) -> str:
-    """Return a hash of the texts that a reader sees, and of the marked response."""
+    """Return a hash of prompt, responses and the label."""
     return content_hash(json.dumps([item.messages, item.answers, item.best]))
 
 
@@ -84,7 +84,7 @@ def _paths(run: Path) -> tuple[Path, Path]:
 
 
 def add(run: Path, annotation: Annotation) -> None:
-    """Append an annotation under a lock and flush it to disk; an incomplete last line is ended first."""
+    """Append an annotation under a lock and flush it to disk. An incomplete last line is terminated first."""
     path = file_of(run)
     line = json.dumps(asdict(annotation), ensure_ascii=False) + "\n"
     _refuse_links(*_paths(run))
@@ -113,7 +113,7 @@ def _ends_well(file: BinaryIO) -> bool:
 
 
 def read(run: Path) -> list[Annotation]:
-    """Load the annotations of a run in order; an unreadable line is left out."""
+    """Load the annotations of a run in order. Unreadable lines are skipped."""
     try:
         lines = file_of(run).read_bytes().splitlines()
     except OSError:
@@ -139,7 +139,7 @@ def of(item: Item, annotations: Sequence[Annotation]) -> list[Annotation]:
 
 
 def current(run: Run, annotations: Sequence[Annotation]) -> list[Annotation]:
-    """Return the annotations of the run's own texts, without those of an earlier run's under the same cases."""
+    """Return the annotations of the run's current texts, without those of an earlier run with the same case ids."""
     if unread := {annotation.case for annotation in annotations} - run.texts.keys():
         text = 'SELECT place FROM cases WHERE list_contains($cases::VARCHAR[], "case")'
         rows = [row for (row,) in index(run.folder).query(text, {"cases": [*unread]})]

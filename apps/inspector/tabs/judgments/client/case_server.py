@@ -17,14 +17,14 @@ from ..filters import Asked, asked_from, filter_of
 
 MOST_ROWS = 200
 LAST = 2**31 - 1
-"""A position after every case, which the database can read."""
+"""Largest position of a case, which fits the integers of the database."""
 OUTCOME_MARKS = {"right": "✓", "wrong": "✕", "tie": "=", "abstained": "–"}
 Request = Mapping[str, Any]
 Response = dict[str, Any]
 
 
 class View(NamedTuple):
-    """A run, what passes the filter of a request, and how a case is shown."""
+    """View of a request: the run, the filter of cases, and display options."""
 
     run: views.Run
     filter: views.Filter
@@ -33,7 +33,7 @@ class View(NamedTuple):
 
 
 def server_functions(site: Site) -> list[Callable[[Request], Response]]:
-    """Return the functions by the names under which the script calls them; an error is a sentence in `error`."""
+    """Return the functions that the script calls. A response to an invalid request has a message in `error`."""
 
     def rows(request: Request) -> Response:
         return _rows(_view(site, request), _position(request["start"]), min(_position(request["size"]), MOST_ROWS))
@@ -61,7 +61,7 @@ def _answering(function: Callable[[Request], Response]) -> Callable[[Request], R
 
 
 def _view(site: Site, request: Request) -> View:
-    """Return the view of a request; in blind mode it depends on no score: all outcomes, in the order of the data."""
+    """Return the view of a request. In blind mode it ignores scores: all outcomes, in the order of the data."""
     asked, blind = asked_from(request["query"]), bool(request.get("blind"))
     if blind:
         asked = asked._replace(outcome="all", margin="", order="items", only=[*{*asked.only} - {"baseline"}])
@@ -87,7 +87,7 @@ def _rows(view: View, start: int, size: int) -> Response:
 
 
 def row_html(line: views.Line, scale: float, *, blind: bool = False) -> str:
-    """Return the inside of a row; `scale` is the |margin| of a full bar, `blind` leaves out what scores say.
+    """Return the inner HTML of a row. `scale` is the |margin| of a full bar; `blind` hides everything from scores.
 
     >>> "✕" in row_html(views.Line("c", "chat", "wrong", -1.0, 0.0, 1.0, "Name a tree"), 2.0)
     True
@@ -104,7 +104,7 @@ def row_html(line: views.Line, scale: float, *, blind: bool = False) -> str:
 
 
 def _bar(margin: float | None, scale: float) -> str:
-    """Return a bar that starts in the middle and ends at the margin, and the margin."""
+    """Return the margin as a number and as a bar that extends from the middle."""
     if margin is None:
         return ""
     share = min(abs(margin) / scale, 1.0) * 50 if scale > 0 else 0.0
@@ -115,7 +115,7 @@ def _bar(margin: float | None, scale: float) -> str:
 
 
 def _case(view: View, request: Request) -> Response:
-    """Return the case at the position, or of the name, in a request."""
+    """Return the case that a request selects by position or by name."""
     name = request.get("case")
     if name is None:
         position = _position(request["position"])

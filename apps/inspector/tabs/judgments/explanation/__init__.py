@@ -1,1 +1,1 @@
-"""Why a case has its score: criteria, verdicts, a rubric to edit, and attributions of a reward model."""
+"""Explanations of a case's score: criteria, verdicts, an editable rubric, and attributions of a reward model."""

@@ -1,4 +1,4 @@
-"""What a judge's verdict rests on: criteria with quoted evidence, its reasoning, and every reply in its order."""
+"""Explanation of a judge's verdict: criteria with quoted evidence, reasoning, and the replies."""
 
 import re
 from collections.abc import Sequence
@@ -28,20 +28,20 @@ STYLE = stylesheet("criteria.css")
 
 
 class Grounds(NamedTuple):
-    """One judge on one case."""
+    """Stored explanation of one judge's judgment of one case: criteria, reasoning, replies and their cost."""
 
     criteria: tuple[Criterion, ...]
     reasoning: str
     raw: tuple[str, ...]
     orders: tuple[tuple[int, ...], ...]
-    """The places of the answers that each request showed, first to last."""
+    """For each request, the indices of the responses in the order in which the judge saw them."""
     prompt_tokens: int
     completion_tokens: int
     seconds: float
     cost: float
 
     def values(self, answers: int) -> list[dict[str, float]]:
-        """Return the values of each response by criterion."""
+        """Return criterion name -> value for each response. `answers` is the number of responses."""
         return [
             {criterion.name: criterion.value for criterion in self.criteria if criterion.answer == index}
             for index in range(answers)
@@ -49,7 +49,7 @@ class Grounds(NamedTuple):
 
 
 def load_grounds(folder: Path, scorer: str, case: str) -> Grounds | None:
-    """Load what a judgment rests on; None for a scorer that is no judge, or in a run without judges."""
+    """Load the stored explanation of a judgment. None if the scorer is not a judge."""
     path = folder / JUDGMENTS
     if not path.is_file():
         return None
@@ -81,7 +81,7 @@ def _criterion(answer: Any, name: Any, value: Any, evidence: Any, quoted: Any) -
 
 
 class Quotation(NamedTuple):
-    """Where a criterion's evidence is in an answer."""
+    """Position of a criterion's quoted evidence in a response."""
 
     start: int
     end: int
@@ -99,7 +99,7 @@ def quotations(answer: str, criteria: Sequence[Criterion]) -> list[Quotation]:
 
 
 def marked(answer: str, criteria: Sequence[Criterion]) -> str:
-    """Return a response as HTML with its quoted evidence marked; a mark names all overlapping quotations."""
+    """Return a response as HTML with its quoted evidence marked. The tooltip of a mark names its criteria."""
     text, rest = answer[:LONGEST], answer[LONGEST:]
     quoted = quotations(text, criteria)
     cuts = sorted({0, len(text), *(edge for quotation in quoted for edge in (quotation.start, quotation.end))})
@@ -155,7 +155,7 @@ def _criteria_html(grounds: Grounds, answers: int) -> str:
 
 
 def _verdict(criterion: Criterion | None, marks: bool) -> str:
-    """Return the cell of a criterion: a mark with its evidence, or a number for scores on other scales."""
+    """Return the table cell of a criterion: met, partly or not met with its evidence, or a number for other scales."""
     if criterion is None:
         return '<td class="verdict faint">no verdict</td>'
     if criterion.name == ROUTED:
@@ -181,7 +181,7 @@ def _box(head: str, text: str, kind: str = "") -> str:
 
 
 def _replies_html(grounds: Grounds, answers: Sequence[str]) -> str:
-    """Return the replies side by side, such as those to the two orders of a comparison."""
+    """Return the replies side by side, for example the replies for both orders of a comparison."""
     requests = enumerate(zip_longest(grounds.raw, grounds.orders[: len(grounds.raw)], fillvalue=()))
     boxes = "".join(_box(_request(index, order, raw, answers), shown(raw), "reply") for index, (raw, order) in requests)
     turned = _flips(grounds, answers)
@@ -189,7 +189,7 @@ def _replies_html(grounds: Grounds, answers: Sequence[str]) -> str:
 
 
 def _request(answer_index: int, order: tuple[int, ...], raw: str, answers: Sequence[str]) -> str:
-    """Return the responses that a request showed, in order, and the verdict of its reply."""
+    """Return the responses of a request in their order, and the verdict of its reply."""
     names = ", then ".join(f"response {index + 1}" for index in order)
     head = f"<span>Reply {answer_index + 1}</span>" + (f'<span class="faint">was shown {names}</span>' if names else "")
     verdict = reply_verdict(raw, order, answers)
@@ -197,7 +197,7 @@ def _request(answer_index: int, order: tuple[int, ...], raw: str, answers: Seque
 
 
 def reply_verdict(raw: str, order: tuple[int, ...], answers: Sequence[str]) -> str:
-    """Return the verdict of a reply on two responses, by their numbers in the case; empty for other requests.
+    """Return the verdict of a pairwise reply, with the responses' numbers in the case. Empty for other requests.
 
     >>> reply_verdict("Winner: A", (1, 0), ["first", "second"])
     'response 2 is better'

@@ -1,4 +1,4 @@
-"""What a reward model's score rests on: rewards of tokens, effects of sentences, objectives. The model is handed in."""
+"""Explanation of a reward model's score: rewards of tokens, effects of sentences, and objectives."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -27,38 +27,38 @@ SENTENCE = re.compile(r"(?:[.!?…]+[\"'”’)\]]*(?=\s)|[。！？]+|\n)\s*")
 
 
 class TokenRewards(NamedTuple):
-    """One answer's reward at each of its T tokens, in the reward's unit: β times nats."""
+    """Reward of a response at each of its T tokens for K objectives, in units of the reward (β times nats)."""
 
     pieces: tuple[str, ...]
     values: np.ndarray
-    """[K, T]; each row adds up to the objective's reward."""
+    """[K objectives, T tokens]. The sum of a row is the reward of its objective."""
     cut: int
-    """Tokens of prompt and answer that did not fit the model and were not read."""
+    """Number of tokens of prompt and response that were truncated."""
 
 
 class SentenceEffects(NamedTuple):
-    """What the reward becomes without each of an answer's sentences."""
+    """Change of the reward when one of the S sentences of a response is removed."""
 
     sentences: tuple[str, ...]
-    """They add up to the answer; the last one is all that was not tried, if anything was left."""
+    """Sentences that join to the response. Sentences that were not removed, if any, are merged into the last entry."""
     values: np.ndarray
-    """[K, S]: the reward without the sentence minus the reward with it; NaN for what was not tried."""
+    """[K objectives, S sentences]: reward without the sentence minus reward with it. NaN for untried sentences."""
     untried: int
-    """How many sentences the last one holds."""
+    """Number of sentences that were not removed, which the last entry contains."""
 
 
 class Explanation(NamedTuple):
-    """One model's rewards of R answers, and what they rest on."""
+    """One model's rewards of R responses for K objectives, with the contributions of tokens or sentences."""
 
     model: str
     kind: str
-    """The file of `rm.kinds` that the model is of."""
+    """Kind of reward model: the name of a module in `rm.kinds`."""
     contract: str
     objectives: tuple[str, ...]
     rewards: np.ndarray
-    """[R, K]"""
+    """[R responses, K objectives]"""
     parts: tuple[TokenRewards, ...] | tuple[SentenceEffects, ...]
-    """Of each answer."""
+    """Rewards of tokens, or effects of sentences, for each response."""
     beta: float | None = None
 
     @property
@@ -68,7 +68,7 @@ class Explanation(NamedTuple):
 
 
 def explain(name: str, model: RewardModel, prompt: Messages, answers: Sequence[str]) -> Explanation:
-    """Explain rewards by token if they are sums over tokens, else by leaving out one sentence at a time."""
+    """Explain rewards by token if the reward is a sum over tokens, else by removing one sentence at a time."""
     examples = [Example(prompt, answer) for answer in answers]
     rewards = model.rate(examples)
     if isinstance(model, SumsTokens):
@@ -84,7 +84,11 @@ def explain(name: str, model: RewardModel, prompt: Messages, answers: Sequence[s
 
 
 def token_rewards(model: Any, examples: Sequence[Example]) -> tuple[TokenRewards, ...]:
-    """Compute r_t = β log π_r(y_t | x, y_<t), or β (log π - log π_ref) for an implicit reward."""
+    """Compute r_t = β log π_r(y_t | x, y_<t), or r_t = β (log π - log π_ref)(y_t | x, y_<t) for an implicit reward.
+
+    x is the prompt, y_t token t of the response, β the factor in the model's scoring contract, π_r the autoregressive
+    reward model, π the trained policy and π_ref its reference policy.
+    """
     read = [reading.logprobs(examples) for reading in _readings(model)]
     encoder = model.encoder
     rewards = []
@@ -97,7 +101,7 @@ def token_rewards(model: Any, examples: Sequence[Example]) -> tuple[TokenRewards
 
 
 def _readings(model: Any) -> list[Any]:
-    """Return the model for each reward; one that follows a preference gets all weight on one objective."""
+    """Return a model for each reward. A preference-conditioned model appears once per objective."""
     if not isinstance(model, Guide) or model.adapter is None or model.preference is not None:
         return [model]
     if not model.adapter.settings.follows_preference:
@@ -107,7 +111,7 @@ def _readings(model: Any) -> list[Any]:
 
 
 def sum_error(explanation: Explanation) -> float:
-    """Return the largest |Σ_t r_t - reward| over responses and objectives."""
+    """Return the largest |Σ_t r_t - reward| over responses and objectives, where r_t is the reward of token t."""
     sums = np.stack([part.values.sum(1) for part in explanation.parts])
     return float(np.abs(sums - explanation.rewards).max())
 
@@ -116,7 +120,7 @@ def sum_error(explanation: Explanation) -> float:
 
 
 def sentences(text: str) -> list[str]:
-    """Split a text into sentences and lines with their trailing space; together they are the text.
+    """Split a text into sentences and lines with their trailing white space. They join to the text.
 
     >>> sentences("One, e.g. 1.5. Two!\\n\\nThree")
     ['One, e.g. ', '1.5. ', 'Two!\\n\\n', 'Three']
@@ -127,9 +131,9 @@ def sentences(text: str) -> list[str]:
 
 
 def sentence_effects(model: RewardModel, example: Example, reward: np.ndarray) -> SentenceEffects:
-    """Compute r(x, y without s) - r(x, y) for the first sentences s of a response, in one batch.
+    """Compute r(x, y without s) - r(x, y) for the first sentences s of a response y to a prompt x, in one batch.
 
-    A single sentence cannot be left out, since nothing of the answer would remain.
+    The only sentence of a response is not removed, since the response would be empty.
     """
     parts = sentences(example.completion)
     most = min(MOST_SENTENCES, MOST_CHARACTERS // max(1, len(example.completion)))
@@ -143,7 +147,7 @@ def sentence_effects(model: RewardModel, example: Example, reward: np.ndarray) -
 
 
 def _without(parts: Sequence[str], index: int) -> str:
-    """Return the text without one part; it ends without a space if it did so before."""
+    """Return the text without one part. Trailing white space is stripped if the original text has none."""
     rest = "".join((*parts[:index], *parts[index + 1 :]))
     return rest if parts[-1] != parts[-1].rstrip() else rest.rstrip()
 
@@ -152,7 +156,7 @@ def _without(parts: Sequence[str], index: int) -> str:
 
 
 def contracts_of(folder: Path) -> dict[str, str]:
-    """Load the contract of every scorer from the manifest of a run; empty if it states none."""
+    """Load the hash of every scorer's scoring contract from the manifest of a run. Empty if the manifest has none."""
     try:
         contracts = from_json((folder / MANIFEST).read_text(encoding="utf-8"))["contracts"]
         return {str(name): str(contract) for name, contract in contracts.items()}
@@ -166,7 +170,7 @@ def recorded(
     scores: Mapping[str, Sequence[float]],
     objective: str | None = None,
 ) -> str:
-    """Return a sentence on whether these rewards are the scores of a scorer with the same contract.
+    """Return a sentence on whether the rewards equal the stored scores of a scorer with the same scoring contract.
 
     The run's score is the reward for its `objective`, or the mean over all objectives.
     """
@@ -186,7 +190,7 @@ def recorded(
 
 
 def explanation_html(explanation: Explanation, objective: int, *, centred: bool = False, recorded: str = "") -> str:
-    """Return the responses side by side, coloured by their parts' effect on one objective's reward."""
+    """Return the responses side by side, with parts coloured by their effect on the reward of one objective."""
     rows = [part.values[objective] for part in explanation.parts]
     scale = scale_of(rows, _mean(rows) if centred else 0.0)
     boxes = "".join(

@@ -1,4 +1,4 @@
-"""A rubric edited at one item: new scores from the verdicts that are there, and what only a judge could say."""
+"""Rescoring of a case under an edited rubric, from stored verdicts, and a list of criteria without a verdict."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ class Source(NamedTuple):
 
     rubric: Rubric | None
     score: str
-    """How its marks became a number: one of `judges.rubrics.scoring.SCORES`."""
+    """Name of the function that aggregates verdicts to a score: one of `judges.rubrics.scoring.SCORES`."""
     note: str = ""
 
     @property
@@ -30,11 +30,11 @@ class Source(NamedTuple):
 
 
 class Rescored(NamedTuple):
-    """An answer's score before and after; None where nothing applies to it."""
+    """Scores of a response before and after an edit of the rubric. None if no criterion applies."""
 
     recorded: float | None
     judged: float | None
-    """Under the rubric that it was judged by, from the same verdicts."""
+    """Score under the original rubric, computed from the stored verdicts."""
     edited: float | None
 
 
@@ -42,9 +42,9 @@ class Rescored(NamedTuple):
 
 
 def source_of(folder: Path, root: Path, case: str) -> Source:
-    """Find the rubric of a case: the run's own, one of the package, or a file below the root folder.
+    """Load the rubric of a case: stored in the run, included in the package, or a file below the root folder.
 
-    A path in a run's settings is what its author wrote there, so nothing outside the root is opened for it.
+    The path in a run's settings is untrusted, so no file outside the root is opened.
     """
     settings = read_settings(folder)
     score = settings.get("score", SCORES[0])
@@ -84,7 +84,7 @@ def _allowed(name: str, root: Path) -> Path | None:
 
 
 def parse_rubric(text: str) -> Rubric:
-    """Parse TOML, or JSON alone or in a fenced block; raise a `UsageError` for anything else."""
+    """Parse a rubric from TOML, JSON or a fenced block of JSON. Raise `UsageError` for anything else."""
     try:
         return parse(text) if text.lstrip().startswith(("{", "```")) else from_toml(text)
     except ValueError as error:
@@ -102,7 +102,7 @@ def formula(name: str) -> RubricScore:
 def rescore(
     edited: Rubric, judged: Rubric | None, values: Sequence[Mapping[str, float]], recorded: Sequence[float], score: str
 ) -> list[Rescored]:
-    """Score every response under the edited rubric from the stored verdicts; removed rules do not count."""
+    """Compute every response's score under the edited rubric from the stored verdicts, without removed rules."""
     return [
         Rescored(
             recorded[index] if recorded else None,
@@ -124,7 +124,7 @@ def _score(rubric: Rubric, values: Mapping[str, float], score: str) -> float | N
 
 
 def needs_judge(edited: Rubric, judged: Rubric | None, values: Sequence[Mapping[str, float]]) -> list[str]:
-    """Return a sentence on each criterion without a verdict: a new one, or one whose text was changed."""
+    """Return a sentence for each criterion without a verdict, because it is new or its text was changed."""
     known = {name for marks in values for name in marks}
     before = {item.id: _meaning(item) for item in (*judged.rules, *judged.principles)} if judged else {}
     changes = []
@@ -137,7 +137,7 @@ def needs_judge(edited: Rubric, judged: Rubric | None, values: Sequence[Mapping[
 
 
 def _meaning(item: Rule | Principle) -> tuple[str, ...]:
-    """Return the text that a judge was shown; weights and vetoes are not part of it."""
+    """Return the parts of a criterion that appear in the judge's prompt, without weights and vetoes."""
     return (item.type, item.criterion, item.test) if isinstance(item, Rule) else (item.description,)
 
 

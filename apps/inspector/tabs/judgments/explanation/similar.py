@@ -1,4 +1,4 @@
-"""Similar cases: those of the same run with the most similar prompts, and what the chosen scorer made of them."""
+"""Similar cases: cases of the same run with the most similar prompts, and the chosen scorer's judgments."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -21,14 +21,14 @@ MOST = 8
 
 
 class Similar(NamedTuple):
-    """A case as the list shows it, and the similarity of its prompt."""
+    """A case of the list, and the similarity of its prompt."""
 
     line: Line
     similarity: float
 
 
 def similar_cases(run: Run, scorer: str, case: str, retriever: str) -> list[Similar]:
-    """Return the cases of the run whose prompts are most similar to a case's prompt, best first, without the case."""
+    """Return the other cases of the run with the most similar prompts, the most similar first."""
     prompts, prompt_index = _indexed(run.folder, stamp(run.folder, (ITEMS,)), retriever)
     others = np.array([[name != case for name in prompt_index.ids]])
     (hits,) = search(prompt_index, [prompts[case]], MOST, others)
@@ -45,7 +45,7 @@ def _indexed(folder: Path, _stamp: Any, retriever: str) -> tuple[dict[str, str],
 
 
 def similar_html(run: str, scorer: str, similar: list[Similar]) -> str:
-    """Return similar cases as a table whose names lead to the cases."""
+    """Return similar cases as an HTML table with links to the cases."""
     if not similar:
         return f'{STYLE}<p class="rl faint">This run has no other case that this scorer judged.</p>'
     heads = ["Similarity", "Case", "Subset", "Outcome", "Margin", "Prompt"]

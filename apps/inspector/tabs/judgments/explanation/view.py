@@ -1,4 +1,4 @@
-"""Why an item has its score: what judges kept of their verdict, a rubric to edit, and a model's own explanation."""
+"""Explanations of a case's score: stored replies of judges, an editable rubric, and attributions of a reward model."""
 
 import shlex
 from collections.abc import Callable, Sequence
@@ -85,7 +85,7 @@ def _on_click(
     compute: Callable[..., list[Any]],
     progress: gr.HTML,
 ) -> None:
-    """Fill the outputs by a slow function of the chosen case and the inputs, unless another case is chosen by then."""
+    """Connect a button to a slow function of the chosen case and the inputs. Discard its result for an earlier case."""
     computed = gr.State()
 
     def answer(chosen: Chosen | None, *values: Any) -> tuple[Chosen | None, list[Any]]:
@@ -126,7 +126,7 @@ def _no_rubric() -> list[Any]:
 
 
 def _judged(folder: Path, root: Path, scorer: str, case: str) -> list[Any]:
-    """Return what the judgment rests on, and the rubric if there are verdicts on criteria."""
+    """Return the explanation of a judgment, and the rubric if there are verdicts on criteria."""
     grounds = load_grounds(folder, scorer, case)
     if grounds is None:
         return ["", *_no_rubric()]
@@ -154,7 +154,7 @@ def _rescored(site: Site, chosen: Chosen | None, text: str, score: str) -> str:
 
 
 def _model(site: Site, chosen: gr.State) -> tuple[gr.Button, Asked]:
-    """Build the explanation of the case by a model, and the button that asks for it once a case is chosen."""
+    """Build the components of a reward model's explanation, and the button that computes it for the chosen case."""
     names = site.models.names
     if not names:
         gr.HTML(note_html(START.format(run=shlex.quote(site.config.run))), apply_default_css=False)
@@ -174,7 +174,7 @@ def _model(site: Site, chosen: gr.State) -> tuple[gr.Button, Asked]:
 
 
 def _similar(site: Site, chosen: gr.State) -> tuple[gr.Button, gr.HTML]:
-    """Build the table of similar cases, and the button that asks for it once a case is chosen."""
+    """Build the table of similar cases, and the button that computes it for the chosen case."""
     with gr.Row(elem_classes="bar"):
         find = button("Find similar cases", interactive=False)
     table = gr.HTML(elem_id="similar", apply_default_css=False)
@@ -208,7 +208,7 @@ def _explained(site: Site, chosen: Chosen | None, name: str | None) -> list[Any]
 
 
 def _read_at(model: RewardModel, preference: Any) -> RewardModel:
-    """Return the model at the preference of the run, if it follows one."""
+    """Return the model at the preference vector of the run. A model without preferences is returned unchanged."""
     from ......rm.data.preference_vectors import parse_preference
 
     if not isinstance(preference, str) or not isinstance(model, Guide) or model.adapter is None:
