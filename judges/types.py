@@ -66,13 +66,13 @@ class Reason(StrEnum):
 
 
 class Criterion(NamedTuple):
-    """The value of one criterion for one response."""
+    """One criterion's value for one response."""
 
     answer: int
     """Index of the response in the case."""
     name: str
     value: float
-    """1 is met, 0 is not; for a member of a panel, its score on its own scale."""
+    """1 if the criterion is met, 0 if it is not. For a member of a panel: that judge's score on its own scale."""
     evidence: str = ""
     """The judge's quotation from the response."""
     quoted: bool = False
@@ -80,7 +80,7 @@ class Criterion(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """One request that compared two responses."""
+    """Result of one request that compared two responses."""
 
     order: tuple[int, int]
     """Indices of the two responses in the case, in the order in which the request showed them."""
@@ -90,7 +90,10 @@ class Comparison(NamedTuple):
 
 @dataclass(frozen=True)
 class Judgment:
-    """One score per response, or the reason for abstaining, never both; with replies and costs in either case."""
+    """Scores of a case's responses, or the reason for an abstention; exactly one of the two is set.
+
+    Replies and costs are recorded in either case.
+    """
 
     case: str
     scores: tuple[float, ...] = ()
@@ -116,9 +119,9 @@ class Judgment:
     retrieved: tuple[str, ...] = ()
     """Ids of the rubrics and examples that were retrieved for the case and shown to the judge."""
     truncated: bool = False
-    """Whether a response with its prompt is longer than the model reads, and was cut."""
+    """Whether a response with its prompt was truncated because it is longer than the model's context."""
     omitted: str = ""
-    """A text of the case that the model's chat template leaves out, if any."""
+    """Text of the case that the model's chat template drops; empty if the template renders all of it."""
 
     def __post_init__(self):
         if bool(self.scores) == bool(self.abstained):
@@ -128,7 +131,7 @@ class Judgment:
 
     @property
     def reason(self) -> str:
-        """Reason of the abstention without its details; empty if there are scores.
+        """Reason of the abstention without its details. Empty if there are scores.
 
         >>> Judgment("a", abstained="no reply: 429 after 5 tries").reason
         'no reply'
@@ -137,14 +140,17 @@ class Judgment:
 
 
 def scored(case: Case, scores: Sequence[float]) -> Judgment:
-    """Return a judgment with these scores, or an abstention if one is not finite."""
+    """Return a judgment with these scores, or an abstention if any score is not finite."""
     if all(math.isfinite(score) for score in scores):
         return Judgment(case.id, scores=tuple(scores))
     return Judgment(case.id, abstained=str(Reason.NOT_FINITE))
 
 
 def strictly_best(case: Case, scores: Sequence[float]) -> float:
-    """Return 1 if every right response scores above every wrong one, or all are right and equal, else 0."""
+    """Return 1 if every right response scores above every wrong one, else 0.
+
+    If all are right, their scores must be equal.
+    """
     wrong = [score for index, score in enumerate(scores) if index not in case.best]
     if not wrong:
         return float(len(set(scores)) == 1)
@@ -157,7 +163,7 @@ class Judge(Protocol):
     name: str
 
     def __call__(self, case: Case) -> Judgment:
-        """Return scores in the order of the responses shown, higher is better, or an abstention."""
+        """Return the scores in the order of the responses (higher is better), or an abstention."""
         ...
 
 
@@ -168,7 +174,7 @@ class BatchJudge(Protocol):
     role: str
     """`model`, `reference` (reported for comparison) or `baseline`."""
     contract: str
-    """Hash of the settings that the judgments depend on; may be empty."""
+    """Hash of the settings that the judgments depend on (the scoring contract). May be empty."""
 
     def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
         """Return one judgment per case, in order."""
