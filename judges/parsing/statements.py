@@ -278,9 +278,7 @@ def _unambiguous(candidates: Sequence[ReplyLine], end: int) -> list[ReplyLine]:
 
 
 def _overrides(last: ReplyLine, earlier: ReplyLine, lines: Sequence[str]) -> bool:
-    """Return whether a later statement overrides an earlier one: if both agree, or if it says that it is final or
-    revised.
-    """
+    """Return whether a later statement replaces an earlier one: only if it declares itself final or revised."""
     if last.number == earlier.number:
         return False
     between = " ".join(lines[earlier.number + 1 : last.number + 1])
