@@ -19,7 +19,7 @@ class CaseFile(Pairs):
     """The suite `pairs`, extended to rows with `prompt`, `answers` and `best`, and to authors of responses."""
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """Return the cases of rows with several responses, then those of preference pairs, and notes on dropped rows."""
+        """Return the cases of rows with several responses, then those of preference pairs; also notes on the data."""
         rows, report = collect_files(sources, _case_or_pair, self.on_bad_row)
         pairs = [row for row in rows if isinstance(row, _PairWithAuthors)]
         authors = {(prompt_text(pair.prompt), pair.chosen, pair.rejected): pair.authors for pair in pairs}
