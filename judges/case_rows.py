@@ -1,4 +1,4 @@
-"""Rows with several answers and the indices of the right ones, as cases."""
+"""Parsing of rows with several responses and the indices of the right ones to cases."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping

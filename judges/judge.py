@@ -176,7 +176,7 @@ def rubrics_for(rubric: Rubric | RubricSource | None, cases: Sequence[Case]) -> 
 
 
 class ByCase(Generic[T]):
-    """A source that looks up items, such as rubrics, by case id; `name` identifies the items in a contract."""
+    """A source that looks up items, such as rubrics, by case id. `name` identifies the items in a scoring contract."""
 
     def __init__(self, items: Mapping[str, T], name: str = "by case"):
         self.items = items

@@ -125,7 +125,7 @@ class Stored(NamedTuple):
     """Content of a store."""
 
     replies: dict[str, Reply]
-    """Replies that can be used by key, in the order of arrival; their tokens include those of earlier requests."""
+    """Usable replies by key, in the order of arrival. Their tokens include those of earlier requests for the key."""
     unanswered: dict[str, list[Reply]]
     """Billed replies without text, by the key of their request. Requests with a usable reply are left out."""
     spent: float

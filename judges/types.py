@@ -11,13 +11,13 @@ from ..rm.types import Messages
 
 @dataclass(frozen=True)
 class Case:
-    """A prompt and R responses; `best` holds the indices of the correct responses (all of them: a tie).
+    """A prompt and R responses. `best` holds the indices of the right responses; if it has all of them, they are tied.
 
-    `cluster` identifies what cases share (usually the prompt): cases of one cluster are not independent evidence.
-    `values` are graded qualities of the responses in [0, 1], if a benchmark has them; NaN is unknown.
-    `sets` are the sizes of consecutive sets of responses, if a benchmark has several comparisons in one case.
-    `reference` is a response known to be good, which may be shown to a judge for comparison.
-    `authors` are the models that wrote the responses, if known; they are not shown to judges.
+    Cases with the same `cluster` (usually the prompt) are correlated, so statistics treat them as one unit. `values`
+    are graded qualities of the responses in [0, 1], if a benchmark has them; NaN is unknown. `sets` are the sizes of
+    consecutive sets of responses, if a benchmark has several comparisons in one case. `reference` is a response known
+    to be good. Judges may see it for comparison. `authors` are the models that wrote the responses, if known. Judges do
+    not see them.
     """
 
     id: str
@@ -44,7 +44,7 @@ class Case:
 
 
 class Reason(StrEnum):
-    """Reasons for an abstention. The text of an abstention begins with one of these; details follow a colon."""
+    """Reasons for an abstention. The text of an abstention begins with a reason; details follow after a colon."""
 
     NO_REPLY = "no reply"
     CUT_OFF = "the reply is cut off (raise --max_tokens)"
@@ -85,7 +85,7 @@ class Comparison(NamedTuple):
     order: tuple[int, int]
     """Indices of the two responses in the case, in the order in which the request showed them."""
     first: float
-    """1 if the response shown first was preferred, 0.5 for a tie, 0 if the other one was; NaN without a verdict."""
+    """Credit of the response shown first: 1 if it was preferred, 0.5 for a tie, else 0. NaN without a verdict."""
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,9 @@ class Judgment:
     tokens: tuple[int, int] = (0, 0)
     """Numbers of tokens of requests and of replies, including replies without a verdict."""
     seconds: float = 0.0
-    """Sum of the durations of the requests; the elapsed time is shorter if they run concurrently."""
+    """Sum of the durations of the requests. The elapsed time is shorter if they run concurrently."""
     cost: float = 0.0
-    """Cost in the currency of the backend's prices; NaN if it has none, 0 for a model in this process."""
+    """Cost in the currency of the backend's prices. NaN without prices, 0 for a model in this process."""
     requests: int = 0
     """Number of requests that were or may have been billed, with retries and replies without a verdict."""
     estimated: int = 0
@@ -158,7 +158,7 @@ def strictly_best(case: Case, scores: Sequence[float]) -> float:
 
 
 class Judge(Protocol):
-    """Judge of a single case, shown in its given order: a model behind an API, or a person."""
+    """Judge of a single case whose responses are shown in the given order: a model behind an API, or a person."""
 
     name: str
 
@@ -168,7 +168,7 @@ class Judge(Protocol):
 
 
 class BatchJudge(Protocol):
-    """Judge of many cases at once, which handles the order of the responses itself; the benchmarks' interface."""
+    """Judge of many cases at once, the interface of the benchmarks. It handles the order of the responses itself."""
 
     name: str
     role: str

@@ -1,4 +1,4 @@
-"""IFBench preferences: which response satisfies the constraints, three levels (Peng et al. 2025, arXiv:2502.19328)."""
+"""IFBench: preferences for the response that satisfies the constraints (Peng et al. 2025, arXiv:2502.19328)."""
 
 from collections.abc import Mapping
 from typing import Any

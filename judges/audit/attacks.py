@@ -15,7 +15,7 @@ from ...rm.types import Message, content_hash, prompt_text
 from ..types import Case
 
 Change = Callable[[Case, int], Case]
-"""Function that returns a case with the response at one index changed."""
+"""Function that maps a case and an index to the case with a changed response at that index."""
 
 
 class Attack(NamedTuple):

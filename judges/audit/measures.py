@@ -16,7 +16,7 @@ TIED = 2
 
 
 def credit(judgment: Judgment, index: int) -> float:
-    """Return 1 if the response at an index scores higher than the other, ½ for a tie, else 0; NaN for an abstention.
+    """Return 1 if the response at an index scores higher than the other, ½ for a tie, else 0. NaN for an abstention.
 
     >>> credit(Judgment("c", scores=(0.2, 0.9)), 1)
     1.0

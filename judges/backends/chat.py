@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 
 class Ask(NamedTuple):
-    """A request; a hash of its content is its key in a store."""
+    """A request to a language model. A hash of its content is its key in a store."""
 
     messages: Messages
     schema: Mapping[str, Any] | None = None
-    """JSON schema for constrained decoding, if the backend supports it; replies must be validated regardless."""
+    """JSON schema for constrained decoding, if the backend supports it. Replies must be validated in any case."""
     max_tokens: int = 1024
     """Maximum length of the reply in tokens."""
     temperature: float = 0.0
@@ -96,7 +96,7 @@ class PricedChat(Chat, Protocol):
     """A chat whose replies have a price."""
 
     prices: "Prices | None"
-    """Prices per token; None if they are unknown."""
+    """Prices of prompt and reply tokens; None if they are unknown."""
 
 
 @runtime_checkable

@@ -18,7 +18,7 @@ LETTERS_PER_TOKEN = 4
 
 @dataclass(frozen=True)
 class Prices:
-    """Money per million tokens of the prompt and of the reply, in any one currency.
+    """Price per million tokens of the prompt and of the reply, in any currency.
 
     >>> Prices(prompt=0.4, completion=1.6).cost(500_000, 250_000)
     0.6

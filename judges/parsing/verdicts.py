@@ -13,7 +13,7 @@ from .statements import NoVerdict, is_taken_back, parse_reply, read
 
 
 class Verdict(NamedTuple):
-    """Verdict on which of two responses is better."""
+    """Verdict on two responses: which is better, or a tie."""
 
     choice: str
     """One of the two labels, or `tie`."""

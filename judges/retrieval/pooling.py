@@ -114,7 +114,7 @@ class FacetPooling(nn.Module):
 def similarity(
     first: Float[Tensor, "Q F W"], second: Float[Tensor, "N F W"], how: str = "mean"
 ) -> Float[Tensor, "Q N"]:
-    """Return the similarity of texts in [-1, 1] from their facet vectors of length 1 [ours].
+    """Return the similarity of texts in [-1, 1] from their unit facet vectors z_f and z'_f, f = 1, ..., F [ours].
 
     mean: 1/F Σ_f z_f · z'_f          every facet counts alike
     max:  max_f z_f · z'_f            texts are alike if they are in one facet

@@ -58,7 +58,7 @@ class Principle:
 
 @dataclass(frozen=True)
 class Rubric:
-    """Rules and principles; `source` is the origin of the rubric."""
+    """Rules and principles. `source` states the origin of the rubric."""
 
     rules: tuple[Rule, ...] = ()
     principles: tuple[Principle, ...] = ()

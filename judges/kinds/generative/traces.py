@@ -22,7 +22,7 @@ class Traces(NamedTuple):
 
     records: list[Record]
     ids: list[str]
-    """Ids of the kept pairs."""
+    """Ids of the pairs whose conversations are in the training data."""
     dropped: dict[str, str]
     """Id -> reason."""
 
