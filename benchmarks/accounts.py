@@ -107,10 +107,7 @@ class Account(NamedTuple):
         return "".join(f" {name} {fmean(values):.1%} of {len(values)} {of}." for name, values, of in rates if values)
 
     def _estimated_sentence(self) -> str:
-        """Return a sentence on requests whose tokens and cost are upper bounds.
-
-        Empty if the server reported all of them.
-        """
+        """Return a sentence on the requests whose tokens and cost are upper bounds. Empty if there are none."""
         return (
             (
                 f" The server stated no tokens for {self.estimated:,} requests, such as those that were lost; they are "
@@ -121,10 +118,7 @@ class Account(NamedTuple):
         )
 
     def _routes_sentence(self) -> str:
-        """Return a sentence on the number of cases for the strong judge, and those without a choice.
-
-        Empty without routing.
-        """
+        """Return a sentence on cases that were routed to the strong judge. Empty without routing."""
         if not self.routes:
             return ""
         strong, routed, undecided = (self.routes[name] for name in ("to_strong", "routed", "undecided"))

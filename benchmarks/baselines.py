@@ -130,10 +130,7 @@ def all_baselines(seed: int = 0) -> list[Baseline]:
 
 
 def baselines_for(cases: Sequence[Case], seed: int = 0, chosen: Sequence[str] = ("all",)) -> list[Baseline]:
-    """Return the chosen baselines of `types.BASELINES`.
-
-    `majority` is left out unless the right responses' index varies.
-    """
+    """Return the chosen baselines of `types.BASELINES`. `majority` requires right responses at different indices."""
     baselines = [*all_baselines(seed), *([majority()] if len(_right_places(cases)) > 1 else [])]
     names = {TFIDF if name == "tfidf" else name for name in chosen}
     return [baseline for baseline in baselines if "all" in names or baseline.name in names]

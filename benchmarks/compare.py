@@ -73,10 +73,7 @@ class Flip:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Differences of the second scorer minus the first over the cases that both scored.
-
-    All other cases are left out.
-    """
+    """Differences second minus first scorer over the cases that both scored. All other cases are left out."""
 
     first: str
     second: str
@@ -92,9 +89,9 @@ class Comparison:
     """Number of cases that only the first run has. They are left out."""
     only_second: int = 0
     needed: int | None = None
-    """Number of items at which a difference of the overall size would be significant with power 80 %.
+    """Number of items at which the overall difference would be significant with power 80 %.
 
-    None if there is no overall difference.
+    None without a difference.
     """
     unscored: Mapping[str, int] = field(default_factory=dict)
     """Number of cases of each area that only the first scorer scored. Subsets have the prefix `subset:`."""

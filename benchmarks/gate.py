@@ -63,10 +63,7 @@ def _changes(comparison: Comparison) -> dict[str, Change]:
 
 
 def _broken(rule: Mapping[str, Any], comparison: Comparison) -> str | None:
-    """Return how a comparison breaks a rule: unscored cases, or a drop beyond `max_drop`.
-
-    None if the rule is satisfied.
-    """
+    """Return how a comparison breaks a rule: unscored cases, or a drop beyond `max_drop`. None if it does not."""
     area, change = rule["area"], _changes(comparison)[rule["area"]]
     is_subset = area in comparison.subsets and area != OVERALL
     unscored = comparison.unscored[f"subset:{area}" if is_subset else area]

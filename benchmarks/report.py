@@ -61,10 +61,7 @@ def markdown(report: Report) -> str:
 
 
 def _style(rows: Sequence[Row]) -> list[str]:
-    """Return the table of how scores depend on length and Markdown.
-
-    Empty if no scorer judged pairs with one right response.
-    """
+    """Return the table of how scores depend on length and Markdown. Empty without judged pairs."""
     if not any(row.style.get("pairs") for row in rows):
         return []
     header = ["scorer", "length-matched accuracy", "pairs of like length", "length-balanced accuracy"]

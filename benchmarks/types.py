@@ -138,7 +138,4 @@ class Report:
     interval: str = "weighted"
     """Name of the interval method in `statistics.INTERVALS`."""
     compares: bool = True
-    """Whether the suite compares the scores of a case.
-
-    If so, a margin is interpreted as a probability of being right.
-    """
+    """Whether the suite compares the scores of a case. If so, the report includes the calibration of margins."""

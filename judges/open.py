@@ -144,10 +144,7 @@ cached_rule = cache(load_rule)
 
 
 def _open_routing(source: str, chats: Mapping[str, Chat], materials: Materials) -> tuple[str, dict[str, Any]]:
-    """Open the rule and the reward model that a routing judge names.
-
-    Return the source without them, and both objects.
-    """
+    """Open the rule and the reward model that a routing judge names. Return the remaining source and both objects."""
     spec = parse_spec(source)
     others = {name: value for name, value in spec.arguments.items() if name not in ("rule", "reward_model")}
     if "rule" not in spec.arguments:
@@ -160,10 +157,7 @@ def _open_routing(source: str, chats: Mapping[str, Chat], materials: Materials) 
 
 
 def _open_rule(text: str, chats: Mapping[str, Chat], loading: Mapping[str, Any]) -> RoutingRule:
-    """Open a routing rule: the folder of a fitted rule, or `guideline`.
-
-    A guideline is applied by the language model `model`, by default the first one.
-    """
+    """Open a routing rule: the folder of a fitted rule, or `guideline` with a language model (default: the first)."""
     if text.partition("(")[0].strip() != Guideline.name:
         return cached_rule(text, **loading)
     if not chats:

@@ -70,10 +70,7 @@ class Store(AbstractContextManager["Store"]):
             raise
 
     def add(self, key: str, reply: Reply, cost: float = 0.0) -> None:
-        """Store a reply unless its key exists.
-
-        Of a reply without text, store only the cost. `spent` is the total cost.
-        """
+        """Store a reply unless its key exists. A reply without text only adds its cost to `spent`."""
         line = json.dumps({"key": key} | reply._asdict() | {"cost": cost}, ensure_ascii=False) + "\n"
         with self._adding:
             if key in self.replies:

@@ -21,7 +21,7 @@ class Layout(NamedTuple):
     def clusters(self, subsets: Collection[str], counted: np.ndarray) -> int:
         """Return the number of clusters among the scored cases of the given subsets.
 
-        `counted` [M] marks scored cases.
+        `counted` [M] is the mask of scored cases.
         """
         inside = np.isin(self.groups, [self.names.index(name) for name in subsets]) & counted
         return len(np.unique(self.draws.cluster[inside]))

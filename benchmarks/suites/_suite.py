@@ -126,7 +126,7 @@ def case(id: str, prompt: Messages, answers: Sequence[str], best: Sequence[int],
 
 
 def sections_by_prefix(cells: Cells, sections: Mapping[str, str]) -> dict[str, np.ndarray]:
-    """Return the mean over the items of each section, which has all subsets with its name prefix.
+    """Return the mean of each section over the items of all subsets with its name prefix. Empty sections are left out.
 
     Omit empty sections.
     """

@@ -45,7 +45,7 @@ def _case(values: Mapping[str, Any]) -> Case:
 class JudgeBench(StrictSuite):
     """Suite with the mean over all pairs and over each group of sources.
 
-    The scores are a judge's votes in both orders.
+    A judge's scores are its votes in both orders.
     """
 
     name = "judgebench"

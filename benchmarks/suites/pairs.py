@@ -54,10 +54,7 @@ def collect_files(
     *,
     unique_ids: bool = False,
 ) -> tuple[list[T], RowReport]:
-    """Parse every row of all files as `collect` does.
-
-    If there are several files, a row without a subset has its file's.
-    """
+    """Parse every row of all files as `collect` does. With several files, the default subset of a row is its file."""
     if len(sources) == 1:
         return collect(sources, parse, on_bad_row, unique_ids=unique_ids)
     short = [source_name(source) for source in sources]
@@ -95,7 +92,7 @@ class Pairs(StrictSuite):
     ) -> tuple[list[Case], list[str]]:
         """Return the given cases and those of the pairs, and a note on pairs without preference.
 
-        Raise an error for no cases.
+        Raise an error without cases.
         """
         cases, undecided = as_cases(pairs, self.objective)
         if not given and not cases:
@@ -123,7 +120,7 @@ FUNCTION_SIGNATURE = "(row) -> {prompt, answers, best, subset, ...}, or None for
 
 
 class FunctionSuite(Pairs):
-    """Cases from a function `(row) -> case | None`; the overall figure is the mean over all cases.
+    """Suite of cases from a function `(row) -> case | None`. The overall figure is the mean over all cases.
 
     A case is a dictionary with `prompt`, `answers`, `best` (index or indices of the right responses) and optional `id`,
     `subset`, `cluster` and `reference`. Reports use the suite name `pairs`, so that they can be verified.

@@ -23,10 +23,7 @@ class Attack(NamedTuple):
 
     change: Change
     replaces: bool = False
-    """Whether the response is replaced by text without content, so that it must lose.
-
-    If False, its win rate must not rise.
-    """
+    """Whether the response is replaced and must lose. If False, its win rate must not rise."""
 
 
 def dressed(case: Case, index: int, text: str) -> Case:
@@ -36,10 +33,7 @@ def dressed(case: Case, index: int, text: str) -> Case:
 
 
 def replaced(case: Case, index: int, text: str) -> Case:
-    """Return the case with one response replaced by a worthless text.
-
-    If only this response was right, all other responses are right now.
-    """
+    """Replace one response by a worthless text. If only this response was right, all others are right now."""
     others = [other for other in range(len(case.answers)) if other != index]
     values = tuple(0.0 if other == index else value for other, value in enumerate(case.values))
     best = tuple(other for other in case.best if other != index) or tuple(others)

@@ -107,10 +107,7 @@ def _quantile(level: float, degrees: int | None = None) -> float:
 
 
 def _wilson(share: float, n: float, z: float) -> tuple[float, float]:
-    """Return the ends of Wilson's interval: (p + z²/2n ± z √(p (1 - p) / n + z²/4n²)) / (1 + z²/n).
-
-    p is the share, n the number of observations, and z the quantile.
-    """
+    """Return the ends (p + z²/2n ± z √(p (1 - p) / n + z²/4n²)) / (1 + z²/n) for share p, n items and quantile z."""
     half = z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
     centre, scale = share + z**2 / (2 * n), 1 + z**2 / n
     return max(0.0, float((centre - half) / scale)), min(1.0, float((centre + half) / scale))

@@ -52,10 +52,7 @@ FIGURES: Mapping[str, Measure] = {
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits for the figures of a reliable judge.
-
-    A figure passes if its whole interval is inside. The values are ours.
-    """
+    """Limits for the figures of a reliable judge (our choice). A figure passes if its whole interval is inside."""
 
     coverage: float = 0.95
     """Lower limit of the share of cases with a verdict."""

@@ -225,10 +225,7 @@ def _slopes(planned: AuditPlan, judged: Mapping, over_pairs: Callable) -> dict[s
 
 
 def _authorship(planned: AuditPlan, author_name: str) -> np.ndarray:
-    """Return 1 if the judge's model wrote only the right response, -1 if only the wrong one, else 0 [M].
-
-    NaN if unknown.
-    """
+    """Return 1 if the judge's model wrote only the right response, -1 if only the wrong one, else 0. NaN if unknown."""
     wrote = [[author == author_name for author in pair.authors] or [np.nan, np.nan] for pair in planned.pairs]
     return np.array([pair[right] - pair[1 - right] for pair, right in zip(wrote, planned.right, strict=True)], float)
 

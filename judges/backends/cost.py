@@ -46,10 +46,7 @@ FREE = Prices()
 
 
 def read_prices(path: Path, model: str) -> Prices:
-    """Load the model's prices from a TOML file.
-
-    The file has a table `[model]` per model with `prompt` and `completion`.
-    """
+    """Load the model's prices from a TOML file with a table `[model]`, which has `prompt` and `completion`."""
     try:
         tables = from_toml(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -77,10 +77,7 @@ FAULTS = (
 
 
 def fault_of(status: int | None, error: Any) -> ApiFault:
-    """Return the fault for an HTTP `status` (None: 200) and the `error` in the response body.
-
-    The message is not used.
-    """
+    """Return the fault for an HTTP `status` (None: 200) and the `error` in the response body, without its message."""
     codes = _codes(error) if isinstance(error, Mapping) else set()
     by_code = [fault for fault in FAULTS if codes.intersection(fault.codes)]
     by_status = [fault for fault in FAULTS if status in fault.statuses]
@@ -89,10 +86,7 @@ def fault_of(status: int | None, error: Any) -> ApiFault:
 
 
 def _codes(error: Mapping[str, Any]) -> set[str]:
-    """Return the values of `code` and `type`, and `flagged_input` for OpenRouter's moderation (403).
-
-    A moderation error has neither code nor type, but a field `flagged_input` in its metadata.
-    """
+    """Return the values of `code` and `type`, and `flagged_input` for an error of OpenRouter's moderation (403)."""
     metadata = error.get("metadata")
     flagged = metadata if isinstance(metadata, Mapping) else {}
     return {str(error.get(name)) for name in ("code", "type")} | ({"flagged_input"} & flagged.keys())

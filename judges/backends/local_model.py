@@ -205,10 +205,7 @@ def local(
 
 
 def in_process(model: Any, tokenizer: "PreTrainedTokenizerBase", *, name: str = "", batch_size: int = 16) -> Local:
-    """Return a loaded causal language model as a chat.
-
-    The model is set to evaluation mode and not changed otherwise.
-    """
+    """Return a loaded causal language model as a chat. Only its mode is changed, to evaluation mode."""
     from ...rm.backbones.loading import fingerprint
     from ...rm.backbones.tokenization import Encoder, context_length
     from ...rm.kinds.autoregressive.model import completion_contract

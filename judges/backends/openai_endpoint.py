@@ -57,10 +57,7 @@ class Endpoint:
     requests_per_minute: float = math.inf
     """Rate limit of each server in requests per minute."""
     tokens_per_minute: float = math.inf
-    """Rate limit of each server in tokens per minute, of prompts and replies.
-
-    A pending reply counts as `max_tokens`.
-    """
+    """Rate limit of each server in prompt and reply tokens per minute. A pending reply counts as `max_tokens`."""
     prices: Prices | None = None
     max_cost: float | None = None
     """Limit of the total cost, which requires prices.
@@ -214,10 +211,7 @@ class _Call:
         """Set when the next request in flight ends."""
 
     async def work(self, asks: Sequence[Ask], hand: Callable[[tuple[int, Reply]], Awaitable[None]]) -> None:
-        """Send all requests and pass each reply with its index to `hand`.
-
-        Workers wait for `hand` before their next request.
-        """
+        """Send all requests and pass each reply with its index to `hand`. Workers wait for `hand` between requests."""
         line = iter(enumerate(asks))
 
         async def worker() -> None:
@@ -266,9 +260,9 @@ class _Call:
             await asyncio.sleep(wait + jitter)
 
     async def _reserve(self, ask: Ask) -> str:
-        """Reserve the upper bound of a request's cost, if necessary after requests in flight have ended.
+        """Reserve a request's maximum cost, if necessary after others have ended.
 
-        Return the reason for a refusal; empty if the reservation succeeded.
+        Return the reason for a refusal, or "".
         """
         bill = self.endpoint.bill
         while not self.stopped and not bill.budget.reserve(bill.most(ask)):

@@ -136,10 +136,7 @@ def _part_text(part: Mapping[str, Any] | str) -> str:
 
 
 def _stated_tokens(usage: Any) -> tuple[int, int] | None:
-    """Return the tokens of prompt and reply; reasoning in `total_tokens` counts as reply.
-
-    None if the server does not report both.
-    """
+    """Return the tokens of prompt and of reply including reasoning. None if the server does not report both."""
     if not isinstance(usage, Mapping):
         return None
     prompt, completion = (usage.get(name) for name in TOKENS)
@@ -150,10 +147,7 @@ def _stated_tokens(usage: Any) -> tuple[int, int] | None:
 
 
 def trouble(error: Exception, timeout: float, now: float) -> Trouble:
-    """Return how to handle the exception of an attempt.
-
-    An exception with a `status_code` is a response of the server.
-    """
+    """Return how to handle the exception of an attempt. If it has a `status_code`, it is a response of the server."""
     status, body = getattr(error, "status_code", None), getattr(error, "body", None)  # of the OpenAI client's errors
     if isinstance(error, NoCompletion):
         status, body = _status_within(error.error), error.error

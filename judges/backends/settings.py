@@ -90,10 +90,7 @@ class ChatConfig(Settings):
         return {"trust_remote_code": True} if self.trust_remote_code else {}
 
     def validate(self, others: Sequence[str] = ()) -> None:
-        """Raise a `UsageError` for contradictory settings.
-
-        `others` are models that are named elsewhere in the settings.
-        """
+        """Raise a `UsageError` for contradictory settings. `others` are models named elsewhere in the settings."""
         super().validate()
         if self.endpoint and not [*self.model, *others]:
             raise UsageError(f"--endpoint {' '.join(self.endpoint)} is asked for a model by name; give it with --model")
@@ -101,7 +98,7 @@ class ChatConfig(Settings):
     def identity(self) -> dict[str, Any]:
         """Return the settings that determine a reply.
 
-        A resumed run must have the same settings, but may add servers.
+        They must not change when a run is resumed; adding servers is allowed.
         """
         same = {name: vars(self)[name] for name in ("model", "local", "dtype", "chat_template")}
         return {"endpoint": self.endpoint[0] if self.endpoint else None} | same

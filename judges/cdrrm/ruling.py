@@ -88,10 +88,7 @@ def check_ask(checked: Checked) -> Ask:
 
 
 def check(chat: Chat, checks: Sequence[Checked]) -> list[tuple[bool, ...] | Rejected]:
-    """Return whether each response meets each rule of its rubric, in the rules' order.
-
-    A reply that omits a rule is rejected.
-    """
+    """Return whether each response meets each rule of its rubric, in order. A reply that omits a rule is rejected."""
     replies = chat.ask([check_ask(check_case) for check_case in checks])
     return [_met(json_object(reply), check_case.rubric) for reply, check_case in zip(replies, checks, strict=True)]
 

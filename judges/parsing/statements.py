@@ -3,21 +3,21 @@
 Only the judge's own words are read: reasoning in tags, quotations and text copied from the request are removed first.
 
 1. An explicit statement is a JSON field, a mark such as `[[A]]`, or a line such as `Final verdict: Response A`.
-2. A verdict sentence is `Response A is better`, `I prefer Response A`, or (for numbers) `I would rate it 7`. Before it
-   may stand a concluding word (`Therefore,`), a setting (`After reading both,`, `While both are short,`) or an opinion
-   (`I think that`), after it the end of the sentence, the other response (`than Response B`) or a reason (`because`).
-   With a condition (`If brevity matters,`), a limit (`in terms of style`, `at grammar`), a negation or a question mark
-   it is no verdict sentence.
-3. Verdict sentences decide where nothing is explicit and one of them opens the reply, closes it or has a concluding
-   word. A sentence with a concluding word does not decide if a passage on a further criterion (`Clarity: ...`) follows.
-   All verdict sentences must name the same value.
-4. Nothing is stated where the reply takes its verdict back (`Actually, ...`), calls it a tie afterwards, declines to
-   decide, or speaks for the other response in a sentence that begins with `However` or `But`.
-5. `Both are equally good.` is a tie where it closes the reply or has a concluding word.
-6. Statements that differ contradict each other, except that a later line may say that it is final or revised.
+2. A verdict sentence is `Response A is better`, `I prefer Response A`, or (for numbers) `I would rate it 7`. It may
+   begin with a concluding word (`Therefore,`), a setting (`After reading both,`, `While both are short,`) or an opinion
+   (`I think that`). It may end with the other response (`than Response B`) or a reason (`because`). A sentence with a
+   condition (`If brevity matters,`), a limit (`in terms of style`, `at grammar`), a negation or a question mark is not
+   a verdict sentence.
+3. Without an explicit statement, the verdict sentences decide if one of them opens the reply, closes it or has a
+   concluding word. A sentence with a concluding word does not decide if a passage on a further criterion
+   (`Clarity: ...`) follows. All verdict sentences must name the same value.
+4. A reply has no verdict if it withdraws the verdict (`Actually, ...`), calls it a tie afterwards, declines to decide,
+   or supports the other response in a sentence that begins with `However` or `But`.
+5. `Both are equally good.` is a tie if it closes the reply or has a concluding word.
+6. Different statements are a contradiction, unless the later line says that it is final or revised.
 
-Ordinary wordings of these forms, and their German, French, Spanish, Chinese and Japanese, are rewritten first as what
-the patterns match (`wordings`).
+Common wordings of these forms in English, German, French, Spanish, Chinese and Japanese are first rewritten in the form
+that the patterns match (`wordings`).
 """
 
 import re
@@ -72,10 +72,7 @@ class Grammar(NamedTuple):
     in_plain_words: Callable[[str], str]
     """Function that rewrites other wordings and languages in the form that the patterns match."""
     positions: Mapping[int, Value]
-    """Values of JSON numbers that are positions.
-
-    1 has no value, since it is the second position if positions count from 0.
-    """
+    """Values of JSON numbers that are positions. 1 is not included, since positions may count from 0."""
 
 
 FINAL = 2
@@ -269,10 +266,7 @@ def _taken_back(lines: Sequence[str]) -> bool:
 
 
 def _unambiguous(candidates: Sequence[ReplyLine], end: int) -> list[ReplyLine]:
-    """Return the unambiguous statements.
-
-    If there are none, return the ambiguous ones, provided that one of them is in the first or last line.
-    """
+    """Return the unambiguous statements. Without any, return the ambiguous ones if the first or last line has one."""
     clear = [line for line in candidates if not line.ambiguous]
     return clear or (list(candidates) if any(line.number in (0, end) for line in candidates) else [])
 
@@ -378,10 +372,7 @@ def _concluded(lines: Sequence[str], grammar: Grammar) -> Value | NoVerdict | No
 
 
 def _decides(index: int, units: Sequence[Sentence], lines: Sequence[str]) -> bool:
-    """Return whether a verdict sentence is decisive: it opens or closes the reply, or is its conclusion.
-
-    A conclusion is not decisive if a passage on a further criterion follows.
-    """
+    """Return whether a verdict sentence opens or closes the reply, or is a conclusion without a later criterion."""
     if index in (0, len(units) - 1):
         return True
     led = phrases.CONCLUSION.match(units[index].text) is not None

@@ -36,10 +36,7 @@ def part(name: str, text: str) -> str:
 
 
 def messages(system: str, parts: Mapping[str, str | None]) -> Messages:
-    """Return the messages of a request: the instructions, then all parts that are not None, in order.
-
-    An empty response is a part too.
-    """
+    """Return the messages of a request: the instructions, then all parts that are not None, even empty ones."""
     body = "\n\n".join(part(name, text) for name, text in parts.items() if text is not None)
     return (Message(role="system", content=system), Message(role="user", content=body))
 

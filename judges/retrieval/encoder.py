@@ -180,10 +180,7 @@ def new_encoder(
     settings: EncoderSettings, source: str | None, texts: Sequence[str], *, seed: int = 0, hidden: int = 128,
     layers: int = 2, vocabulary: int = 4096, trust_remote_code: bool = False,
 ) -> FacetEncoder:  # fmt: skip
-    """Return an encoder with untrained pooling on a backbone.
-
-    Without a backbone, a small one is created, with a tokenizer trained on `texts`.
-    """
+    """Return an encoder with untrained pooling on a given backbone, or on a small new one for `texts`."""
     if source:
         backbone, tokenizer = load_trunk(source, trust_remote_code=trust_remote_code)
     else:

@@ -107,10 +107,7 @@ def similarities(
 
 
 def load_index(folder: Path, encoder: "FacetEncoder") -> VectorIndex:
-    """Load a saved index.
-
-    Raise `DataError` if it was made with another encoder, or if vectors and texts do not match.
-    """
+    """Load a saved index. Raise `DataError` for another encoder, or if vectors and texts do not match."""
     try:
         facts = from_json((folder / FACTS).read_text(encoding="utf-8"))
         rows = from_json_lines((folder / TEXTS).read_text(encoding="utf-8"))
@@ -131,10 +128,7 @@ def load_index(folder: Path, encoder: "FacetEncoder") -> VectorIndex:
 
 
 def indexed(folder: Path | None, encoder: "FacetEncoder", ids: Sequence[str], texts: Sequence[str]) -> VectorIndex:
-    """Load the index of a collection from the folder, or build it.
-
-    A new index is saved in the folder if one is given.
-    """
+    """Load the index of a collection from the folder, or build it. A new index is saved if there is a folder."""
     if folder is None:
         return VectorIndex(encoder, ids, texts)
     if (folder / FACTS).exists():

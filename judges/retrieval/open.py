@@ -43,10 +43,7 @@ def _selection(retrieval: RetrievalConfig, how: str, collection: Collection, k: 
 
 
 def open_index(retriever: str, ids: Sequence[str], texts: Sequence[str], folder: Path | None = None) -> TextIndex:
-    """Return the index of a collection: TF-IDF, BM25, or an encoder's vectors.
-
-    Vectors are stored in `folder` if given.
-    """
+    """Return a TF-IDF, BM25 or vector index of a collection. Vectors are stored in `folder` if given."""
     from .lexical import Bm25Index, TfidfIndex
 
     if retriever in LEXICAL:

@@ -48,10 +48,7 @@ def _check_ending(path: Path) -> None:
 
 
 def read_rubrics(path: Path) -> dict[str, Rubric]:
-    """Load the rubrics of a file by case id, or a single rubric by the file's name.
-
-    Raise `DataError` with the invalid row.
-    """
+    """Load rubrics by case id, or a single one by the file's name. Raise `DataError` with the invalid row."""
     if path.suffix == ".jsonl":
         return _by_case(path, rubric_of_row)
     try:
