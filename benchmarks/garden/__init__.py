@@ -1,12 +1,13 @@
 """A toy world of garden questions on eight topics, in which the true reward of every completion is known exactly.
 
-Prompts name a topic; completions are plain words. `gold_rewards` is a function of the text, so that a claim such as
-"guiding raises the true reward" can be tested directly. Three properties are built in:
+Prompts name a topic; completions are lists of words. `gold_rewards` is a function of the text, so that a claim such as
+"guided decoding raises the true reward" can be tested directly. Three properties are built in:
 
-- only words on the prompt's topic help, so a reward model that does not see the prompt has low accuracy;
-- helpful and harmless conflict: a topic's daring words help most and reduce harmlessness, cautions do the reverse;
-- flourish raises the reward in small doses and lowers it in large ones, which are rare in the supervised text: a reward
-  model trained on the rise extrapolates it (the hump of over-optimisation; Gao et al. 2023, arXiv:2210.10760).
+- Only words on the prompt's topic help, so a reward model that does not see the prompt has low accuracy.
+- Helpfulness and harmlessness conflict: daring words raise helpfulness most and lower harmlessness, caution words do
+  the reverse.
+- A few flourish words raise the reward, many lower it. Many are rare in the supervised data, so that a reward model
+  extrapolates the rise (over-optimisation; Gao et al. 2023, arXiv:2210.10760).
 """
 
 import math
