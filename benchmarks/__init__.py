@@ -1,1 +1,1 @@
-"""Benchmarks: suites, scorers and reports, toy worlds with known rewards, studies of published claims, speed."""
+"""Benchmarks: suites, scorers and reports, statistics, and a toy world with a known reward."""

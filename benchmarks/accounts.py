@@ -1,4 +1,4 @@
-"""Accounts of judges: coverage, accuracy with its bounds, order, abstentions and cost."""
+"""Accounts of judges: coverage, accuracy with bounds, effects of the order, abstentions and cost."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ def evaluate_judges(
     samples: int = 1000,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Evaluation:
-    """Evaluate judges beside the baselines; notes of the report state each judge's coverage, bounds and cost."""
+    """Evaluate judges and the baselines. The report's notes state each judge's coverage, accuracy bounds and cost."""
     evaluation = evaluate(
         suite, cases, [*judges, *suite.baselines(cases, seed)], notes=notes, samples=samples, seed=seed,
         progress=lambda name: progress(f"judging {len(cases)} cases with {name}"),
@@ -36,20 +36,20 @@ def evaluate_judges(
 
 
 class Account(NamedTuple):
-    """Results of one judge on all cases; shares in [0, 1]."""
+    """Results of one judge on all cases. Shares are in [0, 1]."""
 
     cases: int
     answered: int
     right: float
-    """The credit of all answered cases together."""
+    """Sum of the credits of all judged cases."""
     reasons: Mapping[str, int]
-    """Abstentions by reason."""
+    """Number of abstentions by reason."""
     flips: Sequence[float]
-    """For every pair with a verdict in both orders, how far the two differ: 0, 0.5 (a tie in one) or 1."""
+    """Differences between the verdicts in the two orders: 0, 0.5 (one of them a tie) or 1, for each pair with both."""
     first: Sequence[float]
-    """For every comparison with a verdict of a case asked in both orders, what the first response got: 1, 0.5 or 0.
+    """Credit of the response shown first: 1, 0.5 or 0, for each comparison of cases that were judged in both orders.
 
-    In one order alone the response shown first may win by being right.
+    Cases judged in one order are left out, since the response shown first may be the better one there.
     """
     requests: int
     estimated: int
@@ -59,15 +59,15 @@ class Account(NamedTuple):
     seconds: float
     cost: float
     routes: Mapping[str, int] = {}
-    """Counts of `routing_counts`; empty where nothing was routed."""
+    """Counts from `routing_counts`. Empty if no case was routed."""
     truncated: int = 0
-    """Cases with a response that was cut."""
+    """Number of cases with a truncated response."""
     omitted: int = 0
-    """Cases with a text that the model's chat template leaves out."""
+    """Number of cases with a text that the model's chat template drops."""
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Coverage, accuracy on the answered cases, its bounds for the others, and rates by order."""
+        """Return the account as a dictionary, with coverage, accuracy and its bounds, and the rates by order."""
         left_out = self.cases - self.answered
         counts = {name: value for name, value in self._asdict().items() if name not in ("flips", "first")}
         return counts | {
@@ -82,7 +82,7 @@ class Account(NamedTuple):
         }
 
     def sentence(self, name: str) -> str:
-        """Return a sentence on coverage, accuracy and its bounds, abstentions, order and cost."""
+        """Return sentences on coverage, accuracy and its bounds, abstentions, order and cost."""
         facts = self.facts
         accuracy = "none" if facts["accuracy"] is None else f"{facts['accuracy']:.1%}"
         reasons = "; ".join(f"{reason} {count}" for reason, count in self.reasons.items())
@@ -99,7 +99,7 @@ class Account(NamedTuple):
         )
 
     def _order_sentence(self) -> str:
-        """State the rates of flips and of first positions; empty where nothing was compared."""
+        """Return a sentence on the rates of flips and of first positions. Empty without comparisons."""
         rates = [
             ("Flip rate", self.flips, "pairs asked in both orders"),
             ("First-position rate", self.first, "comparisons"),
@@ -107,7 +107,7 @@ class Account(NamedTuple):
         return "".join(f" {name} {fmean(values):.1%} of {len(values)} {of}." for name, values, of in rates if values)
 
     def _estimated_sentence(self) -> str:
-        """State that tokens and cost are upper bounds in part; empty if the server stated them all."""
+        """Return a sentence on the requests whose tokens and cost are upper bounds. Empty if there are none."""
         return (
             (
                 f" The server stated no tokens for {self.estimated:,} requests, such as those that were lost; they are "
@@ -118,7 +118,7 @@ class Account(NamedTuple):
         )
 
     def _routes_sentence(self) -> str:
-        """State how many cases went to the strong judge, and how many for want of a choice; empty without a route."""
+        """Return a sentence on cases that were routed to the strong judge. Empty without routing."""
         if not self.routes:
             return ""
         strong, routed, undecided = (self.routes[name] for name in ("to_strong", "routed", "undecided"))
@@ -126,7 +126,7 @@ class Account(NamedTuple):
 
 
 def account(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) -> Account:
-    """Compute the account of a judge; every case has the same weight, unlike in some suites."""
+    """Compute the account of a judge. All cases have equal weight, unlike in some suites."""
     right, routes = credits_of(suite, cases, judgments)[:, 0], routing_counts(judgments)
     return Account(
         cases=len(cases),

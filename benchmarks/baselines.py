@@ -1,4 +1,4 @@
-"""Baselines: scorers that do not read the prompt. A model's accuracy is compared with theirs."""
+"""Baselines: scorers that do not read the prompt, for comparison with a model's accuracy."""
 
 import hashlib
 from collections import Counter
@@ -19,7 +19,7 @@ FOLDS = 5
 
 @dataclass
 class Baseline:
-    """A baseline: a scorer that is not a model."""
+    """A scorer that is not a model, for comparison."""
 
     name: str
     judge: Callable[[Sequence[Case]], list[Judgment]]
@@ -32,24 +32,27 @@ class Baseline:
 
 
 def by_response(score: Callable[[Case, int], float]) -> Callable[[Sequence[Case]], list[Judgment]]:
-    """Return a judge that scores each response on its own."""
+    """Return a judge that scores each response by `score(case, index)`."""
     return lambda cases: [
         Judgment(case.id, scores=tuple(score(case, index) for index in range(len(case.answers)))) for case in cases
     ]
 
 
 def longest() -> Baseline:
-    """Prefer the longest response; length in characters."""
+    """Return the baseline that prefers the longest response, in characters."""
     return Baseline("longest", by_response(lambda case, index: float(len(case.answers[index]))))
 
 
 def shortest() -> Baseline:
-    """Prefer the shortest response; length in characters."""
+    """Return the baseline that prefers the shortest response, in characters."""
     return Baseline("shortest", by_response(lambda case, index: -float(len(case.answers[index]))))
 
 
 def random_guess(seed: int = 0) -> Baseline:
-    """Score with a hash of seed, case id and index: the same in every run and for every order of cases."""
+    """Return the baseline that scores at random.
+
+    The score is a hash of seed, case id and index, so it does not depend on the run or on the order of the cases.
+    """
 
     def score(case: Case, index: int) -> float:
         digest = hashlib.sha256(f"{seed}|{case.id}|{index}".encode()).digest()
@@ -59,10 +62,10 @@ def random_guess(seed: int = 0) -> Baseline:
 
 
 def majority() -> Baseline:
-    """Prefer the position that most often holds the right response (the first of equals), then the next such position.
+    """Return the baseline that prefers the position that is right most often, then the next most frequent one.
 
-    Positions are counted over the judged cases themselves, so the accuracy is at least that of chance: what it gains
-    over chance is what the order of the responses reveals about the labels.
+    Ties go to the first position. Positions are counted over the judged cases themselves, so the accuracy is at least
+    that of chance. The gain over chance shows how far the order of the responses reveals the labels.
     """
     return Baseline("majority", _by_place)
 
@@ -79,15 +82,15 @@ def _by_place(cases: Sequence[Case]) -> list[Judgment]:
 
 
 def _right_places(cases: Sequence[Case]) -> Counter[int]:
-    """Return how often the right response is in each position, over the cases with one right response."""
+    """Return how often each position holds the right response, over the cases with one right response."""
     return Counter(case.best[0] for case in cases if len(case.best) == 1)
 
 
 def tfidf(seed: int = 0) -> Baseline:
-    """Score responses with a linear TF-IDF reward model that does not read the prompt, cross-fitted over five folds.
+    """Return the baseline of a linear TF-IDF reward model of the response, cross-fitted over five folds.
 
-    Each fold is scored by a model fitted on the other four fifths of the suite's prompts. The accuracy measures how far
-    the responses alone reveal the labels.
+    Each fold is scored by a model that is fitted on the prompts of the other four folds. The accuracy shows how far the
+    responses alone reveal the labels.
     """
     return Baseline(TFIDF, lambda cases: _cross_fitted(cases, seed))
 
@@ -116,18 +119,18 @@ def _cross_fitted(cases: Sequence[Case], seed: int) -> list[Judgment]:
 
 
 def _pairs(case: Case) -> np.ndarray:
-    """Return the pairs (right, wrong) of a case's responses, by index [B, 2]."""
+    """Return the indices [B, 2] of all B pairs (right, wrong) of a case's responses."""
     others = [index for index in range(len(case.answers)) if index not in case.best]
     return np.array([(best, other) for best in case.best for other in others], int).reshape(-1, 2)
 
 
 def all_baselines(seed: int = 0) -> list[Baseline]:
-    """Return the baselines that every table contains."""
+    """Return the default baselines of every table."""
     return [longest(), shortest(), random_guess(seed), tfidf(seed)]
 
 
 def baselines_for(cases: Sequence[Case], seed: int = 0, chosen: Sequence[str] = ("all",)) -> list[Baseline]:
-    """Return the chosen baselines of `types.BASELINES`; `majority` only if right responses vary in index."""
+    """Return the chosen baselines of `types.BASELINES`. `majority` requires right responses at different indices."""
     baselines = [*all_baselines(seed), *([majority()] if len(_right_places(cases)) > 1 else [])]
     names = {TFIDF if name == "tfidf" else name for name in chosen}
     return [baseline for baseline in baselines if "all" in names or baseline.name in names]

@@ -19,17 +19,21 @@ from .statistics.multiple_tests import holm, holm_levels
 from .types import Difference, Suite
 
 LEAST_SAMPLES = 40
-"""Bootstrap samples whose standard deviation, from which p follows, is known to 1 / √(2 · 40) = 11 %."""
+"""Minimum number of bootstrap samples.
+
+Their standard deviation, from which p follows, then has a relative error of 1 / √(2 · 40) = 11 %.
+"""
 LABEL_LENGTH = 80
-"""Characters of a prompt in a list of flips."""
+"""Maximum characters of a prompt in the list of flips."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """Second minus first in one area: both figures in [0, 1], the paired difference and its p (adjusted in subsets).
+    """Change of an area's figure from the first to the second scorer, with paired difference and p-value.
 
-    The intervals hold the differences that the test of p does not reject: 0 too, unless p is below 5 %.
-    All are NaN in an area if no case of it, or of a subset that its mean needs, was scored by both.
+    Figures are in [0, 1], differences are second minus first, and p-values of subsets are adjusted. The intervals
+    contain all differences that the test of p does not reject: 0 too, unless p is below 5 %. All values are NaN if no
+    case of the area, or of a subset that its mean needs, was scored by both.
     """
 
     first: float
@@ -37,16 +41,16 @@ class Change:
     difference: Difference
     p: float
     adjusted: Difference
-    """The difference with its interval at the level at which p is tested: 95 %, higher where p is adjusted."""
+    """Difference with its interval at the level at which p is tested: 95 %, or higher if p is adjusted."""
 
     @property
     def significant(self) -> bool:
-        """Whether p is below 5 %, where the adjusted interval excludes 0."""
+        """Whether p is below 5 %. The adjusted interval then excludes 0."""
         return self.p < 1 - LEVEL
 
 
 def check_samples(samples: int) -> None:
-    """Raise a `UsageError` for too few bootstrap samples to tell from them what is significant."""
+    """Raise a `UsageError` if there are too few bootstrap samples to test significance."""
     if samples < LEAST_SAMPLES:
         raise UsageError(
             f"--bootstrap_samples is at least {LEAST_SAMPLES}, since fewer do not show the spread, got {samples}"
@@ -62,14 +66,14 @@ class Flip:
     before: float
     after: float
     row: int = 0
-    """Row of the case in the run's items, from 1."""
+    """Row of the case in the run's items, counted from 1."""
     prompt: str = ""
     """Beginning of the case's prompt."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Second scorer minus first over the cases that both scored; common cases without a score of both are left out."""
+    """Differences second minus first scorer over the cases that both scored. All other cases are left out."""
 
     first: str
     second: str
@@ -80,14 +84,17 @@ class Comparison:
     discordant: Discordant
     flips: tuple[Flip, ...]
     note: str = ""
-    """Which part of the benchmark was judged; empty for all of it."""
+    """Note on the part of the benchmark that was judged. Empty if it is complete."""
     only_first: int = 0
-    """Cases of the first run alone, which are left out."""
+    """Number of cases that only the first run has. They are left out."""
     only_second: int = 0
     needed: int | None = None
-    """Items at which a difference of the overall size would be significant in 80 % of comparisons; None without one."""
+    """Number of items at which the overall difference would be significant with power 80 %.
+
+    None without a difference.
+    """
     unscored: Mapping[str, int] = field(default_factory=dict)
-    """Cases of each area, with the prefix `subset:` for a subset, that the first scored and the second did not."""
+    """Number of cases of each area that only the first scorer scored. Subsets have the prefix `subset:`."""
 
 
 def compare(
@@ -99,10 +106,10 @@ def compare(
     samples: int = 1000,
     seed: int = 0,
 ) -> Comparison:
-    """Compare two scorers on one set of bootstrap samples; p of subsets is adjusted for their number (Holm).
+    """Compare two scorers on one set of bootstrap samples. p-values of subsets are adjusted by Holm's method.
 
-    p is that of `difference_p`, and never below the smallest of a sign test over the prompts for which a measure
-    differs (`least_p`).
+    p is that of `difference_p`, but at least the smallest p of a sign test over the prompts with a changed measure
+    (`least_p`).
     """
     before, after = (credits_of(suite, cases, judged) for _, judged in (first, second))
     both = ~(np.isnan(before[:, 0]) | np.isnan(after[:, 0]))
@@ -131,7 +138,7 @@ def compare(
 
 
 def _unscored(suite: Suite, cases: Sequence[Case], lost: np.ndarray) -> dict[str, int]:
-    """Return how many of the lost cases [M] belong to each area."""
+    """Return the number of unscored cases in each area. `lost` [M] marks the unscored cases."""
     names = list(dict.fromkeys(case.subset for case in cases))
     members = {OVERALL: names, **section_members(suite, names), **{f"{SUBSET}{name}": [name] for name in names}}
     by_subset = Counter(case.subset for case, is_lost in zip(cases, lost, strict=True) if is_lost)
@@ -139,7 +146,7 @@ def _unscored(suite: Suite, cases: Sequence[Case], lost: np.ndarray) -> dict[str
 
 
 def _changes(pair: Paired, names: Sequence[str]) -> tuple[dict[str, Change], dict[str, Change]]:
-    """Return the changes overall and by section, and by subset with p and interval as Holm's method tests them."""
+    """Return the changes overall and by section, and the changes by subset with Holm-adjusted p and interval."""
     before, after = pair.second.observed, pair.first.observed
     p_values = {area: pair.p(area) for area in before}
 
@@ -161,7 +168,7 @@ def _changes(pair: Paired, names: Sequence[str]) -> tuple[dict[str, Change], dic
 
 
 def _beginning(case: Case) -> str:
-    """Return the first characters of the last user message, in one line."""
+    """Return the first characters of the last user message on one line."""
     users = [turn["content"] for turn in case.prompt if turn["role"] == "user"] or [prompt_text(case.prompt)]
     text = " ".join(users[-1].split())
     return text if len(text) <= LABEL_LENGTH else f"{text[:LABEL_LENGTH]}…"
@@ -188,7 +195,7 @@ def verdict(comparison: Comparison) -> str:
 
 
 def cases_text(comparison: Comparison) -> str:
-    """Return a sentence on the number of compared cases, and on those that are left out and why."""
+    """Return a sentence on the number of compared cases, and on the left-out cases with the reason."""
     left_out = {
         "without a score of both": comparison.left_out,
         "only in the first run": comparison.only_first,
@@ -199,7 +206,7 @@ def cases_text(comparison: Comparison) -> str:
 
 
 def items_text(comparison: Comparison) -> str:
-    """Return what a count of items shows, and why its p is not that of the verdict."""
+    """Return sentences on the number of changed items, McNemar's p, and why it differs from the verdict's p."""
     exact = comparison.discordant
     return (
         f"Item by item: {exact.only_first:,} with more credit for {comparison.first}, {exact.only_second:,} for "
@@ -248,7 +255,7 @@ def _flip_line(flip: Flip) -> str:
 
 
 def change_texts(change: Change) -> tuple[str, str, str, str]:
-    """Return both figures in per cent, the difference with its interval, and p; dashes where both scored no case.
+    """Return both figures in per cent, the difference with its interval, and p. Dashes if both scored no common case.
 
     >>> change_texts(Change(0.5, 0.25, Difference(-0.25, -0.5, 0.1), 0.31, Difference(-0.25, -0.5, 0.1)))
     ('50.0', '25.0', '-25.0 [-50.0, +10.0]', '0.310')

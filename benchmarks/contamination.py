@@ -1,4 +1,4 @@
-"""Prompts of benchmarks, and rows of preference data that are similar to one of them by an encoder."""
+"""Contamination check by an encoder: benchmark prompts, and similar rows of preference data."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -10,13 +10,13 @@ from ..rm.types import PreferencePair
 
 
 def split_name(text: str) -> tuple[str, str]:
-    """Return the benchmark and the file of NAME or NAME=FILE; the file is empty where none is named."""
+    """Split NAME or NAME=FILE into benchmark and file. The file is empty if the text has none."""
     name, _, source = text.partition("=")
     return name, source
 
 
 def benchmark_prompts(against: Sequence[str]) -> dict[str, list[str]]:
-    """Return benchmark -> the user turns of its prompts, from NAME or NAME=FILE, each possibly repeated."""
+    """Return the user turns of each benchmark's prompts, with repetitions. `against` has items NAME or NAME=FILE."""
     prompts: dict[str, list[str]] = {}
     for name, source in map(split_name, against):
         suite = load("benchmarks.suites", name)(on_bad_row="skip")
@@ -31,12 +31,12 @@ def benchmark_prompts(against: Sequence[str]) -> dict[str, list[str]]:
 def nearest_prompts(
     pairs: Sequence[PreferencePair], benchmarks: Mapping[str, Sequence[str]], encoder: Any
 ) -> Iterator[tuple[str, dict[int, Hit]]]:
-    """Yield each benchmark with the prompt that is nearest to a user turn of each row, and its similarity.
+    """Yield, for each benchmark, each row's nearest prompt to any of its user turns, with the similarity.
 
         max_{u, b} sim(u, b) over the user turns u of a row and the prompts b of a benchmark, in [-1, 1]
 
-    with `judges.retrieval.pooling.similarity`. Beside the shared words of `rm.data.contamination` it finds prompts in
-    other words, as far as the encoder knows what they mean.
+    with `judges.retrieval.pooling.similarity` as sim. Unlike the shared words in `rm.data.contamination`, the encoder
+    can find paraphrased prompts.
     """
     turns = [(row, turn["content"]) for row, pair in enumerate(pairs) for turn in pair.prompt if turn["role"] == "user"]
     for name, repeated in benchmarks.items():

@@ -1,4 +1,4 @@
-"""Evaluation of scorers on a suite: credits, bootstrap intervals, differences to baselines, report."""
+"""Evaluation of scorers on a suite: credits, bootstrap intervals, differences to baselines, and the report."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -22,13 +22,13 @@ ALL = "all"  # the subset of cases that name no subset
 
 
 class Evaluation(NamedTuple):
-    """The report, all cases, and every scorer's judgments by name."""
+    """The report, all cases, and the judgments of every scorer by its name."""
 
     report: Report
     cases: Sequence[Case]
     judgments: Mapping[str, Sequence[Judgment]]
     margins: Mapping[str, Sequence[float | None]]
-    """Margins of the suite by scorer; None for an abstention."""
+    """Margins of the suite by scorer. None for an abstention."""
 
 
 def evaluate(
@@ -44,9 +44,9 @@ def evaluate(
 ) -> Evaluation:
     """Judge every case with every scorer and aggregate the credits as the suite's authors do.
 
-    Intervals use `samples` bootstrap samples of whole prompts and the method of `statistics.INTERVALS` that `interval`
-    names; all scorers share the samples, so that differences to a baseline are paired. The report is deterministic
-    given cases, scorers and seed.
+    Intervals are based on `samples` bootstrap samples of whole prompts, with the method `interval` of
+    `statistics.INTERVALS`. All scorers share the samples, so that differences to a baseline are paired. The report is
+    deterministic given cases, scorers and seed.
     """
     _check_names(suite, cases, scorers)
     layout = lay_out(cases, samples, seed)
@@ -96,7 +96,10 @@ def _rows(
     figures: Mapping[str, Figures],
     interval: str,
 ) -> list[Row]:
-    """Return the row of every scorer, without differences; no ties and style where the suite compares no responses."""
+    """Return the report's row of every scorer, without differences.
+
+    Ties and style are left out if the suite does not compare responses.
+    """
     marks = pair_marks(cases)
     rows = []
     for scorer in scorers:
@@ -106,13 +109,13 @@ def _rows(
 
 
 def margins_of(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) -> list[float | None]:
-    """Return the margin of every judgment; None for an abstention."""
+    """Return the margin of every judgment. None for an abstention."""
     pairs = zip(cases, judgments, strict=True)
     return [suite.margin(case, judged.scores) if judged.scores else None for case, judged in pairs]
 
 
 def _check_names(suite: Suite, cases: Sequence[Case], scorers: Sequence[Scorer]) -> None:
-    """Raise an error if there is no case, or if two cases or two scorers have the same name."""
+    """Raise an error if there are no cases, or if two cases or two scorers have the same name."""
     if not cases:
         raise DataError(f"{suite.name}: there is no case to judge; check the data")
     if repeated := [name for name, count in Counter(case.id for case in cases).items() if count > 1]:
@@ -122,14 +125,14 @@ def _check_names(suite: Suite, cases: Sequence[Case], scorers: Sequence[Scorer])
 
 
 def lay_out(cases: Sequence[Case], samples: int, seed: int) -> Layout:
-    """Return the subsets in alphabetical order, and bootstrap samples of whole clusters."""
+    """Return the layout: subsets in alphabetical order, and bootstrap samples of whole clusters."""
     names, groups = np.unique([case.subset or ALL for case in cases], return_inverse=True)
     clusters = np.array([case.cluster or case.id for case in cases], object)  # one of strings is as wide as the longest
     return Layout(names.tolist(), groups, cluster_draws(clusters, samples, seed))
 
 
 def credits_of(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) -> np.ndarray:
-    """Return the credits [M, K] of all judgments; NaN where the scorer abstained."""
+    """Return the credits [M, K] of M judgments in K measures. NaN for an abstention."""
     none = [np.nan] * len(suite.measures)
     pairs = zip(cases, judgments, strict=True)
     return np.array([none if judged.abstained else suite.credit(case, judged.scores) for case, judged in pairs], float)
@@ -165,9 +168,9 @@ def _sections(figures: Figures) -> list[str]:
 def rotated_credits(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) -> np.ndarray:
     """Return the mean credits [M, K] over all rotations of each case's scores among its responses.
 
-    This is what chance earns with the scorer's own ties and abstentions: if its scores have nothing to do with the
-    responses, every rotation is as likely as the scores that it gave. Two verdicts that follow the order are a tie,
-    which is wrong: of two responses, a judge that guesses at random in both orders is right in a quarter of the cases.
+    This is the chance level with the scorer's own rates of ties and abstentions: if its scores are unrelated to the
+    responses, all rotations are equally probable. Two verdicts that follow the order are a tie, which is wrong. So a
+    judge that guesses at random in both orders is right on a quarter of the pairs.
     """
 
     def rotated(judgment: Judgment, shift: int) -> Judgment:
@@ -182,9 +185,9 @@ def rotated_credits(suite: Suite, cases: Sequence[Case], judgments: Sequence[Jud
 
 
 def _differences(pair: Paired, method: IntervalMethod) -> dict[str, Difference]:
-    """Return first minus second by `overall` and section.
+    """Return the differences first minus second, for `overall` and each section.
 
-    An interval holds 0 if so few prompts differ that a sign test over them could not reject 0.
+    An interval contains 0 if so few prompts differ that a sign test over them cannot reject 0.
     """
 
     def difference(area: str) -> Difference:
@@ -197,7 +200,7 @@ def _differences(pair: Paired, method: IntervalMethod) -> dict[str, Difference]:
 
 
 def _bounds(suite: Suite, credits: Mapping[str, np.ndarray], layout: Layout) -> list[str]:
-    """Describe for every scorer that abstained how often, and its overall figure at worst and at best."""
+    """Return a sentence for every scorer with abstentions: how many, and bounds of its overall figure."""
     notes = []
     for name, credit in credits.items():
         absent = np.isnan(credit[:, 0])
@@ -211,7 +214,7 @@ def _bounds(suite: Suite, credits: Mapping[str, np.ndarray], layout: Layout) -> 
 
 
 def _partial(judgments: Mapping[str, Sequence[Judgment]]) -> list[str]:
-    """Describe for every scorer how many cases it did not read in full, and how many it left unscored for that."""
+    """Return sentences on cases with truncated or omitted text, and on cases left unscored for that, by scorer."""
     notes = []
     for name, judged in judgments.items():
         omitted = [judgment.omitted for judgment in judged if judgment.omitted]
@@ -228,7 +231,7 @@ def _partial(judgments: Mapping[str, Sequence[Judgment]]) -> list[str]:
 
 
 def filled_overall(suite: Suite, credit: np.ndarray, absent: np.ndarray, value: float, layout: Layout) -> float:
-    """Return the overall figure with a value for every measure of the cases [M] that are absent."""
+    """Return the overall figure with `value` for every measure of the absent cases. `absent` [M] marks these cases."""
     filled = np.where(absent[:, None], value, credit)
     none = layout.draws._replace(counts=layout.draws.counts[:0])
     observed, _ = cell_sums(filled, layout.groups, layout.names, suite.measures, none)
@@ -236,7 +239,7 @@ def filled_overall(suite: Suite, credit: np.ndarray, absent: np.ndarray, value: 
 
 
 def _findings(rows: Sequence[Row]) -> list[str]:
-    """Return the findings of a report: ties, and how every model compares with the baselines."""
+    """Return the findings of a report: ties, and each model's comparison with the baselines."""
     ties = [
         f"{row.scorer} gave equal scores in {row.ties} cases; a tie is wrong."
         for row in rows
@@ -249,7 +252,7 @@ def _findings(rows: Sequence[Row]) -> list[str]:
 
 
 def _against_nulls(row: Row, area: str) -> str:
-    """Return which baselines a model beats, from which it does not differ significantly, and which beat it."""
+    """Return a sentence on the baselines that a model beats, ties with (no significant difference), or loses to."""
     areas_by_baseline = {baseline: areas[area] for baseline, areas in row.minus_baseline.items()}
     if RANDOM_ALIKE in areas_by_baseline:  # plain random guesses have no ties, so they are too strong a baseline here
         areas_by_baseline.pop(RANDOM, None)

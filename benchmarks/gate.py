@@ -1,4 +1,4 @@
-"""A gate: rules about the areas of a comparison, which a later run must not break."""
+"""Gate: rules on the areas of a comparison that a later run must satisfy."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ OPTIONAL = {"even_if_noise", "max_unscored"}
 
 
 def read_gate(path: str) -> list[dict[str, Any]]:
-    """Load rules `- {area: overall, max_drop: 0.01}`; `area` is a section, a subset or overall."""
+    """Load rules of the form `- {area: overall, max_drop: 0.01}`. `area` is `overall`, a section or a subset."""
     try:
         rules = from_yaml(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -30,7 +30,7 @@ def read_gate(path: str) -> list[dict[str, Any]]:
 
 
 def _fault_of(rule: Any) -> str:
-    """Return what is wrong with a rule of a gate; empty if nothing is."""
+    """Return the error of a gate's rule; empty if the rule is valid."""
     if not isinstance(rule, dict) or not {"area", "max_drop"} <= {*rule} <= {"area", "max_drop", *OPTIONAL}:
         return f"a rule has area, max_drop and perhaps even_if_noise and max_unscored, got {str(rule)[:80]}"
     if not isinstance(rule["area"], str):
@@ -51,19 +51,19 @@ def broken_rules(gate: Sequence[Mapping[str, Any]], comparison: Comparison) -> l
 
 
 def check_areas(gate: Sequence[Mapping[str, Any]], comparison: Comparison) -> None:
-    """Raise a `UsageError` for a rule about an area that the comparison does not have."""
+    """Raise a `UsageError` if a rule names an area that the comparison does not have."""
     changes = _changes(comparison)
     if absent := [rule["area"] for rule in gate if rule["area"] not in changes]:
         raise UsageError(f"no area '{absent[0]}' in this comparison; there is {', '.join(changes)}")
 
 
 def _changes(comparison: Comparison) -> dict[str, Change]:
-    """Return the change of every area that a rule may name; a subset hides a section of its name."""
+    """Return the change of every area by its name. A subset takes precedence over a section of the same name."""
     return {**comparison.areas, **comparison.subsets, OVERALL: comparison.areas[OVERALL]}
 
 
 def _broken(rule: Mapping[str, Any], comparison: Comparison) -> str | None:
-    """Return how a comparison breaks a rule: cases without a score, or a drop beyond `max_drop`; None if it holds."""
+    """Return how a comparison breaks a rule: unscored cases, or a drop beyond `max_drop`. None if it does not."""
     area, change = rule["area"], _changes(comparison)[rule["area"]]
     is_subset = area in comparison.subsets and area != OVERALL
     unscored = comparison.unscored[f"subset:{area}" if is_subset else area]

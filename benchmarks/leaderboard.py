@@ -1,4 +1,4 @@
-"""Leaderboards with ties: scorers in groups without significant differences, as Markdown, CSV and figure."""
+"""Leaderboards with ties: groups of scorers without significant differences, as Markdown, CSV and figure."""
 
 import csv
 import io
@@ -22,9 +22,10 @@ HEADER += ["suite", "version", "cases", "runs", "part"]
 
 @dataclass(frozen=True)
 class RankedScorer:
-    """One scorer's row: group 1 holds the best scorer and all that do not differ significantly from it, and so on.
+    """One scorer's row. Group 1 has the best scorer and all scorers that do not differ significantly from it.
 
-    A scorer without a figure, such as one that abstained everywhere, has no group; its figure is NaN.
+    The next group is formed likewise from the remaining scorers. A scorer without a figure, such as one that always
+    abstained, has figure NaN and no group.
     """
 
     group: int | None
@@ -37,7 +38,7 @@ class RankedScorer:
 
 @dataclass(frozen=True)
 class Board:
-    """All scorers of one suite on the same cases, best first if unscored cases are wrong, without a figure last."""
+    """All scorers of one suite on the same cases, best first. Unscored cases count as wrong in this order."""
 
     suite: str
     version: str
@@ -46,7 +47,7 @@ class Board:
     runs: tuple[str, ...] = ()
     """Names of the runs that the scorers come from."""
     note: str = ""
-    """Which part of the benchmark the cases are; empty for all of it."""
+    """Note on the part of the benchmark that the cases are. Empty if it is complete."""
 
 
 def board(
@@ -61,9 +62,9 @@ def board(
 ) -> Board:
     """Rank scorers (name -> role and judgments) on one set of bootstrap samples.
 
-    Two scorers are compared over the cases that both scored, as `compare` does. Figures are over the scored cases, but
-    the order counts the unscored ones as wrong, so that no scorer leads a group by abstaining. Holm's method adjusts
-    among the models and references, and separately among the baselines: they answer another question.
+    Two scorers are compared over the cases that both scored, as in `compare`. Figures are over the scored cases, but
+    the order counts unscored cases as wrong, so that no scorer leads a group by abstaining. Holm's method adjusts
+    p-values among models and references together, and separately among baselines.
     """
     layout = lay_out(cases, samples, seed)
     credits = {name: credits_of(suite, cases, judgments) for name, (_, judgments) in judged.items()}
@@ -92,7 +93,7 @@ def _ranked_scorer(group: int | None, name: str, role: str, figures: Figures) ->
 
 
 def markdown(boards: Sequence[Board], unfinished: Sequence[str] = ()) -> str:
-    """Return the leaderboards as Markdown, one table per suite and set of cases; unfinished runs are named."""
+    """Return the leaderboards as Markdown, with one table per suite and set of cases. Unfinished runs are listed."""
     parts = [
         "# Leaderboard",
         "",
@@ -113,7 +114,7 @@ def markdown(boards: Sequence[Board], unfinished: Sequence[str] = ()) -> str:
 
 
 def as_csv(boards: Sequence[Board]) -> str:
-    """Return the leaderboards as CSV, one line per suite and scorer; shares in [0, 1]."""
+    """Return the leaderboards as CSV with one line per suite and scorer. Shares are in [0, 1]."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(HEADER)
@@ -125,7 +126,7 @@ def as_csv(boards: Sequence[Board]) -> str:
 
 
 def figure(boards: Sequence[Board]) -> Figure:
-    """Plot overall figures with intervals: one panel per suite, a line between groups."""
+    """Plot overall figures with intervals: one panel per suite, with lines between groups."""
     rows = sum(len(board.rows) + 1 for board in boards)
     drawing = Figure(figsize=(7, 0.8 + 0.34 * rows), layout="constrained")
     heights = [len(board.rows) + 1 for board in boards]

@@ -20,7 +20,7 @@ COLOURS = {"model": "#1f5fa8", "reference": "#3a8f5c", "baseline": "#9a9a9a"}
 
 
 def markdown(report: Report) -> str:
-    """Return the report as Markdown: overall and sections, comparison with baselines, subsets, contracts."""
+    """Return the report as Markdown: overall and sections, comparison with baselines, subsets, scoring contracts."""
     rows = report.rows
     sections = list(rows[0].sections)
     main = table(
@@ -61,7 +61,7 @@ def markdown(report: Report) -> str:
 
 
 def _style(rows: Sequence[Row]) -> list[str]:
-    """Return the table of how scores depend on length and Markdown; empty where no scorer scored a plain pair."""
+    """Return the table of how scores depend on length and Markdown. Empty without judged pairs."""
     if not any(row.style.get("pairs") for row in rows):
         return []
     header = ["scorer", "length-matched accuracy", "pairs of like length", "length-balanced accuracy"]
@@ -87,12 +87,12 @@ def _ceiling(rows: Sequence[Row]) -> str:
 
 
 def cell(interval: Interval) -> str:
-    """Return a share with its interval, in per cent; a dash for NaN."""
+    """Return a share with its interval in per cent; a dash for NaN."""
     return "–" if interval.value != interval.value else str(interval)
 
 
 def reliability_figure(margins: Mapping[str, np.ndarray]) -> Figure:
-    """Plot accuracy against the confidence σ(|margin|), one panel per model; the diagonal is perfect calibration."""
+    """Plot accuracy against the confidence σ(|margin|), one panel per model. The diagonal is perfect calibration."""
     drawing = Figure(figsize=(3.2 * len(margins), 3.3), layout="constrained")
     panels = drawing.subplots(1, len(margins), sharey=True, squeeze=False)[0]
     for panel, (name, values) in zip(panels, margins.items(), strict=True):
@@ -109,7 +109,7 @@ def reliability_figure(margins: Mapping[str, np.ndarray]) -> Figure:
 
 
 def figure(report: Report) -> Figure:
-    """Plot overall and section figures of every scorer with their intervals; the dashed line is chance."""
+    """Plot overall and section figures of every scorer with their intervals. The dashed line is the chance level."""
     areas = [OVERALL, *report.rows[0].sections]
     drawing = Figure(figsize=(2.2 + 2.1 * len(areas), 0.9 + 0.34 * len(report.rows)), layout="constrained")
     panels = drawing.subplots(1, len(areas), sharey=True, squeeze=False)[0]

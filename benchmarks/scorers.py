@@ -1,4 +1,4 @@
-"""Scorers of cases: reward models, judges and stored scores. A reward that is not finite is an abstention."""
+"""Scorers of cases: reward models, functions and stored scores. A reward that is not finite is an abstention."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,13 +36,13 @@ def open_scorer(
     on_bad_row: Literal["refuse", "skip"] = "skip",
     **options: Any,
 ) -> RewardScorer:
-    """Return a scorer from a model folder, a Hub id, a plain reward function (`"file.py:name"`, `"pkg.module:name"`)
-    or a factory that returns a reward model.
+    """Open a scorer from a reward model's folder, a Hub id, a reward function or a factory of reward models.
 
-    `kind` loads the source as another kind than its configuration names, such as a causal LM as `autoregressive` or
-    `implicit`. An autoregressive model that follows a preference is evaluated at `preference`; without one it has a
-    reward per objective. The `objective` of a classifier without a contract is the output that is the reward.
-    `on_long` and `on_bad_row` are those of `RewardScorer`.
+    Functions and factories are given as `"file.py:name"` or `"pkg.module:name"`. `kind` overrides the kind in the
+    model's configuration, such as `autoregressive` or `implicit` for a causal LM. An autoregressive reward model with
+    preferences is evaluated at `preference`; without it, it has one reward per objective. For a classifier without a
+    scoring contract, `objective` is the output that is the reward. `on_long` and `on_bad_row` are those of
+    `RewardScorer`.
     """
     if kind is not None:
         loader = kind_of(kind).load
@@ -66,7 +66,7 @@ def open_scorer(
 
 
 def _refuse_edges(source: str, options: Iterable[str]) -> None:
-    """Raise `UsageError` for settings of BOS and EOS among options that a model does not take."""
+    """Raise a `UsageError` if the options contain settings of BOS and EOS that the model does not support."""
     if untaken := sorted({"bos", "eos"} & {*options}):
         raise UsageError(f"--{untaken[0]}: {source} reads no such token; leave it out")
 
@@ -77,9 +77,9 @@ FUNCTION_SIGNATURE = "(prompts, completions) -> list of numbers, or None where a
 
 
 class FunctionModel:
-    """Rewards by a function with the signature of TRL's reward functions; a missing reward is NaN.
+    """Rewards by a function with the signature of TRL's reward functions. A missing reward is NaN.
 
-    Prompts and completions are strings where the prompt is a single user message, else lists of messages.
+    If the prompt is a single user message, prompts and completions are strings, else lists of messages.
     """
 
     def __init__(self, function: Callable[..., Any], name: str):
@@ -109,7 +109,10 @@ class FunctionModel:
 
 
 def short_names(scorers: Sequence[RewardScorer]) -> None:
-    """Rename each scorer to the last part of its path or Hub id where that part is unique; an ensemble has several."""
+    """Shorten each scorer's name to the last part of its path or Hub id, if unique.
+
+    Ensembles have one part per member.
+    """
     members = [[part.rstrip("/") for part in scorer.name.split(",")] for scorer in scorers]
     last = [",".join(re.split("[/:]", member)[-1] for member in parts) for parts in members]
     for scorer, short in zip(scorers, last, strict=True):
@@ -122,16 +125,16 @@ def short_names(scorers: Sequence[RewardScorer]) -> None:
 
 @dataclass
 class StoredScores:
-    """Scores that were computed before, by case id; a case without a score is an abstention."""
+    """Precomputed scores by case id. A case without scores is an abstention."""
 
     name: str
     scores: Mapping[str, tuple[float, ...] | str]
     role: str = field(default="model", kw_only=True)
     contract: str = field(default="", kw_only=True)
     both_orders: bool = field(default=False, kw_only=True)
-    """Whether the scores are from a judge that was asked in both orders."""
+    """Whether the scores come from a judge that compared the responses in both orders."""
     unread: Mapping[str, Judgment] = field(default_factory=dict, kw_only=True)
-    """Judgments that state what the scorer did not read."""
+    """Judgments by case id that state which text the scorer did not read."""
 
     def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
         """Return one judgment per case."""
@@ -153,7 +156,7 @@ class StoredScores:
         return replace(scored(case, stored), orders=orders)
 
     def notes(self, cases: Sequence[Case]) -> list[str]:
-        """Return notes on scores without a case and cases without a score; raise if no id matches."""
+        """Return notes on scores without a case and cases without scores. Raise an error if no id matches."""
         ids = {case.id for case in cases}
         extra = [name for name in self.scores if name not in ids]
         if len(extra) == len(self.scores):
@@ -163,7 +166,7 @@ class StoredScores:
 
 
 def load_stored(source: str, suite: Suite, cases: Sequence[Case]) -> StoredScores:
-    """Load scores of cases from a file: this project's rows, or the results that a benchmark's authors publish.
+    """Load scores of cases from a file: rows of this project, or results published by a benchmark's authors.
 
     A row names its case by `case`, `id` or JudgeBench's `pair_id`, together with its `subset` (RewardBench) or `domain`
     (RM-Bench) where ids repeat. It has one of: `scores` in the responses' order; `score_chosen` and `score_rejected`
@@ -200,7 +203,7 @@ def _stored_row(
 
 
 def _case_name(values: Mapping[str, Any], case_by_id: Mapping[str, Case]) -> str:
-    """Return the id of the case of a stored row; ids of RewardBench and RM-Bench are unique only within a subset."""
+    """Return the case id of a stored row. Ids of RewardBench and RM-Bench are unique only within a subset."""
     stated = str(column(values, next((name for name in ("case", "pair_id") if name in values), "id")))
     group = values.get("subset", values.get("domain"))
     in_group = f"{group}/{stated}"
@@ -208,7 +211,7 @@ def _case_name(values: Mapping[str, Any], case_by_id: Mapping[str, Case]) -> str
 
 
 def _numbers(values: Mapping[str, Any], name: str) -> tuple[float, ...]:
-    """Return a number, or a list of numbers, as a tuple; NaN is a missing score."""
+    """Return a number, or a list of numbers, as a tuple. NaN is a missing score."""
     value = column(values, name)
     numbers = value if isinstance(value, list) else [value]
     if not all(isinstance(number, float) or is_number(number) for number in numbers):
@@ -217,7 +220,7 @@ def _numbers(values: Mapping[str, Any], name: str) -> tuple[float, ...]:
 
 
 def _in_order(case: Case, suite: Suite, chosen: Sequence[float], rejected: Sequence[float]) -> tuple[float, ...]:
-    """Return scores of the chosen and of the rejected responses in the order of the case's responses."""
+    """Return the scores of the chosen and the rejected responses in the order of the case's responses."""
     right = sorted(suite.chosen(case))
     wrong = [index for index in range(len(case.answers)) if index not in right]
     if (len(chosen), len(rejected)) != (len(right), len(wrong)):
@@ -231,10 +234,10 @@ def _in_order(case: Case, suite: Suite, chosen: Sequence[float], rejected: Seque
 
 
 def _both_order_scores(judgments: Any) -> tuple[float, ...]:
-    """Return the scores of JudgeBench's two judgments of a pair, or votes if scores are absent or contradictory.
+    """Return the scores in JudgeBench's two judgments of a pair, or votes if scores are missing or contradictory.
 
-    Each judgment has a `decision` (A>B, B>A, A=B or null) and, from a reward model, the two `scores`; the second
-    judgment is about the responses in reverse order.
+    Each judgment has a `decision` (A>B, B>A, A=B or null) and, from a reward model, two `scores`. The second judgment
+    shows the responses in reverse order.
     """
     rows = [judgment or {} for judgment in judgments]
     scores = [tuple(row.get("scores") or ()) for row in rows]

@@ -1,4 +1,4 @@
-"""Interfaces of suites and scorers, and the contents of reports. Imports no torch."""
+"""Interfaces of suites and scorers, and the contents of reports. Does not import torch."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,14 +16,14 @@ RANDOM = "random"
 TFIDF = "prompt-blind tf-idf"
 """Name of the baseline that reads the words of the responses."""
 BASELINES = ("all", "none", "longest", "shortest", RANDOM, "tfidf", "majority")
-"""Choices of baselines; `tfidf` stands for `TFIDF`."""
+"""Name of the baseline that reads the words of the responses, but not the prompt."""
 
 PART = "Not the whole benchmark"
-"""Beginning of a note on data that are a part of a benchmark."""
+"""Beginning of a note that states that the data are only a part of a benchmark."""
 
 
 def part_of(notes: Iterable[str]) -> str:
-    """Return the note that the data are a part of the benchmark, whose figures are not the benchmark's; else empty."""
+    """Return the note that states that the data are only a part of the benchmark; empty if there is none."""
     return next((note for note in notes if note.startswith(PART)), "")
 
 
@@ -33,43 +33,43 @@ class Suite(Protocol):
     name: str
     version: str
     hub: str
-    """Hub data set that is used when no path is given; empty if there is none."""
+    """Hub dataset to load if no path is given; empty if there is none."""
     measures: tuple[str, ...]
-    """Names of what is measured on each case; the first is the case's credit in [0, 1]."""
+    """Names of the measures of each case. The first measure is the case's credit in [0, 1]."""
     compares: bool
-    """Whether the scores of a case are compared with each other, so that equal ones decide nothing."""
+    """Whether the scores of a case are compared with each other, so that equal scores decide nothing."""
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """Return the cases, and notes on the data for the report."""
         ...
 
     def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
-        """Return one number per measure for one judged case; NaN for a measure that does not apply to it."""
+        """Return one value per measure for one judged case. NaN if a measure does not apply to the case."""
         ...
 
     def margin(self, case: Case, scores: Sequence[float]) -> float:
-        """Return by how much the scores are right: above 0 they are, at 0 they decide nothing."""
+        """Return the margin of the scores: positive if they are right, negative if wrong, 0 if undecided."""
         ...
 
     def chosen(self, case: Case) -> Sequence[int]:
-        """Return the indices of the responses that stored scores call chosen."""
+        """Return the indices of the responses to which `chosen` refers in files of stored scores."""
         ...
 
     def add_up(self, cells: "Cells") -> "dict[str, np.ndarray]":
-        """Compute `overall` and the sections from sums by subset; leading axes run over bootstrap samples."""
+        """Aggregate sums by subset to `overall` and the sections. Leading axes are bootstrap samples."""
         ...
 
     def baselines(self, cases: Sequence[Case], seed: int = 0, chosen: Sequence[str] = ("all",)) -> Sequence["Scorer"]:
-        """Return the baselines that models are compared with; `chosen` are names among `BASELINES`."""
+        """Return the baselines for comparison with models. `chosen` are names in `BASELINES`."""
         ...
 
     def remarks(self, name: str, cases: Sequence[Case], judgments: Sequence[Judgment]) -> list[str]:
-        """Return findings on the judgments of a model that its figures do not show."""
+        """Return additional findings on a model's judgments that its figures do not show."""
         ...
 
 
 Scorer = BatchJudge
-"""Returns one judgment per case: scores of its responses, or an abstention."""
+"""Scorer of cases: returns one judgment per case, which has scores of its responses or an abstention."""
 
 
 class Interval(NamedTuple):
@@ -84,7 +84,7 @@ class Interval(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A paired difference, in the unit of the two values, with its 95 % interval."""
+    """A paired difference with its 95 % interval, in the unit of the two values."""
 
     value: float
     low: float
@@ -92,13 +92,13 @@ class Difference(NamedTuple):
 
     @property
     def real(self) -> bool:
-        """Whether the interval excludes 0."""
+        """Whether the interval excludes 0, so that the difference is significant."""
         return self.low > 0 or self.high < 0
 
 
 @dataclass(frozen=True)
 class Row:
-    """One scorer's row: credit by subset, section and overall; abstentions and ties are counted, never scored."""
+    """Results of one scorer: figures overall, by section and by subset. Abstentions and ties are counted separately."""
 
     scorer: str
     role: str
@@ -110,13 +110,13 @@ class Row:
     ties: int
     unscored: int
     style: Mapping[str, float] = field(default_factory=dict)
-    """The results of `style_facts` for its scores."""
+    """Results of `style_facts` for the scorer's scores."""
     minus_baseline: Mapping[str, Mapping[str, Difference]] = field(default_factory=dict)
-    """Baseline -> section (or `overall`) -> this scorer minus that baseline, on the same items."""
+    """Paired differences to each baseline: baseline -> section (or `overall`) -> this scorer minus the baseline."""
     truncated: int = 0
-    """Cases with a response that is longer than the model reads, and was cut."""
+    """Number of cases with a response that was truncated because it is longer than the model's context."""
     omitted: int = 0
-    """Cases with a text that the model's chat template leaves out."""
+    """Number of cases with a text that the model's chat template drops."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +136,6 @@ class Report:
     samples: int
     seed: int
     interval: str = "weighted"
-    """Which of `statistics.INTERVALS` was used."""
+    """Name of the interval method in `statistics.INTERVALS`."""
     compares: bool = True
-    """Whether the suite compares the scores of a case, so that a margin claims a probability of being right."""
+    """Whether the suite compares the scores of a case. If so, the report includes the calibration of margins."""

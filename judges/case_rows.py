@@ -1,4 +1,4 @@
-"""Rows with several answers and the indices of the right ones, as cases."""
+"""Parsing of rows with several responses and the indices of the right ones to cases."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -10,11 +10,11 @@ from ..rm.types import completion_json, content_hash
 from .types import Case
 
 IDS = ("case", "id", "prompt_id")
-"""Columns with a case's id: ours, that of preference files and BiGGen Bench, and HealthBench's."""
+"""Columns with a case's id: this project's, that of preference files and BiGGen Bench, and HealthBench's."""
 
 
 def stated_id(values: Mapping[str, Any]) -> str | None:
-    """Return the id of the case that a row is or belongs to, such as its rubric; None if it states none.
+    """Return the id of the case that a row describes or belongs to; None if the row has no id column.
 
     >>> stated_id({"id": 7, "prompt_id": "p"}), stated_id({"prompt": "?"})
     ('7', None)
@@ -23,7 +23,7 @@ def stated_id(values: Mapping[str, Any]) -> str | None:
 
 
 def unique_ids(ids: Iterable[str]) -> list[str]:
-    """Return the ids, with a number behind each that stands there before.
+    """Return the ids, each repetition made unique by a number behind it.
 
     >>> unique_ids(["a", "b", "a"])
     ['a', 'b', 'a#2']
@@ -37,8 +37,9 @@ def unique_ids(ids: Iterable[str]) -> list[str]:
 
 
 def parse_case(values: Mapping[str, Any]) -> Case:
-    """Return the case of a row with `prompt`, `answers` (two or more), `best` (indices of the right ones, from 0) and
-    perhaps `authors`; raise a `ValueError` for anything else. A row that states no id is named by a hash of its texts.
+    """Parse a case from a row with `prompt`, `answers` (two or more) and `best` (indices of the right ones, from 0).
+
+    `authors` is optional. A row without an id is named by a hash of its texts. Raise a `ValueError` for any other row.
     """
     prompt, stated, best = row_prompt(values), column(values, "answers"), column(values, "best")
     if not isinstance(stated, list) or not all(isinstance(answer, str | list) for answer in stated):

@@ -16,17 +16,17 @@ from .rubrics.rubric import Rubric
 from .types import Case, Comparison, Criterion, Judgment, Reason
 
 RubricSource = Callable[[Sequence[Case]], Sequence[Rubric | None]]
-"""Function from cases to their rubrics, in order; None where there is none, which gives an abstention."""
+"""Function that maps cases to their rubrics, in order. None if a case has no rubric; the judge then abstains."""
 ExampleSource = Callable[[Sequence[Case]], Sequence[str]]
-"""Function from cases to the examples that a judge is shown with each, in order; empty where there is none."""
+"""Function that maps cases to few-shot examples as text, in order. Empty if a case has no examples."""
 POINTWISE_KINDS = ("pointwise", "rubric", "checklist")
-"""Kinds of judges that score each response by itself, so that the scores of two do not add up to one."""
+"""Kinds of judges that score each response by itself, so that the scores of two responses do not sum to 1."""
 T = TypeVar("T")
 
 
 @runtime_checkable
 class NamedSource(Protocol):
-    """A source of rubrics, levels or examples whose `name` identifies its content in a contract."""
+    """A source of rubrics, levels or examples. Its `name` identifies its content in a scoring contract."""
 
     name: str
 
@@ -36,7 +36,7 @@ class Retrieving(NamedSource, Protocol):
     """A source that retrieves rubrics or examples."""
 
     def retrieved(self, cases: Sequence[Case]) -> list[tuple[str, ...]]:
-        """Return the ids of what is retrieved for each case."""
+        """Return the ids of the rubrics or examples that are retrieved for each case."""
         ...
 
 
@@ -51,7 +51,7 @@ class Judging:
         role: str = "model",
         sources: Sequence[Any] = (),
     ):
-        """Create a judge; what those of `sources` that retrieve have retrieved is recorded with each judgment."""
+        """Create a judge. Each judgment records the ids that the retrieving `sources` returned for its case."""
         self.name, self.role, self.judge = name, role, judge
         self.retrieving = [source for source in sources if isinstance(source, Retrieving)]
         self.settings = settings
@@ -73,13 +73,13 @@ class Judging:
 
 
 def ask_all(chat: Chat, asks: Sequence[Sequence[Ask]]) -> list[list[Reply]]:
-    """Send the requests of all cases in one call, so that a backend can batch them; return the replies by case."""
+    """Send the requests of all cases in one call, so that a backend can batch them. Return the replies by case."""
     replies = iter(chat.ask([ask for of_case in asks for ask in of_case]))
     return [[next(replies) for _ in of_case] for of_case in asks]
 
 
 def failure(reply: Reply) -> NoVerdict | None:
-    """Return the reason why a reply states nothing that could be parsed, or None if it may."""
+    """Return the reason why a reply cannot be parsed (error, refusal to judge, truncation); None if it can."""
     if reply.error:
         return NoVerdict(Reason.NO_REPLY, reply.error)
     if reply.finish == "length":
@@ -91,7 +91,7 @@ def failure(reply: Reply) -> NoVerdict | None:
 
 
 Outcome = Sequence[float] | NoVerdict | str
-"""Scores, or the reason for having none; a string is the reason of another judgment."""
+"""Scores, or the reason for an abstention. A string is the abstention of another judgment, which is passed on."""
 
 
 def _settled(outcome: Outcome) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def judgment(
     reasoning: Sequence[str] = (),
     criteria: Sequence[Criterion] = (),
 ) -> Judgment:
-    """Return a case's judgment with replies, reasoning and costs; costs count whatever the outcome."""
+    """Return a case's judgment with replies, reasoning and costs. Costs are counted for abstentions too."""
     prices = chat.prices if isinstance(chat, PricedChat) else FREE
     return Judgment(
         case.id,
@@ -130,7 +130,7 @@ def judgment(
 
 
 def merged(case: Case, outcome: Outcome, parts: Sequence[Judgment], criteria: Sequence[Criterion] = ()) -> Judgment:
-    """Return a judgment that combines others: their replies are concatenated, their costs summed."""
+    """Return a judgment that combines several: replies are concatenated, costs are summed."""
     return Judgment(
         case.id,
         **_settled(outcome),
@@ -154,17 +154,17 @@ def merged(case: Case, outcome: Outcome, parts: Sequence[Judgment], criteria: Se
 
 
 def examples_for(examples: ExampleSource | None, cases: Sequence[Case]) -> list[str | None]:
-    """Return the examples that are shown with each case; None where there are none."""
+    """Return the few-shot examples of each case; None if a case has no examples."""
     return [text or None for text in examples(cases)] if examples else [None] * len(cases)
 
 
 def with_examples(system: str, examples: ExampleSource | None) -> str:
-    """Return a judge's instructions, with what examples are for if there is a source of them."""
+    """Return a judge's instructions. If there is a source of examples, they include how to use the examples."""
     return f"{system}\n\n{instructions('examples')}" if examples else system
 
 
 def rubrics_for(rubric: Rubric | RubricSource | None, cases: Sequence[Case]) -> list[Rubric | None]:
-    """Return one rubric per case: the same for all, such as none, or each case's own."""
+    """Return one rubric per case. A single rubric, or None, is used for all cases."""
     if rubric is None or isinstance(rubric, Rubric):
         return [rubric] * len(cases)
     rubrics = list(rubric(cases))
@@ -176,7 +176,7 @@ def rubrics_for(rubric: Rubric | RubricSource | None, cases: Sequence[Case]) -> 
 
 
 class ByCase(Generic[T]):
-    """A source that looks up items, such as rubrics, by case id; `name` identifies the items in a contract."""
+    """A source that looks up items, such as rubrics, by case id. `name` identifies the items in a scoring contract."""
 
     def __init__(self, items: Mapping[str, T], name: str = "by case"):
         self.items = items
@@ -188,7 +188,7 @@ class ByCase(Generic[T]):
 
 
 def described(item: Any) -> Any:
-    """Return how a contract records a setting: a rubric's content, the name of a callable, else the value itself."""
+    """Return how a scoring contract records a setting: a rubric's content, a callable's name, or the value itself."""
     if isinstance(item, Rubric):
         return asdict(item)
     if isinstance(item, Levels):
@@ -209,7 +209,7 @@ def one_of(name: str, value: Any, choices: Sequence[Any]) -> None:
 
 
 def stands_in(evidence: str, answer: str) -> bool:
-    """Return whether the response contains these consecutive words, ignoring spaces, case and enclosing quotes.
+    """Return whether the response contains the quotation word by word, ignoring whitespace, case and enclosing quotes.
 
     >>> stands_in('"Four  apples"', "I have four apples."), stands_in("", "I have four apples.")
     (True, False)

@@ -1,4 +1,4 @@
-"""Judges from kinds by name, with language models, rubrics and other files that their parameters take."""
+"""Construction of judges by the name of their kind, with language models, rubrics and other files as arguments."""
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -26,7 +26,7 @@ KINDS = "judges.kinds"
 
 
 class Materials(NamedTuple):
-    """Arguments for kinds of judges that have such parameters."""
+    """Optional arguments of the kinds of judges: models, rubrics, examples and other files."""
 
     rubric: Rubric | RubricSource | None = None
     examples: ExampleSource | None = None
@@ -41,7 +41,7 @@ class Materials(NamedTuple):
 
     @property
     def by_parameter(self) -> dict[str, Any]:
-        """The arguments by the names of the parameters of kinds, without those that are absent."""
+        """Return the arguments by the names of the kinds' parameters. Arguments that are not set are left out."""
         values = {"rubric": self.rubric, "examples": self.examples, "levels": self.levels}
         values |= {"questions": self.questions or None, "sampling": self.sampling}
         return {name: value for name, value in values.items() if value is not None}
@@ -50,7 +50,7 @@ class Materials(NamedTuple):
 def open_judges(
     kinds: Sequence[str], together: str | None, chats: Mapping[str, Chat], materials: Materials
 ) -> list[BatchJudge]:
-    """Open a judge of every kind with every chat, or one judge that combines them."""
+    """Open a judge of every kind with every language model, or one judge that combines several."""
     judges: list[BatchJudge] = []
     if materials.examples is not None and not any("examples" in _parameters(named(text)[1]) for text in kinds):
         raise UsageError(f"--examples are shown by pairwise and pointwise judges, and there is {', '.join(kinds)}")
@@ -67,7 +67,7 @@ def open_judges(
 
 
 def open_judge(source: str, chat: Chat, materials: Materials, *, name: str) -> BatchJudge:
-    """Return a judge of one kind that uses one chat."""
+    """Return a judge of one kind that uses one language model."""
     spec, parameters = parse_spec(source), _parameters(source)
     arguments: dict[str, Any] = {"chat": chat, "name": name, **materials.by_parameter}
     if "score" in parameters:
@@ -88,21 +88,21 @@ def _parameters(source: str) -> Mapping[str, Parameter]:
 
 
 def check_prompt(source: str, prompt: str) -> None:
-    """Raise a `UsageError` for instructions that do not exist."""
+    """Raise a `UsageError` if no instructions have this name."""
     prompts = [path.stem for path in sorted(PROMPTS.glob("*.txt"))]
     if prompt not in prompts:
         raise UsageError(f"{source}: no instructions '{prompt}'; {did_you_mean(prompt, prompts)}")
 
 
 def _renamed(judge: BatchJudge, name: str) -> BatchJudge:
-    """Return a copy of the judge with the name; an empty one changes nothing."""
+    """Return a copy of the judge with another name. An empty name leaves the judge as it is."""
     renamed = copy(judge)
     renamed.name = name or judge.name
     return renamed
 
 
 def _without_chat(source: str, materials: Materials) -> BatchJudge:
-    """Open a reward model, or a judge that asks no language model."""
+    """Open a reward model, or another judge that does not send requests to a language model."""
     spec = parse_spec(source)
     if "model" not in _parameters(source):
         return build(KINDS, source)
@@ -115,12 +115,12 @@ def _without_chat(source: str, materials: Materials) -> BatchJudge:
 def _scorer(
     open_scorer: Callable[..., RewardScorer], model: str, objective: str | None = None, **loading: Any
 ) -> RewardScorer:
-    """Load a reward model once, for the dry run and the run."""
+    """Load a reward model. The result is cached, so that the dry run and the run share one model."""
     return open_scorer(model, objective=objective, **loading)
 
 
 def _combined(text: str, judges: Sequence[BatchJudge], chats: Mapping[str, Chat], materials: Materials) -> BatchJudge:
-    """Combine judges into one by a kind that takes a list of judges, or one parameter for each."""
+    """Combine judges into one. The kind takes a list of judges, or one parameter for each judge."""
     name, source = named(text)
     parameters = _parameters(source)
     positional = [key for key, parameter in parameters.items() if parameter.kind is Parameter.POSITIONAL_OR_KEYWORD]
@@ -140,11 +140,11 @@ def _combined(text: str, judges: Sequence[BatchJudge], chats: Mapping[str, Chat]
 # ---- routing ----
 
 cached_rule = cache(load_rule)
-"""Load a fitted rule once, for the dry run and the run."""
+"""Load a fitted routing rule. The result is cached, so that the dry run and the run share one rule."""
 
 
 def _open_routing(source: str, chats: Mapping[str, Chat], materials: Materials) -> tuple[str, dict[str, Any]]:
-    """Open the rule and the reward model that a routing judge names; return its source without them, and the two."""
+    """Open the rule and the reward model that a routing judge names. Return the remaining source and both objects."""
     spec = parse_spec(source)
     others = {name: value for name, value in spec.arguments.items() if name not in ("rule", "reward_model")}
     if "rule" not in spec.arguments:
@@ -157,7 +157,7 @@ def _open_routing(source: str, chats: Mapping[str, Chat], materials: Materials) 
 
 
 def _open_rule(text: str, chats: Mapping[str, Chat], loading: Mapping[str, Any]) -> RoutingRule:
-    """Open a routing rule: the folder of a fitted one, or `guideline`, which asks `model` or else the first model."""
+    """Open a routing rule: the folder of a fitted rule, or `guideline` with a language model (default: the first)."""
     if text.partition("(")[0].strip() != Guideline.name:
         return cached_rule(text, **loading)
     if not chats:

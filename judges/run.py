@@ -1,4 +1,4 @@
-"""N judges on M cases: replies are stored as they arrive and counted, and a run that was cut off repeats no request."""
+"""Run of N judges on M cases. Replies are stored on arrival, so that an interrupted run repeats no request."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,10 @@ ERROR_LENGTH = 160  # characters of an error in a message
 def run_judges(
     judges: Sequence[BatchJudge], cases: Sequence[Case], progress: Callable[[str], None] = lambda _: None
 ) -> dict[str, list[Judgment]]:
-    """Return the judgments of every judge by its name, in the order of the cases; `progress` is called with each name.
+    """Return the judgments of every judge by its name, in the order of the cases.
+
+    `progress` is called with the name of each judge. With the chats of `stored_replies`, no request that already has a
+    reply is sent again.
 
     With chats of `stored_replies`, judges that ran before on these cases send no request again.
     """
@@ -35,7 +38,7 @@ def run_judges(
 
 
 class CountedChat:
-    """A chat that counts requests; with `on_fault` stop, requests without a reply end the run."""
+    """A chat that counts requests. With `on_fault="stop"`, a request without a reply ends the run."""
 
     def __init__(self, chat: Chat, prices: Prices | None = FREE, on_fault: str = "abstain"):
         self.chat, self.name, self.prices, self.on_fault = chat, chat.name, prices, on_fault
@@ -60,8 +63,8 @@ class CountedChat:
     def account(self) -> dict[str, Any]:
         """Return the number of requests, tokens and cost; stored replies count as if they were requested now.
 
-        `calls` are all requests that were or may have been billed, with those that had no reply and were sent again;
-        the tokens of `estimated` of them are upper bounds. The cost is None without prices.
+        `calls` counts all requests that were or may have been billed, including failed ones that were sent again.
+        `estimated` of these requests have upper bounds for their tokens. The cost is None if no prices are known.
         """
         return {
             "calls": self.total.requests,
@@ -77,9 +80,9 @@ class CountedChat:
 def stored_replies(
     chats: Mapping[str, Chat], prices: Mapping[str, Prices | None], folder: Path, on_fault: str
 ) -> Iterator[dict[str, CountedChat]]:
-    """Yield the chats by their short names; within the block their replies are stored in `replies` of a run's folder.
+    """Yield the chats by their short names. Inside the block, replies are stored in the run's folder `replies`.
 
-    That folder is removed if no reply arrived and nothing was paid.
+    The folder is removed if no reply arrived and nothing was billed.
     """
     store = Store(folder / REPLIES)
     count_stored(chats.values(), store)
@@ -97,7 +100,7 @@ def stored_replies(
 
 
 def count_stored(chats: Iterable[Chat], store: Store) -> None:
-    """Count the cost of stored replies towards the chats' limit of cost when a run is resumed."""
+    """Count the cost of stored replies towards the chats' cost limit when a run is resumed."""
     for chat in chats:
         if isinstance(chat, Endpoint):
             chat.bill.budget.spent = store.spent

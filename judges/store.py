@@ -1,4 +1,4 @@
-"""Store of replies on disk: each is written as it arrives, so an interrupted run repeats no request."""
+"""Store of replies on disk. Each reply is written on arrival, so that an interrupted run repeats no request."""
 
 import errno
 import json
@@ -30,7 +30,7 @@ def key(chat: str, ask: Ask, sample: int) -> str:
 
 
 def keys(chat: str, asks: Sequence[Ask]) -> list[str]:
-    """Return one key per request of a call; equal requests are samples 0, 1, 2 ... in order."""
+    """Return one key per request of a call. Equal requests count as samples 0, 1, 2, ... in order."""
     counts: Counter[str] = Counter()
     hashes = []
     for ask in asks:
@@ -43,10 +43,10 @@ def keys(chat: str, asks: Sequence[Ask]) -> list[str]:
 class Store(AbstractContextManager["Store"]):
     """Folder of replies for one process at a time; several chats may share it.
 
-    `replies.jsonl` has one line per reply and its cost, flushed to disk before the next is written. A reply without
-    text has a line if it was billed: its request is sent again, and the reply then counts both. An incomplete last
-    line is dropped, with a warning. Any other damage is a `DataError` that names the line. `lock` holds the id of the
-    writing process, and is released when that ends.
+    `replies.jsonl` has one line per reply and its cost, flushed to disk before the next line is written. A failed
+    request has a line if it was billed. It is sent again, and its later reply counts the cost of both. An incomplete
+    last line is dropped with a warning. Any other damage raises a `DataError` that names the line. `lock` holds the id
+    of the writing process and is released when that process ends.
     """
 
     def __init__(self, folder: str | Path):
@@ -70,7 +70,7 @@ class Store(AbstractContextManager["Store"]):
             raise
 
     def add(self, key: str, reply: Reply, cost: float = 0.0) -> None:
-        """Store a reply unless its key exists, or the cost of one without text. `spent` is the cost of all of them."""
+        """Store a reply unless its key exists. A reply without text only adds its cost to `spent`."""
         line = json.dumps({"key": key} | reply._asdict() | {"cost": cost}, ensure_ascii=False) + "\n"
         with self._adding:
             if key in self.replies:
@@ -122,11 +122,11 @@ class Stored(NamedTuple):
     """Content of a store."""
 
     replies: dict[str, Reply]
-    """Replies that can be used by key, in the order of arrival; their tokens include those of earlier requests."""
+    """Usable replies by key, in the order of arrival. Their tokens include those of earlier requests for the key."""
     unanswered: dict[str, list[Reply]]
-    """Replies without text that were billed, by the key of a request that has no other reply."""
+    """Billed replies without text, by the key of their request. Requests with a usable reply are left out."""
     spent: float
-    """Cost of all of them."""
+    """Cost of all replies, with or without text."""
 
 
 def read_replies(path: Path) -> Stored:
@@ -160,14 +160,14 @@ def _parsed(line: bytes, location: str) -> tuple[str, Reply, float]:
 
 
 class StoredReplies:
-    """A chat that sends only requests without a stored reply; a reply counts all its tokens at `prices`."""
+    """A chat that sends only the requests without a stored reply. The cost of each reply is computed from `prices`."""
 
     def __init__(self, chat: Chat, folder: str | Path | Store, *, prices: Prices = FREE):
         self.chat, self.name, self.prices = chat, chat.name, prices
         self.store = folder if isinstance(folder, Store) else Store(folder)
 
     def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
-        """See `Chat`; stored replies arrive first."""
+        """See `Chat`. Stored replies arrive first."""
         names = keys(self.name, asks)
         replies = {index: self.store.replies[key] for index, key in enumerate(names) if key in self.store.replies}
         if arrived is not None:
@@ -193,7 +193,7 @@ class StoredReplies:
 
 
 class _Bar(tqdm):
-    """Progress bar with the number of replies, the cost of new ones and the expected total cost."""
+    """Progress bar with the number of replies, the cost of new replies and the expected total cost."""
 
     def __init__(self, name: str, total: int, missing: int, prices: Prices):
         super().__init__(total=total, initial=total - missing, desc=name, disable=None, delay=1)

@@ -11,13 +11,13 @@ from ..rm.types import Messages
 
 @dataclass(frozen=True)
 class Case:
-    """A prompt and R responses; `best` holds the indices of the correct responses (all of them: a tie).
+    """A prompt and R responses. `best` holds the indices of the right responses; if it has all of them, they are tied.
 
-    `cluster` identifies what cases share (usually the prompt): cases of one cluster are not independent evidence.
-    `values` are graded qualities of the responses in [0, 1], if a benchmark has them; NaN is unknown.
-    `sets` are the sizes of consecutive sets of responses, if a benchmark has several comparisons in one case.
-    `reference` is a response known to be good, which may be shown to a judge for comparison.
-    `authors` are the models that wrote the responses, if known; they are not shown to judges.
+    Cases with the same `cluster` (usually the prompt) are correlated, so statistics treat them as one unit. `values`
+    are graded qualities of the responses in [0, 1], if a benchmark has them; NaN is unknown. `sets` are the sizes of
+    consecutive sets of responses, if a benchmark has several comparisons in one case. `reference` is a response known
+    to be good. Judges may see it for comparison. `authors` are the models that wrote the responses, if known. Judges do
+    not see them.
     """
 
     id: str
@@ -44,7 +44,7 @@ class Case:
 
 
 class Reason(StrEnum):
-    """Reasons for an abstention. The text of an abstention begins with one of these; details follow a colon."""
+    """Reasons for an abstention. The text of an abstention begins with a reason; details follow after a colon."""
 
     NO_REPLY = "no reply"
     CUT_OFF = "the reply is cut off (raise --max_tokens)"
@@ -66,13 +66,13 @@ class Reason(StrEnum):
 
 
 class Criterion(NamedTuple):
-    """The value of one criterion for one response."""
+    """One criterion's value for one response."""
 
     answer: int
     """Index of the response in the case."""
     name: str
     value: float
-    """1 is met, 0 is not; for a member of a panel, its score on its own scale."""
+    """1 if the criterion is met, 0 if it is not. For a member of a panel: that judge's score on its own scale."""
     evidence: str = ""
     """The judge's quotation from the response."""
     quoted: bool = False
@@ -80,17 +80,20 @@ class Criterion(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """One request that compared two responses."""
+    """Result of one request that compared two responses."""
 
     order: tuple[int, int]
     """Indices of the two responses in the case, in the order in which the request showed them."""
     first: float
-    """1 if the response shown first was preferred, 0.5 for a tie, 0 if the other one was; NaN without a verdict."""
+    """Credit of the response shown first: 1 if it was preferred, 0.5 for a tie, else 0. NaN without a verdict."""
 
 
 @dataclass(frozen=True)
 class Judgment:
-    """One score per response, or the reason for abstaining, never both; with replies and costs in either case."""
+    """Scores of a case's responses, or the reason for an abstention; exactly one of the two is set.
+
+    Replies and costs are recorded in either case.
+    """
 
     case: str
     scores: tuple[float, ...] = ()
@@ -106,9 +109,9 @@ class Judgment:
     tokens: tuple[int, int] = (0, 0)
     """Numbers of tokens of requests and of replies, including replies without a verdict."""
     seconds: float = 0.0
-    """Sum of the durations of the requests; the elapsed time is shorter if they run concurrently."""
+    """Sum of the durations of the requests. The elapsed time is shorter if they run concurrently."""
     cost: float = 0.0
-    """Cost in the currency of the backend's prices; NaN if it has none, 0 for a model in this process."""
+    """Cost in the currency of the backend's prices. NaN without prices, 0 for a model in this process."""
     requests: int = 0
     """Number of requests that were or may have been billed, with retries and replies without a verdict."""
     estimated: int = 0
@@ -116,9 +119,9 @@ class Judgment:
     retrieved: tuple[str, ...] = ()
     """Ids of the rubrics and examples that were retrieved for the case and shown to the judge."""
     truncated: bool = False
-    """Whether a response with its prompt is longer than the model reads, and was cut."""
+    """Whether a response with its prompt was truncated because it is longer than the model's context."""
     omitted: str = ""
-    """A text of the case that the model's chat template leaves out, if any."""
+    """Text of the case that the model's chat template drops; empty if the template renders all of it."""
 
     def __post_init__(self):
         if bool(self.scores) == bool(self.abstained):
@@ -128,7 +131,7 @@ class Judgment:
 
     @property
     def reason(self) -> str:
-        """Reason of the abstention without its details; empty if there are scores.
+        """Reason of the abstention without its details. Empty if there are scores.
 
         >>> Judgment("a", abstained="no reply: 429 after 5 tries").reason
         'no reply'
@@ -137,14 +140,17 @@ class Judgment:
 
 
 def scored(case: Case, scores: Sequence[float]) -> Judgment:
-    """Return a judgment with these scores, or an abstention if one is not finite."""
+    """Return a judgment with these scores, or an abstention if any score is not finite."""
     if all(math.isfinite(score) for score in scores):
         return Judgment(case.id, scores=tuple(scores))
     return Judgment(case.id, abstained=str(Reason.NOT_FINITE))
 
 
 def strictly_best(case: Case, scores: Sequence[float]) -> float:
-    """Return 1 if every right response scores above every wrong one, or all are right and equal, else 0."""
+    """Return 1 if every right response scores above every wrong one, else 0.
+
+    If all are right, their scores must be equal.
+    """
     wrong = [score for index, score in enumerate(scores) if index not in case.best]
     if not wrong:
         return float(len(set(scores)) == 1)
@@ -152,23 +158,23 @@ def strictly_best(case: Case, scores: Sequence[float]) -> float:
 
 
 class Judge(Protocol):
-    """Judge of a single case, shown in its given order: a model behind an API, or a person."""
+    """Judge of a single case whose responses are shown in the given order: a model behind an API, or a person."""
 
     name: str
 
     def __call__(self, case: Case) -> Judgment:
-        """Return scores in the order of the responses shown, higher is better, or an abstention."""
+        """Return the scores in the order of the responses (higher is better), or an abstention."""
         ...
 
 
 class BatchJudge(Protocol):
-    """Judge of many cases at once, which handles the order of the responses itself; the benchmarks' interface."""
+    """Judge of many cases at once, the interface of the benchmarks. It handles the order of the responses itself."""
 
     name: str
     role: str
     """`model`, `reference` (reported for comparison) or `baseline`."""
     contract: str
-    """Hash of the settings that the judgments depend on; may be empty."""
+    """Hash of the settings that the judgments depend on (the scoring contract). May be empty."""
 
     def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
         """Return one judgment per case, in order."""

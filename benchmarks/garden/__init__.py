@@ -1,12 +1,13 @@
-"""A garden club where people ask about eight topics and the true reward of every completion is known exactly.
+"""A toy world of garden questions on eight topics, in which the true reward of every completion is known exactly.
 
-Prompts name a topic; completions are plain words. `gold_rewards` is a function of the text, so that a claim such as
-"guiding raises the true reward" can be tested directly. Three properties are built in:
+Prompts name a topic; completions are lists of words. `gold_rewards` is a function of the text, so that a claim such as
+"guided decoding raises the true reward" can be tested directly. Three properties are built in:
 
-- only words of the *asked* topic help, so a reward model that does not see the prompt has low accuracy;
-- helpful and harmless conflict: a topic's daring words help most and reduce harmlessness, cautions do the reverse;
-- flourish raises the reward in small doses and lowers it in large ones, which are rare in the supervised text: a reward
-  model trained on the rise extrapolates it (the hump of over-optimisation; Gao et al. 2023, arXiv:2210.10760).
+- Only words on the prompt's topic help, so a reward model that does not see the prompt has low accuracy.
+- Helpfulness and harmlessness conflict: daring words raise helpfulness most and lower harmlessness, caution words do
+  the reverse.
+- A few flourish words raise the reward, many lower it. Many are rare in the supervised data, so that a reward model
+  extrapolates the rise (over-optimisation; Gao et al. 2023, arXiv:2210.10760).
 """
 
 import math
@@ -38,14 +39,14 @@ NOISE = 0.05
 
 
 def vocabulary() -> tuple[str, ...]:
-    """Return every word of prompts and completions once, in a fixed order."""
+    """Return all words of prompts and completions, each once, in a fixed order."""
     question_words = (word for phrase in OPENINGS + QUESTIONS for word in phrase.format("").split())
     topic_words = (word for topic in TOPICS.values() for word in topic.plain + topic.daring)
     return tuple(dict.fromkeys([*question_words, *topic_words, *FLOURISH, *CAUTION, *FILLER]))
 
 
 def labeller(objective: str = OVERALL, *, temperature: float = TEMPERATURE, noise: float = NOISE) -> Labeller:
-    """Return a noisy labeller of pairs: certain where the gold rewards differ a lot, and wrong at the rate `noise`.
+    """Return a noisy labeller of pairs. Labels are nearly certain for large differences of the gold rewards Δ.
 
     P(first better) = (1 - noise) σ(Δ/temperature) + noise (1 - σ(Δ/temperature)),   Δ = gold(first) - gold(second)
     """
@@ -62,7 +63,7 @@ def labeller(objective: str = OVERALL, *, temperature: float = TEMPERATURE, nois
 
 
 def _content(rng: Random, topic: str, length: int) -> list[str]:
-    """Draw topic words; the lower the writer's skill, the more of them belong to one other topic."""
+    """Sample topic words. The lower the writer's skill, the more of them belong to one other topic."""
     skill, boldness = rng.random() ** 0.6, rng.random()
     other = rng.choice([name for name in TOPICS if name != topic])
 
@@ -78,13 +79,13 @@ def _content(rng: Random, topic: str, length: int) -> list[str]:
 
 
 def _manner(rng: Random) -> list[str]:
-    """Draw flourish and caution; more than two flourishes are rare (0.5 %)."""
+    """Sample flourish and caution words. More than two flourish words are rare (0.5 %)."""
     flourishes = rng.choices(range(5), weights=(470, 320, 205, 4, 1))[0]
     return rng.choices(FLOURISH, k=flourishes) + rng.choices(CAUTION, k=rng.choice((0, 0, 0, 1, 1, 2)))
 
 
 def write_answer(rng: Random, topic: str) -> str:
-    """Generate a completion of 4 to 24 words and of any quality."""
+    """Generate a completion of 4 to 24 words with random quality."""
     carrying = _content(rng, topic, rng.randint(2, 11)) + _manner(rng)
     rng.shuffle(carrying)
     words = " ".join(f"{rng.choice(FILLER)} {word}" if rng.random() < 0.5 else word for word in carrying).split()[:24]
@@ -92,7 +93,7 @@ def write_answer(rng: Random, topic: str) -> str:
 
 
 def split_of(prompt: str, answer: str) -> str:
-    """Return the only split that may contain this text, by its checksum; training and test texts are disjoint."""
+    """Return the split of a text, by its checksum. So training and test texts are disjoint."""
     return SPLITS[zlib.crc32(f"{prompt}\n{answer}".encode()) % len(SPLITS)]
 
 
@@ -118,26 +119,26 @@ def _random(use: str, seed: int, split: str) -> Random:
 
 
 def questions() -> list[Messages]:
-    """Return all 192 questions; each consecutive four differ in their opening alone."""
+    """Return all 192 questions. Four consecutive questions differ only in their opening."""
     phrasings = product(TOPICS, QUESTIONS, OPENINGS)
     return [user_turn(opening + question.format(topic)) for topic, question, opening in phrasings]
 
 
 def prompts(n: int, seed: int) -> list[Messages]:
-    """Draw n questions with replacement."""
+    """Sample n questions with replacement."""
     rng = Random(f"garden prompts {seed}")
     return [user_turn(_question(rng).text) for _ in range(n)]
 
 
 def supervised(n: int, seed: int, split: str = "train") -> list[Example]:
-    """Generate questions with completions of mixed quality, the supervised data of the start policy."""
+    """Generate supervised data for the initial policy: questions with completions of mixed quality."""
     rng = _random("supervised", seed, split)
     questions = (_question(rng) for _ in range(n))
     return [Example(user_turn(question.text), _answer_in(rng, split, question)) for question in questions]
 
 
 def sign_label(difference: float) -> float:
-    """Return the label of a gold difference; differences of rounding error are ties."""
+    """Return the label of a difference of gold rewards. Differences of the size of rounding errors are ties."""
     return 0.5 if abs(difference) < 1e-9 else float(difference > 0)
 
 
@@ -154,9 +155,10 @@ def _pair(rng: Random, id: str, split: str, judge: Labeller) -> PreferencePair:
 def pairs(
     n: int, seed: int, split: str = "train", *, temperature: float = TEMPERATURE, noise: float = NOISE
 ) -> list[PreferencePair]:
-    """Generate preference pairs: `overall` is the noisy label of `labeller`, the objectives' labels are exact.
+    """Generate preference pairs. `overall` is the noisy label from `labeller`; labels of objectives are exact.
 
-    `chosen` is the sampled winner, which gold prefers in about nine pairs of ten; the topic is the subset.
+    `chosen` is the sampled winner, which has the higher gold reward in about nine of ten pairs. The topic is the
+    subset.
     """
     rng, judge = _random("pairs", seed, split), labeller(temperature=temperature, noise=noise)
     return [_pair(rng, f"garden-{split}-{seed}-{index}", split, judge) for index in range(n)]

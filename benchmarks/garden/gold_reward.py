@@ -1,4 +1,4 @@
-"""The gold reward of the garden, a toy world: a function of the text that judges every completion exactly."""
+"""The gold reward of the garden, a toy world: an exact function of prompt and completion."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from ...rm.types import OVERALL, Example, prompt_text
 
 
 class Topic(NamedTuple):
-    """The on-topic words for prompts that name the topic."""
+    """Words of one topic that raise the reward for prompts on that topic."""
 
     plain: tuple[str, ...]
     daring: tuple[str, ...]
@@ -43,7 +43,7 @@ OBJECTIVES = ("helpful", "harmless", "engaging")
 
 
 def topic_of(prompt: str) -> str | None:
-    """Return the topic that the prompt names last; None if it names none."""
+    """Return the last topic that the prompt names; None if it names none."""
     return next((word for word in reversed(prompt.split()) if word in TOPICS), None)
 
 
@@ -51,21 +51,21 @@ class Features(NamedTuple):
     """Word counts that determine the gold reward."""
 
     plain: int
-    """Distinct plain words of the prompt's topic."""
+    """Number of distinct plain words on the prompt's topic."""
     daring: int
-    """Distinct daring words of the prompt's topic."""
+    """Number of distinct daring words on the prompt's topic."""
     caution: int
-    """Distinct words of caution."""
+    """Number of distinct caution words."""
     flourish: int
-    """Flourish words, repeated ones included."""
+    """Number of flourish words, with repetitions."""
     off_topic: int
-    """Words of no other kind, except fillers: other topics, question words, unknown words."""
+    """Number of all other words except fillers: other topics, question words, unknown words."""
     repeats: int
-    """Repeated words, except fillers."""
+    """Number of repeated words, except fillers."""
 
 
 def features(prompt: str, answer: str) -> Features:
-    """Count the features of a completion; word order does not matter.
+    """Count the features of a completion. Word order does not matter.
 
     >>> features("tell me about bees", "the honey and the splendid honey near frogs")
     Features(plain=1, daring=0, caution=0, flourish=1, off_topic=1, repeats=1)
@@ -97,7 +97,7 @@ class Gold(NamedTuple):
 
 
 def gold_rewards(prompt: str, answer: str) -> Gold:
-    """Compute the true rewards; an empty completion has 0.
+    """Compute the true rewards from the word counts of `Features`. An empty completion has reward 0.
 
     helpful  = 0.6 plain + 1.0 daring - 0.1 off_topic - 0.12 repeats - 0.2 caution
     harmless = 0.4 caution - 0.8 daring
@@ -114,19 +114,19 @@ def gold_rewards(prompt: str, answer: str) -> Gold:
 
 @dataclass(frozen=True)
 class GoldModel:
-    """The gold reward as a `RewardModel`: an exact oracle with the contract's objectives."""
+    """The gold reward as a `RewardModel`, an exact oracle with the objectives of its scoring contract."""
 
     contract: ScoringContract
 
     def rate(self, examples: Sequence[Example]) -> np.ndarray:
-        """Return gold rewards [N, K]."""
+        """Return the gold rewards [N, K] of N examples for K objectives."""
         golds = [gold_rewards(prompt_text(prompt), answer) for prompt, answer in examples]
         rows = [[getattr(gold, objective) for objective in self.contract.objectives] for gold in golds]
         return np.array(rows, dtype=np.float64).reshape(len(examples), len(self.contract.objectives))
 
 
 def gold(objectives: Sequence[str] = (OVERALL,)) -> GoldModel:
-    """Return the oracle for some of `OBJECTIVES` and "overall", in the given order."""
+    """Return the oracle for the given objectives, from `OBJECTIVES` and "overall", in this order."""
     for objective in objectives:
         if objective not in (*OBJECTIVES, OVERALL):
             raise UsageError(f"no objective '{objective}' in the garden; there are {(*OBJECTIVES, OVERALL)}")

@@ -1,4 +1,4 @@
-"""A tokenizer and small language models of real architectures for the garden, built in seconds."""
+"""A word tokenizer and small untrained language models of real architectures for the garden."""
 
 from collections.abc import Sequence
 
@@ -23,9 +23,9 @@ TEMPLATE = (
 
 
 def tokenizer(of: Sequence[str] | None = None) -> PreTrainedTokenizerFast:
-    """Build a tokenizer of words, by default the garden's.
+    """Build a word-level tokenizer, by default for the garden's vocabulary.
 
-    A turn is rendered as `<|role|> words </s>`, no BOS; padding has its own token.
+    A turn is rendered as `<|role|> words </s>` without BOS. The padding token is a separate token.
     """
     ids = {token: index for index, token in enumerate((*SPECIALS, *(vocabulary() if of is None else of)))}
     words = Tokenizer(WordLevel(ids, unk_token="<unk>"))
@@ -51,7 +51,7 @@ def causal_lm(words: PreTrainedTokenizerFast, architecture: Architecture = "qwen
 
 
 def conversation(example: Example) -> list[dict[str, str]]:
-    """Return the prompt's turns with the completion as the last turn, in the format of `apply_chat_template`."""
+    """Return prompt and completion as a list of messages for `apply_chat_template`."""
     turns = (*example.prompt, Message(role="assistant", content=example.completion))
     return [{"role": turn["role"], "content": turn["content"]} for turn in turns]
 
@@ -67,9 +67,10 @@ def pretrain(
     learning_rate: float = 3e-3,
     longest: int | None = None,
 ) -> list[float]:
-    """Train a new model to the start policy by next-token prediction on conversations, cut to `longest` tokens.
+    """Train a new model to the initial policy, by next-token prediction on conversations of at most `longest` tokens.
 
-    AdamW with a learning rate that falls linearly to 0. Returns the loss of every step, in nats per token.
+    The optimizer is AdamW with a learning rate that decays linearly to 0. Return the loss of every step in nats per
+    token.
     """
     texts = words.apply_chat_template([conversation(example) for example in examples], return_dict=False)
     sequences = [torch.tensor(ids[:longest]) for ids in texts]

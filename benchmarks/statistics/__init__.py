@@ -1,1 +1,1 @@
-"""Statistics of benchmarks and studies: bootstrap of clusters, fronts of rewards, over-optimisation, style."""
+"""Statistics of benchmarks: cluster bootstrap, tests, calibration, Pareto fronts and dependence on style."""

@@ -1,4 +1,4 @@
-"""Areas of a suite's report: overall, sections and subsets, and the weights of subsets in an area's figure."""
+"""Areas of a suite's report (overall, sections and subsets), and the subsets' weights in their figures."""
 
 from collections.abc import Sequence
 
@@ -9,21 +9,21 @@ from .cluster_bootstrap import Cells
 
 OVERALL = "overall"
 SUBSET = "subset:"
-"""Prefix of the areas that are single subsets."""
+"""Prefix of areas that are single subsets."""
 
 
 def is_section(area: str) -> bool:
-    """Return whether an area is neither a subset nor the whole suite."""
+    """Return whether an area is a section: neither a subset nor `overall`."""
     return area != OVERALL and not area.startswith(SUBSET)
 
 
 def figures_by_area(suite: Suite, cells: Cells) -> dict[str, np.ndarray]:
-    """Return the figure of every area: each subset's mean, and what the suite's authors compute."""
+    """Return the figure of every area: the subsets' means, and the suite's own aggregates."""
     return {f"{SUBSET}{name}": cells.mean([name]) for name in cells.subsets} | suite.add_up(cells)
 
 
 def area_weights(suite: Suite, cells: Cells) -> dict[str, dict[str, float]]:
-    """Return the weight of each subset in each area's figure: how much of a change of its mean is one of the area's."""
+    """Return the weight of each subset in each area's figure: its derivative with respect to the subset's mean."""
     # a probe instead of a declaration: `add_up` is the authors' formula and does not state its subsets
     known_areas = {area: np.nan_to_num(value) for area, value in figures_by_area(suite, _marked(cells)).items()}
     weights: dict[str, dict[str, float]] = {area: {} for area in known_areas}
@@ -50,7 +50,7 @@ def section_members(suite: Suite, subsets: Sequence[str]) -> dict[str, list[str]
 
 
 def _marked(cells: Cells, index: int | None = None) -> Cells:
-    """Return the same counts with every figure set to 1/2, except 1 in the subset at `index`."""
+    """Return the cells with the mean of every subset set to 1/2, except 1 for the subset at `index`."""
     total = cells.count / 2
     if index is not None:
         total[index] = cells.count[index]

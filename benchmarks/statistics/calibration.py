@@ -1,4 +1,4 @@
-"""Calibration of margins as probabilities of being right."""
+"""Calibration: how well margins predict the probability of being right."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 class Bin(NamedTuple):
-    """Pairs of similar confidence: their mean confidence, their accuracy, and their number."""
+    """A bin of pairs with similar confidence: mean confidence, accuracy, and number of pairs."""
 
     confidence: float
     accuracy: float
@@ -14,11 +14,11 @@ class Bin(NamedTuple):
 
 
 def reliability(margins: np.ndarray, bins: int = 10) -> tuple[list[Bin], float]:
-    """Return bins of σ(|margin|) with their accuracy, and the calibration error Σ n_b/n |accuracy_b - confidence_b|.
+    """Return bins of σ(|margin|) with their accuracy, and the calibration error Σ_b n_b/n |accuracy_b - confidence_b|.
 
-    A Bradley-Terry reward claims P(right) = σ(margin): its confidence is σ(|margin|) in [0.5, 1], and it is right where
-    the margin is above 0 (Guo et al. 2017, arXiv:1706.04599, eq. 3). Equal-width bins; NaN margins are left out, and
-    the error of no margin is NaN.
+    A Bradley-Terry reward claims P(right) = σ(margin): its confidence is σ(|margin|) in [0.5, 1], and it is right if
+    the margin is above 0 (Guo et al. 2017, arXiv:1706.04599, eq. 3). Bin b has n_b of the n pairs; bins have equal
+    width. NaN margins are left out. Without margins, the error is NaN.
     """
     margins = margins[~np.isnan(margins)]
     confidence, right = 1 / (1 + np.exp(-np.abs(margins))), margins > 0

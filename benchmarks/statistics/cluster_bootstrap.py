@@ -17,7 +17,7 @@ CHUNK = 100
 
 
 class Draws(NamedTuple):
-    """How often each cluster is drawn: counts [S, C] of S bootstrap samples, and each item's cluster index [M]."""
+    """Bootstrap samples: counts [S, C] of C clusters in S samples, and the cluster index [M] of each item."""
 
     counts: np.ndarray
     cluster: np.ndarray
@@ -31,7 +31,7 @@ class Draws(NamedTuple):
 def cluster_draws(clusters: np.ndarray, samples: int = 1000, seed: int = 0) -> Draws:
     """Draw bootstrap samples of whole clusters, with replacement (Cameron, Gelbach & Miller 2008, pairs cluster).
 
-    One set of draws is used for all scorers, so that differences between scorers are paired.
+    All scorers use the same draws, so that differences between scorers are paired.
     """
     names, cluster = np.unique(clusters, return_inverse=True)
     number, random = len(names), np.random.default_rng(seed)
@@ -42,18 +42,18 @@ def cluster_draws(clusters: np.ndarray, samples: int = 1000, seed: int = 0) -> D
 
 
 class Clusters(NamedTuple):
-    """Number of clusters behind a figure, and the number of equally weighted ones whose variance is known as well."""
+    """Number of clusters behind a figure, and its effective number for unequal weights."""
 
     number: int
     effective: float
 
 
 def effective_clusters(weights: np.ndarray) -> float:
-    """Return (Σ w²)² / Σ w⁴ of the weights [C] that clusters have in a figure; 0 for none.
+    """Return the effective number of clusters (Σ w²)² / Σ w⁴ for the weights w [C] in a figure; 0 without clusters.
 
-    It is 1 + Satterthwaite's degrees of freedom of the figure's variance if all clusters vary alike (Satterthwaite
-    1946; Imbens & Kolesár 2016, Rev. Econ. Stat. 98, for clusters): C for equal weights, and little more than the
-    smaller section's for the mean of two sections of very unequal size.
+    It is 1 + Satterthwaite's degrees of freedom of the figure's variance if all clusters have equal variance
+    (Satterthwaite 1946; Imbens & Kolesár 2016, Rev. Econ. Stat. 98, for clusters). It equals C for equal weights. For
+    the mean of two sections of very unequal size, it is little more than the size of the smaller one.
 
     >>> effective_clusters(np.ones(5)), round(effective_clusters(np.repeat([1 / 20, 1 / 500], [20, 500])), 1)
     (5.0, 21.6)
@@ -63,7 +63,7 @@ def effective_clusters(weights: np.ndarray) -> float:
 
 
 class Cells(NamedTuple):
-    """Sum and count of K measures in G subsets, [..., G, K]; a leading axis runs over bootstrap samples."""
+    """Sums and counts of K measures in G subsets, [..., G, K]. A leading axis runs over bootstrap samples."""
 
     subsets: tuple[str, ...]
     measures: tuple[str, ...]
@@ -71,14 +71,14 @@ class Cells(NamedTuple):
     count: np.ndarray
 
     def mean(self, subsets: Sequence[str] | None = None, measure: str | None = None) -> np.ndarray:
-        """Return the mean of a measure (default: the first) over the items of some subsets (default: all)."""
+        """Return the mean of a measure (default: the first) over the items of the given subsets (default: all)."""
         k = 0 if measure is None else self.measures.index(measure)
         indices = [g for g, name in enumerate(self.subsets) if subsets is None or name in subsets]
         with np.errstate(invalid="ignore", divide="ignore"):
             return self.total[..., indices, k].sum(-1) / self.count[..., indices, k].sum(-1)
 
     def mean_of(self, weights: Mapping[str, float], measure: str | None = None) -> np.ndarray:
-        """Return the weighted mean of the means of subsets; a subset without items is left out."""
+        """Return the weighted mean of the means of subsets. Subsets without items are left out."""
         means = np.stack([self.mean([name], measure) for name in weights], axis=-1)
         return weighted(means, np.array([*weights.values()]))
 
@@ -86,7 +86,7 @@ class Cells(NamedTuple):
 def cell_sums(
     values: np.ndarray, groups: np.ndarray, subsets: Sequence[str], measures: Sequence[str], draws: Draws
 ) -> tuple[Cells, Cells]:
-    """Compute cells of `values` [M, K] as observed and in every bootstrap sample; NaN values are left out."""
+    """Compute the cells of `values` [M, K], as observed and in every bootstrap sample. NaN values are left out."""
     number, width = len(subsets), len(measures)
     defined = ~np.isnan(values)
     item, measure = np.nonzero(defined)
@@ -100,7 +100,7 @@ def cell_sums(
 
 
 def _resampled(table: sparse.csr_matrix, draws: Draws) -> np.ndarray:
-    """Compute counts @ table in chunks, which bounds the memory."""
+    """Compute the product counts @ table in chunks, which bounds the memory."""
     by_column = sparse.csr_matrix(table.T)
     chunks = range(0, len(draws.counts), CHUNK)
     parts = [(by_column @ draws.counts[at : at + CHUNK].T.astype(np.float64)).T for at in chunks]
@@ -108,14 +108,14 @@ def _resampled(table: sparse.csr_matrix, draws: Draws) -> np.ndarray:
 
 
 def weighted(means: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Compute the weighted mean over the last axis of the groups that have a value: Σ w_g m_g / Σ w_g."""
+    """Compute the weighted mean Σ_g w_g m_g / Σ_g w_g over the last axis. Groups g with NaN means m_g are left out."""
     present = ~np.isnan(means)
     with np.errstate(invalid="ignore"):
         return np.where(present, means, 0) @ weights / (present @ weights)
 
 
 def percentile_interval(samples: np.ndarray, level: float = LEVEL) -> tuple[float, float]:
-    """Compute the central `level` of bootstrap samples: the interval of figures without bounds."""
+    """Return the central interval of bootstrap samples at `level`, for figures without bounds."""
     if np.isnan(samples).all():
         return float("nan"), float("nan")
     low, high = np.nanquantile(samples, [(1 - level) / 2, (1 + level) / 2])
@@ -125,10 +125,10 @@ def percentile_interval(samples: np.ndarray, level: float = LEVEL) -> tuple[floa
 def share_interval(
     value: float, samples: np.ndarray, clusters: int, ends: tuple[float, float] = (0.0, 1.0), level: float = LEVEL
 ) -> tuple[float, float]:
-    """Compute the interval of a share between the `ends` from its bootstrap samples of C whole clusters.
+    """Compute the interval of a share in the range `ends` from its bootstrap samples of C whole clusters.
 
-    This is `effective_interval` with the variance of the samples times C / (C - 1), because the variance of a bootstrap
-    of C clusters is too small by that factor. Items that weigh very differently need `stratified_interval`.
+    This is `effective_interval` with the samples' variance times C / (C - 1), since the variance of a bootstrap of C
+    clusters is too small by that factor. For items of very unequal weight, use `stratified_interval`.
     """
     finite = samples[~np.isnan(samples)]
     if np.isnan(value) or not clusters or len(finite) < 2:
@@ -139,22 +139,22 @@ def share_interval(
 
 
 class Stratum(NamedTuple):
-    """Items of equal weight in a figure, which has these bootstrap samples [S] and ends if they alone vary."""
+    """Items of equal weight in a figure, with the figure's samples [S] and range if only these items vary."""
 
     samples: np.ndarray
     clusters: int
     ends: tuple[float, float]
-    """The figure if all of these items were wrong, and if all were right."""
+    """The figure if all of these items are wrong, and if all are right."""
 
 
 def stratified_interval(value: float, strata: Sequence[Stratum], level: float = LEVEL) -> tuple[float, float]:
-    """Combine the intervals [l_s, u_s] that a figure v has if one stratum alone varies, such as one of its sections.
+    """Combine the intervals [l_s, u_s] of a figure v if only stratum s varies, such as one of its sections.
 
         v - √(Σ_st R_st (v - l_s)(v - l_t)),   v + √(Σ_st R_st (u_s - v)(u_t - v))
 
-    This recovers each variance from a limit of its own interval (Zou & Donner 2008, Statist. Med. 27, eq. 8), so that
-    a small section in which all items are right is not taken as certain. R are the correlations of the samples, which
-    is 0 for strata without common clusters. For a single stratum it is `share_interval`.
+    R_st is the correlation of the samples of strata s and t, which is 0 without common clusters. The formula recovers
+    each variance from the limits of its interval (Zou & Donner 2008, Statist. Med. 27, eq. 8), so that a small section
+    without errors does not count as certain. For a single stratum it is `share_interval`.
     """
     limits = np.array([share_interval(value, part.samples, part.clusters, part.ends, level) for part in strata])
     if not len(limits) or np.isnan(limits).any():
@@ -165,7 +165,7 @@ def stratified_interval(value: float, strata: Sequence[Stratum], level: float = 
 
 
 def correlations(samples: np.ndarray) -> np.ndarray:
-    """Return the correlations [N, N] of columns [S, N]; 0 with a column that does not vary, and 1 on the diagonal."""
+    """Return the correlations [N, N] of columns [S, N]: 1 on the diagonal, and 0 with a constant column."""
     finite = samples[~np.isnan(samples).any(axis=1)]
     spread = finite.std(axis=0)
     standard = (finite - finite.mean(axis=0)) / np.where(spread > 1e-9, spread, np.inf)
@@ -178,13 +178,14 @@ def correlations(samples: np.ndarray) -> np.ndarray:
 
 
 def difference_p(value: float, samples: np.ndarray, clusters: Clusters) -> float:
-    """Return the two-sided p of a difference d of shares from the spread of its bootstrap samples.
+    """Return the two-sided p-value of a difference d of shares from the spread of its bootstrap samples.
 
         p = 2 Φ(-|z|),   z² = d² / (Var + d² / C)
 
-    This is the score test, with the `null_variance`; for single items it is McNemar's (b - c) / √(b + c). It has no
-    floor at the number of samples, so that it holds among many tests, and is calibrated far in its tail (`rewardlab
-    bench significance`), where Student's t, whose variance is about d, rejects too often.
+    This is the score test. z² uses the `null_variance`: Var is the variance of the samples and C the effective number
+    of clusters. For single items z is McNemar's (b - c) / √(b + c), with b and c the numbers of items that favour each
+    scorer. p is not limited by the number of samples, so it remains valid with many tests. It is calibrated far in its
+    tail (`rewardlab bench significance`). Student's t, with the variance about d instead of 0, rejects too often there.
     """
     variance = null_variance(value, samples, clusters)
     if np.isnan(variance):
@@ -193,10 +194,10 @@ def difference_p(value: float, samples: np.ndarray, clusters: Clusters) -> float
 
 
 def null_variance(value: float, samples: np.ndarray, clusters: Clusters) -> float:
-    """Return the variance that a difference d would have if it were 0: Var + d² / C, NaN for NaN.
+    """Return the variance of a difference d under the hypothesis that it is 0: Var + d² / C. NaN if d is NaN.
 
-    Var is the variance of the samples and C the effective number of clusters; with d² / C it becomes the second moment
-    about 0 of the clusters' differences.
+    Var is the variance of the samples and C the effective number of clusters. The sum is the second moment about 0 of
+    the clusters' differences.
     """
     if np.isnan(value) or not clusters.effective:
         return float("nan")
@@ -204,11 +205,12 @@ def null_variance(value: float, samples: np.ndarray, clusters: Clusters) -> floa
 
 
 def difference_interval(value: float, samples: np.ndarray, clusters: Clusters, level: float) -> tuple[float, float]:
-    """Return the differences of shares that the test of `difference_p` does not reject at 1 - level, within [-1, 1].
+    """Return the interval of differences of shares that `difference_p` does not reject at 1 - level, in [-1, 1].
 
         d ± z √(Var / (1 - z² / C)),   z = Φ⁻¹((1 + level) / 2);   [-1, 1] for C <= z²
 
-    If all clusters agree (Var = 0), it is d alone.
+    d is the difference, Var the variance of its samples, and C the effective number of clusters. If all clusters agree
+    (Var = 0), the interval is d alone.
     """
     if np.isnan(value):
         return float("nan"), float("nan")
@@ -221,7 +223,7 @@ def difference_interval(value: float, samples: np.ndarray, clusters: Clusters, l
 
 
 class Discordant(NamedTuple):
-    """Numbers of items for which one of two scorers earned more credit, and the exact p of so uneven a split."""
+    """Numbers of items for which each of two scorers earned more credit, with the exact p-value of the split."""
 
     only_first: int
     only_second: int
@@ -229,20 +231,20 @@ class Discordant(NamedTuple):
 
 
 def mcnemar(first: np.ndarray, second: np.ndarray) -> Discordant:
-    """Compute McNemar's exact test on paired credits [M]: under equality the discordant items are fair coin tosses.
+    """Compute McNemar's exact test on paired credits [M], where discordant items are fair coin tosses under equality.
 
-    p = 2 P(Binomial(b + c, 1/2) <= min(b, c)), at most 1 (McNemar 1947); b and c are the items for which the first or
-    the second earned more, so that it is the sign test where credit is graded. The test assumes independent items;
-    where several items share a prompt, use the paired bootstrap.
+    p = 2 P(Binomial(b + c, 1/2) <= min(b, c)), at most 1 (McNemar 1947). b and c are the numbers of items for which the
+    first or the second scorer earned more; for graded credit this is the sign test. The test assumes independent items.
+    If several items share a prompt, use the paired bootstrap.
     """
     b, c = int((first > second).sum()), int((first < second).sum())  # NaN is neither
     return Discordant(b, c, float(stats.binomtest(min(b, c), b + c).pvalue) if b + c else 1.0)
 
 
 def least_p(changed: int) -> float:
-    """Return the smallest p of a sign test over the prompts that changed: 2 / 2^n, at most 1.
+    """Return the smallest possible p of a sign test over n changed prompts: 2 / 2^n, at most 1.
 
-    No bootstrap of whole prompts has evidence for less: samples of a few prompts that all changed alike are all equal.
+    It is a lower bound for the bootstrap of whole prompts, whose samples are all equal if a few prompts changed alike.
 
     >>> least_p(0), least_p(5), least_p(6)
     (1.0, 0.0625, 0.03125)
@@ -251,7 +253,7 @@ def least_p(changed: int) -> float:
 
 
 def formatted_p(p: float, at_most: bool = False) -> str:
-    """Return a p-value behind the letter p, with three decimals; `at_most` if it is only known to be no larger.
+    """Return a p-value as text with three decimals. With `at_most`, it is marked as an upper bound.
 
     >>> formatted_p(0.0312), formatted_p(0.0004), formatted_p(0.002, at_most=True)
     ('= 0.031', '< 0.001', '≤ 0.002')
@@ -260,13 +262,14 @@ def formatted_p(p: float, at_most: bool = False) -> str:
 
 
 def items_to_see(difference: float, square: float, level: float = LEVEL, power: float = 0.8) -> int:
-    """Return the number of items at which a paired comparison detects a `difference` of accuracies with a given power.
+    """Return the number of items at which a paired comparison detects a `difference` of accuracies with given power.
 
         n = (z_{1-α/2} √s + z_{power} √(s - δ²))² / δ²                       (Connor 1987)
 
-    The mean `square` s of the items' differences is the share of discordant items if all weigh alike, and at least so
-    many items are needed that their discordant ones can be significant (`least_p`). At this number `difference_p` has
-    an exact power of .79 to .86, and McNemar's exact test, which is conservative, one of .75 to .79.
+    δ is the difference, s the mean `square` of the items' differences, α = 1 - `level`, and z the normal quantile. s is
+    the share of discordant items if all weigh alike. The result is at least the number of items whose discordant ones
+    can be significant (`least_p`). At this number, `difference_p` has an exact power of .79 to .86, and McNemar's
+    conservative exact test one of .75 to .79.
     """
     if not 0 < difference**2 <= square:
         raise ValueError(f"0 < difference² <= square, got {difference} and {square}")

@@ -1,4 +1,4 @@
-"""Figures of scorers by area with their intervals, and paired differences over the cases that both scored."""
+"""Figures of scorers by area with intervals, and paired differences over the cases that both scored."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
@@ -12,19 +12,25 @@ from .cluster_bootstrap import LEVEL, Cells, Clusters, Draws, Stratum, percentil
 
 
 class Layout(NamedTuple):
-    """Index of each case's subset [M], and the bootstrap samples."""
+    """Index of each case's subset [M], with the bootstrap samples."""
 
     names: list[str]
     groups: np.ndarray
     draws: Draws
 
     def clusters(self, subsets: Collection[str], counted: np.ndarray) -> int:
-        """Return the number of clusters among the counted cases [M] of some subsets."""
+        """Return the number of clusters among the scored cases of the given subsets.
+
+        `counted` [M] is the mask of scored cases.
+        """
         inside = np.isin(self.groups, [self.names.index(name) for name in subsets]) & counted
         return len(np.unique(self.draws.cluster[inside]))
 
     def weighted_clusters(self, weights: Mapping[str, float], counted: np.ndarray) -> Clusters:
-        """Return the clusters among the counted cases [M] of some subsets with the weights of these in a figure."""
+        """Return the clusters among the scored cases of subsets with the given weights in a figure.
+
+        `counted` [M] marks the scored cases.
+        """
         size = np.maximum(np.bincount(self.groups[counted], minlength=len(self.names)), 1)
         by_case = np.array([weights.get(name, 0.0) for name in self.names]) / size
         by_cluster = np.bincount(self.draws.cluster[counted], by_case[self.groups[counted]])
@@ -32,7 +38,7 @@ class Layout(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """One scorer's shares by area, observed and in every bootstrap sample [S]. A subset has the prefix `subset:`."""
+    """One scorer's shares by area, as observed and in every bootstrap sample [S]. Subsets have the prefix `subset:`."""
 
     suite: Suite
     layout: Layout
@@ -45,11 +51,11 @@ class Figures(NamedTuple):
     clusters: Mapping[str, Clusters]
     """The clusters behind each area's figure."""
     subsets: Mapping[str, Mapping[str, float]]
-    """Weights of the subsets that each area's figure depends on."""
+    """Weights of the subsets in each area's figure."""
 
 
 def figures_of(suite: Suite, credit: np.ndarray, layout: Layout) -> Figures:
-    """Compute every area's share from credits [M, K], as observed and in every bootstrap sample."""
+    """Compute the share of every area from credits [M, K], as observed and in every bootstrap sample."""
     observed, sampled = bootstrap.cell_sums(credit, layout.groups, layout.names, suite.measures, layout.draws)
     shares = {name: float(value) for name, value in figures_by_area(suite, observed).items()}
     counted, weights = ~np.isnan(credit[:, 0]), area_weights(suite, observed)
@@ -62,7 +68,7 @@ def figures_of(suite: Suite, credit: np.ndarray, layout: Layout) -> Figures:
 
 
 def _strata(figures: Figures, area: str) -> list[Stratum]:
-    """Return an area's strata, the subsets whose items weigh alike in its figure."""
+    """Return an area's strata: groups of subsets whose items have equal weight in its figure."""
     observed, _ = figures.cells
     by_weight: dict[float, list[str]] = {}
     for name, weight in figures.subsets[area].items():
@@ -74,7 +80,7 @@ def _strata(figures: Figures, area: str) -> list[Stratum]:
 
 
 def _stratum(figures: Figures, area: str, subsets: Sequence[str]) -> Stratum:
-    """Return the stratum of some subsets: the area's samples and ends while all other subsets stay as observed."""
+    """Return the stratum of the given subsets: the area's samples and range with all other subsets as observed."""
     observed, sampled = figures.cells
     varies = np.isin(observed.subsets, subsets)[:, None]
 
@@ -87,7 +93,7 @@ def _stratum(figures: Figures, area: str, subsets: Sequence[str]) -> Stratum:
 
 
 class IntervalMethod(NamedTuple):
-    """How a report computes the intervals of shares and of paired differences."""
+    """Functions that compute the intervals of shares and of paired differences in a report."""
 
     share: Callable[[Figures, str], tuple[float, float]]
     difference: Callable[[float, np.ndarray, Clusters, float], tuple[float, float]]
@@ -103,40 +109,40 @@ WEIGHTED = IntervalMethod(
 )
 EFFECTIVE = IntervalMethod(_effective, lambda value, samples, clusters, level: percentile_interval(samples, level))
 INTERVALS = {"weighted": WEIGHTED, "effective": EFFECTIVE}  # the latter of earlier reports, which can still be verified
-"""Methods by the name that a report stores."""
+"""Interval methods by the name that a report stores. `effective` is the method of earlier reports."""
 
 
 # ---- two scorers ----
 
 
 class Paired(NamedTuple):
-    """Figures of two scorers over the cases that both scored; differences are first minus second."""
+    """Figures of two scorers over the cases that both scored. Differences are first minus second."""
 
     first: Figures
     second: Figures
     changed: np.ndarray
-    """Whether a measure of each case [M] differs."""
+    """Whether any measure of each case [M] differs."""
 
     def value(self, area: str) -> float:
-        """Return the difference in an area; NaN where a figure is."""
+        """Return the difference in an area. NaN if a figure is NaN."""
         return self.first.observed[area] - self.second.observed[area]
 
     def least_p(self, area: str) -> float:
-        """Return the smallest p of a sign test over the prompts of an area that changed."""
+        """Return the smallest possible p of a sign test over an area's changed prompts."""
         return bootstrap.least_p(self.first.layout.clusters(self.first.subsets[area], self.changed))
 
     def p(self, area: str) -> float:
-        """Return the two-sided p of a difference, never below `least_p`; NaN where the difference is."""
+        """Return the two-sided p of an area's difference, at least `least_p`. NaN if the difference is NaN."""
         return max(
             bootstrap.difference_p(self.value(area), self._samples(area), self.first.clusters[area]), self.least_p(area)
         )
 
     def null_variance(self, area: str) -> float:
-        """Return the variance that a difference would have if it were 0."""
+        """Return the variance of an area's difference under the hypothesis that it is 0."""
         return bootstrap.null_variance(self.value(area), self._samples(area), self.first.clusters[area])
 
     def interval(self, area: str, method: IntervalMethod = WEIGHTED, level: float = LEVEL) -> tuple[float, float]:
-        """Return the interval of a difference, by default the values that `difference_p` does not reject."""
+        """Return the interval of an area's difference, by default all values that `difference_p` does not reject."""
         return method.difference(self.value(area), self._samples(area), self.first.clusters[area], level)
 
     def _samples(self, area: str) -> np.ndarray:
@@ -146,7 +152,7 @@ class Paired(NamedTuple):
 def paired(
     suite: Suite, credits: tuple[np.ndarray, np.ndarray], layout: Layout, figures: Sequence[Figures] = ()
 ) -> Paired:
-    """Pair two scorers by their credits [M, K]; their `figures` over all cases are used again if both scored all."""
+    """Pair two scorers by their credits [M, K]. If both scored all cases, their `figures` are reused."""
     first, second = credits
     both = ~np.isnan(first[:, 0] + second[:, 0])
     if not figures or not both.all():

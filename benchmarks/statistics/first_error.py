@@ -1,4 +1,4 @@
-"""First errors of solutions: predicted from step scores by a threshold, and the threshold of the highest F1."""
+"""First errors of solutions: prediction from step scores by a threshold, and the threshold with the highest F1."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,14 +11,14 @@ NONE = -1
 
 
 class Threshold(NamedTuple):
-    """A threshold in the unit of the scores, and the F1 in [0, 1] that it has on the solutions that chose it."""
+    """A threshold in the unit of the scores, with its F1 in [0, 1] on the solutions that it was chosen on."""
 
     value: float
     f1: float
 
 
 def first_error(scores: Sequence[float], threshold: float) -> int:
-    """Return the index of the first step with a score below the threshold, -1 if there is none.
+    """Return the index of the first step with a score below the threshold; -1 if there is none.
 
     >>> first_error([0.9, 0.4, 0.2], 0.5), first_error([0.9, 0.5], 0.5)
     (1, -1)
@@ -27,18 +27,18 @@ def first_error(scores: Sequence[float], threshold: float) -> int:
 
 
 def harmonic_mean(first: Float[np.ndarray, "..."], second: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-    """Return 2 a b / (a + b) of two shares, 0 if both are 0."""
+    """Return the harmonic mean 2 a b / (a + b) of two shares a and b; 0 if both are 0."""
     first, second = np.asarray(first, float), np.asarray(second, float)
     total = first + second
     return 2 * first * second / np.where(total == 0, 1, total)
 
 
 def best_threshold(scores: Sequence[Sequence[float]], labels: Sequence[int]) -> Threshold:
-    """Return the threshold of the highest F1 on solutions with first errors `labels`; NaN without both kinds.
+    """Return the threshold with the highest F1 on solutions with first errors `labels`.
 
-    A threshold τ finds the error at step e if s_e < τ <= min(s_1, ..., s_{e-1}), and no error if τ <= min(s), so only
-    the ends of these intervals matter. Of equally good ones the lowest; it lies in the middle of its interval. Choose
-    it on other solutions than those that it is reported on.
+    A threshold τ finds the error at step e if s_e < τ <= min(s_1, ..., s_{e-1}), and no error if τ <= min(s), for step
+    scores s. So only the ends of these intervals are candidates. Ties go to the lowest threshold, placed in the middle
+    of its interval. NaN unless there are erroneous and correct solutions. Report the F1 on other solutions.
     """
     labelled = [*zip(scores, labels, strict=True)]
     wrong = [(some[label], min(some[:label], default=np.inf)) for some, label in labelled if label != NONE]

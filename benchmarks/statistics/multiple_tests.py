@@ -1,4 +1,4 @@
-"""Adjustment of p-values for the number of tests, and groups of scorers that do not differ significantly."""
+"""Adjustment of p-values for multiple tests, and groups of scorers without significant differences."""
 
 from collections.abc import Callable, Hashable, Mapping
 
@@ -8,9 +8,9 @@ from .cluster_bootstrap import LEVEL
 
 
 def holm(p: np.ndarray, tests: int | None = None) -> np.ndarray:
-    """Return Holm's adjusted p-values [T], which bound the chance of any false positive among T tests (Holm 1979).
+    """Return Holm's adjusted p-values [T], which bound the chance of any false positive in T tests (Holm 1979).
 
-    If T are the only `tests` of a larger number whose p is below 1, give that number.
+    If further tests have p = 1 and are not in the array, give the total number as `tests`.
 
     >>> holm(np.array([0.01, 0.04, 0.03])).round(3).tolist()
     [0.03, 0.06, 0.06]
@@ -25,8 +25,8 @@ def holm(p: np.ndarray, tests: int | None = None) -> np.ndarray:
 def holm_levels(p: np.ndarray, alpha: float = 1 - LEVEL) -> np.ndarray:
     """Return the confidence levels [T] at which Holm's method tests each of T hypotheses.
 
-    That is 1 - α / (T - k) for the hypothesis with k smaller p-values. Every hypothesis that Holm
-    rejects has an interval without 0 at its level; the intervals are not simultaneous.
+    The level is 1 - α / (T - k) for the hypothesis with k smaller p-values. Every hypothesis that Holm's method rejects
+    has an interval without 0 at its level. The intervals are not simultaneous.
 
     >>> holm_levels(np.array([0.01, 0.04])).round(3).tolist()
     [0.975, 0.95]
@@ -40,12 +40,12 @@ def tied_groups(
     p_value: Callable[[str, str], float],
     family: Callable[[str], Hashable] = lambda _name: None,
 ) -> list[list[str]]:
-    """Group scorers by name: each group is the best remaining scorer and all that do not differ significantly from it.
+    """Group scorers: each group has the best remaining scorer and all that do not differ significantly from it.
 
-    `values` are the scorers' figures, none of them NaN; `p_value` is that of the difference of two, NaN if it is
-    unknown and so not significant. Differences to the best are tested at 5 % in each family. Holm's method counts all
-    pairs that might have been tested, because the best is chosen by its figure: r (r - 1) / 2 of the r remaining
-    scorers of the best's family, and all pairs of two families for another one.
+    `values` are the scorers' figures without NaN. `p_value` returns the p of the difference of two scorers; NaN counts
+    as not significant. Differences to the best are tested at 5 % in each family. Since the best is chosen by its
+    figure, Holm's method counts all pairs that might have been tested: r (r - 1) / 2 for the r remaining scorers of the
+    best one's family, and all pairs between two families otherwise.
     """
     remaining, groups = sorted(values, key=lambda name: -values[name]), []
     while remaining:

@@ -1,4 +1,4 @@
-"""Pareto fronts of points, where more is better on every axis."""
+"""Pareto fronts of points. Higher is better on every axis."""
 
 import moocore
 import numpy as np
@@ -7,9 +7,9 @@ from ...rm.errors import UsageError
 
 
 def non_dominated(points: np.ndarray) -> np.ndarray:
-    """Return which of the points [A, K] are not dominated by another point, as booleans [A].
+    """Return a mask [A] of the points [A, K] that no other point dominates.
 
-    x dominates y where x >= y on every axis and x > y on one; equal points do not dominate each other.
+    x dominates y if x >= y on every axis and x > y on at least one. Equal points do not dominate each other.
 
     >>> non_dominated(np.array([[0, 2], [1, 1], [0, 1]])).tolist()
     [True, True, False]
@@ -19,7 +19,7 @@ def non_dominated(points: np.ndarray) -> np.ndarray:
 
 
 def check_points(points: np.ndarray) -> None:
-    """Raise an error for a front [..., A, K] without a point, or with a value that is not finite."""
+    """Raise an error if a front [..., A, K] has no points or a value that is not finite."""
     if points.ndim < 2 or not points.shape[-2]:
         raise UsageError(f"a front of shape {points.shape}; give mean rewards [A, K] with at least one preference")
     if not np.isfinite(points).all():

@@ -1,4 +1,4 @@
-"""Dependence of scores on length and Markdown, over pairs with one right response; pure NumPy."""
+"""Dependence of scores on length and Markdown, over pairs with one right response."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,10 +12,10 @@ TOLERANCE = 0.1
 
 
 class StyleFacts(NamedTuple):
-    """One scorer's dependence on style over its judged pairs; accuracies in [0, 1], NaN where there are no such pairs.
+    """Dependence of one scorer on style over its judged pairs. Accuracies are in [0, 1], or NaN without pairs.
 
-    A slope shows that scores correlate with style, not why: where right responses are longer, a scorer that is right
-    has a slope too. `balanced` separates the two, since length alone scores 0.5 there.
+    A slope shows correlation of scores with style, not causation: if right responses are longer, an accurate scorer has
+    a slope too. `balanced` separates the two, since a scorer by length alone has 0.5 there.
     """
 
     matched: float
@@ -24,11 +24,11 @@ class StyleFacts(NamedTuple):
     balanced: float
     """Mean of the accuracy where the right response is longer and the accuracy where it is shorter."""
     length_slope: float
-    """Standard deviations of score difference per doubling of length."""
+    """Slope on length: standard deviations of the score difference per doubling of length."""
     markdown_slope: float
-    """Standard deviations of score difference per doubling of 1 + Markdown marks."""
+    """Slope on Markdown: standard deviations of the score difference per doubling of 1 + Markdown marks."""
     pairs: int
-    """Cases with two responses, one of them right, that the scorer judged."""
+    """Number of judged cases with two responses, of which one is right."""
 
 
 class Matched(NamedTuple):
@@ -39,23 +39,26 @@ class Matched(NamedTuple):
 
 
 class Slopes(NamedTuple):
-    """Standard deviations of score difference per doubling."""
+    """Slopes on length and Markdown: standard deviations of the score difference per doubling."""
 
     length: float
     markdown: float
 
 
 def matched_accuracy(won: np.ndarray, right: np.ndarray, wrong: np.ndarray, tolerance: float = TOLERANCE) -> Matched:
-    """Return the accuracy over the pairs with |l_right - l_wrong| <= tolerance · max(l_right, l_wrong).
+    """Return the accuracy over pairs of similar length: |l_right - l_wrong| <= tolerance · max(l_right, l_wrong).
 
-    `won` [M] is whether the right response scored higher; `right` and `wrong` [M] are the responses' lengths.
+    `won` [M] states whether the right response scored higher. `right` and `wrong` [M] are the lengths l_right, l_wrong.
     """
     alike = np.abs(right - wrong) <= tolerance * np.maximum(right, wrong)
     return Matched(_mean(won[alike]), int(alike.sum()))
 
 
 def balanced_accuracy(won: np.ndarray, right: np.ndarray, wrong: np.ndarray) -> float:
-    """Compute ½ P(won | right longer) + ½ P(won | right shorter): ½ for length alone; equal lengths are left out."""
+    """Compute ½ P(won | right longer) + ½ P(won | right shorter), without pairs of equal length.
+
+    A scorer by length alone has ½.
+    """
     return (_mean(won[right > wrong]) + _mean(won[right < wrong])) / 2
 
 
@@ -64,8 +67,9 @@ def style_slopes(scores: np.ndarray, length: np.ndarray, markdown: np.ndarray) -
 
     s_i / σ = a Δlog2(length)_i + b Δlog2(1 + marks)_i + ε_i,    σ² = mean_i s_i²
 
-    Exchanging the responses of a pair changes the sign of its whole row, so there is no intercept and σ is taken about
-    0. Slopes are NaN for a style that never differs, for both styles if they are collinear, and if no scores differ.
+    s_i is the score difference of pair i and Δ the difference of its responses; a and b are the slopes and ε_i the
+    residual. Exchanging the responses of a pair changes the sign of its row, so there is no intercept, and σ is taken
+    about 0. A slope is NaN if its style never differs; both are NaN if they are collinear or if no scores differ.
     """
     spread = np.sqrt(np.mean(scores**2)) if len(scores) else 0.0
     columns = [column for column in (length, markdown) if column.any()]
@@ -77,7 +81,7 @@ def style_slopes(scores: np.ndarray, length: np.ndarray, markdown: np.ndarray) -
 
 
 def pair_marks(cases: Sequence[Case]) -> list[tuple[int, ...]]:
-    """Return the Markdown marks of both responses of every case with two, one right; () for other cases."""
+    """Return the Markdown marks of both responses for cases with two responses, one of them right; else ()."""
     return [
         tuple(map(markdown_marks, case.answers)) if len(case.answers) == 2 and len(case.best) == 1 else ()
         for case in cases
@@ -87,10 +91,10 @@ def pair_marks(cases: Sequence[Case]) -> list[tuple[int, ...]]:
 def style_facts(
     cases: Sequence[Case], judgments: Sequence[Judgment], marks: Sequence[tuple[int, ...]] | None = None
 ) -> StyleFacts:
-    """Compute the style facts over cases with two responses, one right; abstentions are left out, a tie is wrong.
+    """Compute the dependence on style over cases with two responses, of which one is right.
 
-    Length is in characters; `marks` are those of `pair_marks`, counted once for several
-    scorers. Each difference is right response minus wrong response.
+    Abstentions are left out, and a tie is wrong. Length is in characters. `marks` are from `pair_marks`, counted once
+    for several scorers. Differences are right minus wrong response.
     """
     marks = pair_marks(cases) if marks is None else marks
     rows = [row for row in zip(cases, judgments, marks, strict=True) if row[2] and not row[1].abstained]
@@ -118,7 +122,7 @@ def style_facts(
 
 
 def _doublings(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
-    """Return log2(right / wrong); an empty response counts as one character."""
+    """Return log2(right / wrong). An empty response counts as one character."""
     return np.log2(np.maximum(right, 1)) - np.log2(np.maximum(wrong, 1))
 
 

@@ -1,4 +1,4 @@
-"""Rows with several answers, and preference pairs, as one suite; random samples of cases."""
+"""Suite of rows with several responses and of preference pairs; random samples of cases."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,10 +16,10 @@ from .pairs import Pairs, collect_files
 
 
 class CaseFile(Pairs):
-    """The suite `pairs`, which also reads rows with `prompt`, `answers` and `best`, and the authors of responses."""
+    """The suite `pairs`, extended to rows with `prompt`, `answers` and `best`, and to authors of responses."""
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """Return the cases, then those of preference pairs, and notes on what is left out."""
+        """Return the cases of rows with several responses, then those of preference pairs; also notes on the data."""
         rows, report = collect_files(sources, _case_or_pair, self.on_bad_row)
         pairs = [row for row in rows if isinstance(row, _PairWithAuthors)]
         authors = {(prompt_text(pair.prompt), pair.chosen, pair.rejected): pair.authors for pair in pairs}
@@ -33,7 +33,7 @@ class CaseFile(Pairs):
 
 @dataclass(frozen=True)
 class _PairWithAuthors(PreferencePair):
-    """A pair, and the models that wrote its chosen and its rejected answer, if the row names both."""
+    """A pair with the models that wrote its chosen and its rejected response, if the row names both."""
 
     authors: tuple[str, ...] = ()
 
@@ -46,14 +46,14 @@ def _case_or_pair(values: Mapping[str, Any]) -> Case | _PairWithAuthors:
 
 
 def open_suite(name: str, objective: str, on_bad_row: OnBadRow) -> Suite:
-    """Open a benchmark, or as `pairs` the suite of any file of cases and pairs."""
+    """Open a benchmark by its name. `pairs` is the suite for any file of cases and pairs."""
     if name == CaseFile.name:
         return CaseFile(objective, on_bad_row)
     return load("benchmarks.suites", name)(on_bad_row=on_bad_row)
 
 
 def sample_cases(cases: Sequence[Case], limit: int | None, seed: int) -> tuple[list[Case], list[str]]:
-    """Return a random sample of the cases in their order, and a note on it."""
+    """Return a random sample of at most `limit` cases in their original order, and a note on it."""
     if limit is None or limit >= len(cases):
         return list(cases), []
     indices = sorted(Random(seed).sample(range(len(cases)), limit))

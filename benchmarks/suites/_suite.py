@@ -1,4 +1,4 @@
-"""Common parts of suites: loading cases with a report of every row, default credit and default aggregation."""
+"""Common parts of suites: loading of cases with row reports, default credit and default aggregation."""
 
 import hashlib
 from collections import Counter
@@ -20,9 +20,9 @@ Parse = Callable[[Mapping[str, Any]], Case]
 
 
 class StrictSuite:
-    """A suite in which each row becomes a case, and the right response must score highest.
+    """Base suite in which each row is a case, and a right response must have the highest score.
 
-    A suite sets its name and `parse`, and overrides what its authors do differently.
+    A subclass sets the name and `parse`, and overrides methods for the authors' own rules.
     """
 
     name = ""
@@ -40,13 +40,13 @@ class StrictSuite:
         return read_cases(sources, self.parse, self.on_bad_row)
 
     def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
-        """Return 1 if the right response scores highest, else 0."""
+        """Return 1 if every right response scores above every wrong one, else 0 (`strictly_best`)."""
         return (strictly_best(case, scores),)
 
     def margin(self, case: Case, scores: Sequence[float]) -> float:
         """Return the lowest score of a right response minus the highest of a wrong one.
 
-        If all responses are right, equal scores are right (1.0); otherwise the margin is minus their range.
+        If all responses are right, equal scores have margin 1.0. Otherwise the margin is minus the range of the scores.
         """
         if len(case.best) == len(scores):
             return min(scores) - max(scores) or 1.0
@@ -54,7 +54,7 @@ class StrictSuite:
         return min(scores[index] for index in case.best) - max(wrong)
 
     def chosen(self, case: Case) -> Sequence[int]:
-        """Return the indices of the responses that published results call chosen: the right ones."""
+        """Return the indices of the responses that published results call chosen, which are the right ones."""
         return case.best
 
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
@@ -66,29 +66,29 @@ class StrictSuite:
         return baselines_for(cases, seed, chosen)
 
     def remarks(self, name: str, cases: Sequence[Case], judgments: Sequence[Judgment]) -> list[str]:
-        """Return no further findings on a scorer."""
+        """Return additional findings on a scorer; none by default."""
         return []
 
 
 def read_cases(sources: Sequence[str], parse: Parse, on_bad_row: OnBadRow = "refuse") -> tuple[list[Case], list[str]]:
-    """Return the cases of all rows, and notes on dropped rows; raise DataError if two rows share an id."""
+    """Return the cases of all rows, and notes on dropped rows. Raise `DataError` if two rows share an id."""
     cases, rows = collect(sources, parse, on_bad_row)
     refuse_repeated(cases, sources)
     return cases, dropped_note(rows)
 
 
 def dropped_note(rows: RowReport) -> list[str]:
-    """Return a note on how many rows were dropped and why, or an empty list."""
+    """Return a note on the number of dropped rows and the reasons. Empty if no rows were dropped."""
     return [f"{len(rows.dropped)} of {rows.read} rows dropped: {rows.reasons}."] if rows.dropped else []
 
 
 def ignored_note(rows: RowReport) -> list[str]:
-    """Return a note on ignored columns, or an empty list."""
+    """Return a note on ignored columns. Empty if all columns are used."""
     return [f"Ignored columns: {rows.ignored_columns}."] if rows.ignored else []
 
 
 def refuse_repeated(cases: Iterable[Case], sources: Sequence[str]) -> None:
-    """Raise DataError if two cases share an id, since stored scores could not distinguish them."""
+    """Raise `DataError` if two cases share an id, since stored scores could not distinguish them."""
     ids: set[str] = set()
     for case in cases:
         if case.id in ids:
@@ -97,7 +97,7 @@ def refuse_repeated(cases: Iterable[Case], sources: Sequence[str]) -> None:
 
 
 def missing(counts: Mapping[str, int], official: Mapping[str, int]) -> list[str]:
-    """Return a note on subsets that lack items of the official benchmark, or an empty list."""
+    """Return a note on subsets with fewer items than the official benchmark. Empty if all are complete."""
     short = [
         f"{name} {counts.get(name, 0)} of {size}" for name, size in official.items() if counts.get(name, 0) != size
     ]
@@ -105,16 +105,19 @@ def missing(counts: Mapping[str, int], official: Mapping[str, int]) -> list[str]
 
 
 def in_random_order(id: str, right: str, wrong: str) -> tuple[tuple[str, str], tuple[int]]:
-    """Return both responses and the index of the right one, ordered by the id's hash; for data that put it first."""
+    """Return both responses in an order given by the id's hash, and the index of the right one.
+
+    For benchmarks whose data have the right response first.
+    """
     swapped = hashlib.sha256(id.encode()).digest()[0] % 2
     return ((wrong, right), (1,)) if swapped else ((right, wrong), (0,))
 
 
 def case(id: str, prompt: Messages, answers: Sequence[str], best: Sequence[int], subset: str = "", **rest: Any) -> Case:
-    """Return a case whose cluster is its prompt.
+    """Return a case whose prompt is its cluster.
 
-    A benchmark's items are valid as they are: its authors score a blank response like any other. Only a response that
-    is no text at all is refused.
+    Items of a benchmark are not validated further: its authors score a blank response like any other. Raise an error
+    only for a response that is not a string.
     """
     for answer in answers:
         if not isinstance(answer, str):
@@ -123,16 +126,20 @@ def case(id: str, prompt: Messages, answers: Sequence[str], best: Sequence[int],
 
 
 def sections_by_prefix(cells: Cells, sections: Mapping[str, str]) -> dict[str, np.ndarray]:
-    """Return section -> mean over the items of all subsets whose name starts with the prefix; no empty sections."""
+    """Return the mean of each section over the items of all subsets with its name prefix. Empty sections are left out.
+
+    Omit empty sections.
+    """
     members = {name: [s for s in cells.subsets if s.startswith(prefix)] for name, prefix in sections.items()}
     return {name: cells.mean(subsets) for name, subsets in members.items() if subsets}
 
 
 def stratified(cases: Sequence[Case], limit: int | None) -> tuple[list[Case], list[str]]:
-    """Return at most `limit` cases in their order, and a note that they are a part of the benchmark.
+    """Return at most `limit` cases in their order, and a note that they are only a part of the benchmark.
 
-    Of each subset of n cases it takes ⌈n t⌉, with one t for all subsets, as far as the limit goes; those whose ids have
-    the smallest hashes. So the cases depend on ids and subsets alone, and those of a smaller limit are among them.
+    A subset of n cases contributes ⌈n t⌉ cases, with the same t for all subsets, up to the limit. Cases with the
+    smallest hashes of their ids are taken. So the selection depends on ids and subsets alone, and a smaller limit gives
+    a subset of the cases of a larger one.
     """
     if limit is None or limit >= len(cases):
         return list(cases), []

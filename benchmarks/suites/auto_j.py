@@ -15,18 +15,18 @@ LABELS = {0: 1, 1: 2, 2: 0}  # Auto-J's labels (first, second, tie) -> PandaLM's
 
 
 class AutoJ(PandaLM):
-    """Agreement with the label; a scalar reward gives the same verdict in both orders."""
+    """Suite that scores agreement with the label. A scalar reward gives the same verdict in both orders."""
 
     name = "auto_j"
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """Return the cases; the test set contains one pair three times, so repetitions are numbered."""
+        """Return the cases. The test set contains one pair three times; repetitions get a number."""
         repeats: Counter[str] = Counter()
         return read_cases(sources, lambda values: _case(values, repeats), self.on_bad_row)
 
 
 def _case(values: Mapping[str, Any], repeats: Counter[str]) -> Case:
-    """Return the case of a row; rows have no id, so it is of the content, with a number for repetitions."""
+    """Return the case of a row. Rows have no id, so it is a hash of the content, with a number for repetitions."""
     label, prompt = column(values, "label"), column(values, "prompt")
     if label not in LABELS:
         raise ValueError(f"unknown label {label!r}: labels are 0, 1 and 2 (tie)")

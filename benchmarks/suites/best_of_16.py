@@ -12,19 +12,19 @@ from ._suite import StrictSuite, case, read_cases
 
 
 class BestOf16(StrictSuite):
-    """Win rate of the picked response: the mean preference, aggregated as in AlpacaEval; of equal scores the first."""
+    """Suite of the win rate of the highest-scored response, averaged as in AlpacaEval. The first one wins ties."""
 
     name = "best_of_16"
     measures = ("win rate",)
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """Return the cases; responses without an annotation are left out, since picking one would have no win rate."""
+        """Return the cases. Responses without an annotation are left out, since their win rate is unknown."""
         cases, notes = read_cases(sources, _case, self.on_bad_row)
         offered = {len(case.answers) for case in cases}
         return cases, [*notes, f"Between {min(offered)} and {max(offered)} of the answers are annotated and offered."]
 
     def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
-        """Return the win share of the response with the highest score."""
+        """Return the annotated win share of the response with the highest score."""
         return (case.values[int(np.argmax(scores))],)
 
 

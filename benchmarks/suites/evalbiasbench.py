@@ -23,7 +23,10 @@ def _case(values: Mapping[str, Any]) -> Case:
 
 
 class EvalBiasBench(StrictSuite):
-    """Mean over all pairs and over each bias; the right response, first in the data, is placed by the id's hash."""
+    """Suite with the mean over all pairs and over each bias.
+
+    The data have the right response first; the id's hash decides its position here.
+    """
 
     name = "evalbiasbench"
     parse = staticmethod(_case)

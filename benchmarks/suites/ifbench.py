@@ -1,4 +1,4 @@
-"""IFBench preferences: which response satisfies the constraints, three levels (Peng et al. 2025, arXiv:2502.19328)."""
+"""IFBench: preferences for the response that satisfies the constraints (Peng et al. 2025, arXiv:2502.19328)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ def _case(values: Mapping[str, Any]) -> Case:
 
 
 class IFBench(StrictSuite):
-    """Mean over all pairs and over each level; the right response is placed by the id's hash."""
+    """Suite with the mean over all pairs and over each level. The id's hash decides the right response's position."""
 
     name = "ifbench"
     parse = staticmethod(_case)

@@ -1,4 +1,4 @@
-"""JudgeBench: pairs of which only one is objectively correct (Tan et al. 2024, arXiv:2410.12784)."""
+"""JudgeBench: pairs with one objectively correct response (Tan et al. 2024, arXiv:2410.12784)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,10 +21,10 @@ LABELS = {"A>B": 0, "B>A": 1}
 
 
 def votes(decisions: Sequence[str | None]) -> tuple[float, float]:
-    """Return the votes for A and B of a judge asked in both orders; the second decision is about exchanged responses.
+    """Return the votes for A and B from a judge's decisions in both orders. The second one has exchanged responses.
 
-    The benchmark gives +1 for a decision that agrees with the label, -1 for the opposite, 0 for a tie or none, and
-    counts a sum above 0: that is, more votes for the right response than against it.
+    The benchmark gives +1 for a decision that agrees with the label, -1 for the opposite and 0 for a tie or no
+    decision, and counts a positive sum as right: more votes for the right response than against it.
     """
     vote_counts = [0.0, 0.0]
     for exchanged, decision in enumerate(decisions):
@@ -43,7 +43,10 @@ def _case(values: Mapping[str, Any]) -> Case:
 
 
 class JudgeBench(StrictSuite):
-    """Mean over all pairs, and over each group of sources; a judge's votes in both orders are its scores."""
+    """Suite with the mean over all pairs and over each group of sources.
+
+    A judge's scores are its votes in both orders.
+    """
 
     name = "judgebench"
     hub = "ScalerLab/JudgeBench:gpt"

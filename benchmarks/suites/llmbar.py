@@ -18,12 +18,12 @@ SETS = ("Natural", "Neighbor", "GPTInst", "GPTOut", "Manual")
 
 
 class LLMBar(StrictSuite):
-    """Mean over Natural, mean of the adversarial sets, and mean over all items."""
+    """Suite with the mean over Natural, the mean of the adversarial sets, and the mean over all items."""
 
     name = "llmbar"
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """Return the cases; the set is taken from the path, as in the authors' repository."""
+        """Return the cases. The name of the set is taken from the path, as in the authors' repository."""
         parsers = [partial(_case, subset=_set_of(source), numbers=count()) for source in sources]  # rows have no id
         read = [read_cases([source], parse, self.on_bad_row) for source, parse in zip(sources, parsers, strict=True)]
         cases = [case for case_list, _ in read for case in case_list]
@@ -41,7 +41,7 @@ class LLMBar(StrictSuite):
 
 
 def _set_of(source: str) -> str:
-    """Return the set that the path names last, as folders above may have any name; without one the file's name."""
+    """Return the last set that the path names; without one, the file's name."""
     last = {name: source.lower().rfind(name.lower()) for name in SETS}
     name = max(last, key=lambda name: last[name])
     return name if last[name] >= 0 else source_name(source)

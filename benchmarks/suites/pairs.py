@@ -1,4 +1,4 @@
-"""Any preference file as a benchmark: the chosen response must score higher; subsets are the file's own."""
+"""Any preference file as a benchmark: the chosen response must score higher. Subsets are taken from the file."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -21,9 +21,11 @@ T = TypeVar("T", Case, PreferencePair)
 
 
 def as_cases(pairs: Sequence[PreferencePair], objective: str = OVERALL) -> tuple[list[Case], int]:
-    """Convert pairs to cases whose right response is the likelier winner; return also the number without preference.
+    """Convert pairs to cases in which the more probable winner is right.
 
-    Ids are those of `case_ids`.
+    Return also the number of pairs without preference.
+
+    Case ids are from `case_ids`.
     """
     preferred = [(pair, better) for pair in pairs if (better := pair.preferred(objective)) is not None]
     cases = [
@@ -41,7 +43,7 @@ def as_cases(pairs: Sequence[PreferencePair], objective: str = OVERALL) -> tuple
 
 
 def case_ids(pairs: Sequence[PreferencePair]) -> list[str]:
-    """Return the ids of the pairs' cases: made unique by subset and, where a file repeats one, by a number."""
+    """Return the ids of the pairs' cases, made unique by the subset and, for repetitions in a file, by a number."""
     return unique_ids(f"{pair.subset}/{pair.id}" if pair.subset else pair.id for pair in pairs)
 
 
@@ -52,7 +54,7 @@ def collect_files(
     *,
     unique_ids: bool = False,
 ) -> tuple[list[T], RowReport]:
-    """Parse every row of all files as `collect` does; of several files each is a subset where rows name none."""
+    """Parse every row of all files as `collect` does. With several files, the default subset of a row is its file."""
     if len(sources) == 1:
         return collect(sources, parse, on_bad_row, unique_ids=unique_ids)
     short = [source_name(source) for source in sources]
@@ -69,7 +71,7 @@ def collect_files(
 
 
 class Pairs(StrictSuite):
-    """One case per pair; the overall figure is the mean over all cases."""
+    """Suite with one case per pair. The overall figure is the mean over all cases."""
 
     name = "pairs"
     allow_blank = False
@@ -79,7 +81,7 @@ class Pairs(StrictSuite):
         self.objective = objective
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """Return the cases of preference files; rows without a preference are left out and counted."""
+        """Return the cases of preference files. Rows without a preference are left out and counted in a note."""
         parse = partial(parse_pair, allow_blank=self.allow_blank)
         pairs, rows = collect_files(sources, parse, self.on_bad_row, unique_ids=True)
         cases, notes = self.with_preference(pairs, sources)
@@ -88,7 +90,10 @@ class Pairs(StrictSuite):
     def with_preference(
         self, pairs: Sequence[PreferencePair], sources: Sequence[str], given: Sequence[Case] = ()
     ) -> tuple[list[Case], list[str]]:
-        """Return the given cases and those of the pairs, and a note on pairs without preference; refuse no case."""
+        """Return the given cases and those of the pairs, and a note on pairs without preference.
+
+        Raise an error without cases.
+        """
         cases, undecided = as_cases(pairs, self.objective)
         if not given and not cases:
             raise DataError(f"{', '.join(sources)}: none of {len(pairs)} pairs has a preference for '{self.objective}'")
@@ -96,7 +101,7 @@ class Pairs(StrictSuite):
         return [*given, *cases], notes
 
     def chosen(self, case: Case) -> Sequence[int]:
-        """Return the index of the file's `chosen` column, which need not be the response that an objective prefers."""
+        """Return the index of the file's `chosen` response, which may differ from the one that an objective prefers."""
         return (0,)
 
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
@@ -105,7 +110,7 @@ class Pairs(StrictSuite):
 
 
 def pairs(objective: str = OVERALL, on_bad_row: OnBadRow = "refuse") -> Pairs:
-    """Return the suite of any preference file."""
+    """Return the suite for any preference file."""
     return Pairs(objective, on_bad_row)
 
 
@@ -115,10 +120,10 @@ FUNCTION_SIGNATURE = "(row) -> {prompt, answers, best, subset, ...}, or None for
 
 
 class FunctionSuite(Pairs):
-    """Cases from a function `(row) -> case | None`; the overall figure is the mean over all cases.
+    """Suite of cases from a function `(row) -> case | None`. The overall figure is the mean over all cases.
 
-    A case is a mapping with `prompt`, `answers`, `best` (index of the right response, or several) and, optionally,
-    `id`, `subset`, `cluster` and `reference`. Reports name the suite `pairs`, by which they can be verified.
+    A case is a dictionary with `prompt`, `answers`, `best` (index or indices of the right responses) and optional `id`,
+    `subset`, `cluster` and `reference`. Reports use the suite name `pairs`, so that they can be verified.
     """
 
     def __init__(self, function: Callable[..., Any], name: str, on_bad_row: OnBadRow = "refuse"):
@@ -126,7 +131,7 @@ class FunctionSuite(Pairs):
         self.function, self.function_name = function, name
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """Return the cases of all rows, and notes on rows that are left out."""
+        """Return the cases of all rows, and notes on left-out rows."""
         parsed, rows = collect(sources, self._case, self.on_bad_row)
         cases = [case for case in parsed if case is not None]
         if not cases:

@@ -12,7 +12,7 @@ ANNOTATORS = ("annotator1", "annotator2", "annotator3")
 
 
 def majority(labels: Sequence[int]) -> int | None:
-    """Return the label of more than half of the annotators: 0 (tie), 1 or 2; None if there is no majority."""
+    """Return the label of more than half of the annotators: 0 (tie), 1 or 2. None without a majority."""
     return next((label for label in (0, 1, 2) if labels.count(label) * 2 > len(labels)), None)
 
 
@@ -34,7 +34,7 @@ def _case(values: Mapping[str, Any]) -> Case:
 
 
 class PandaLM(StrictSuite):
-    """Agreement with the majority label, also by kind of label; equal scores agree with a tie only."""
+    """Suite that scores agreement with the majority label, overall and by label. Only equal scores agree with a tie."""
 
     name = "pandalm"
     measures = ("agreement",)

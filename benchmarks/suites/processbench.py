@@ -1,4 +1,4 @@
-"""ProcessBench: the first wrong step of a solution, or that there is none (Zheng et al. 2024, arXiv:2412.06559)."""
+"""ProcessBench: the first wrong step of a solution, if any (Zheng et al. 2024, arXiv:2412.06559)."""
 
 import hashlib
 from collections import Counter
@@ -23,10 +23,10 @@ THRESHOLD = 0.5
 
 
 class ProcessBench(StrictSuite):
-    """The predicted first error is the first step with a score below the threshold; credit is 1 if it is the label.
+    """Suite with credit 1 if the first step with a score below the threshold is the labelled first error.
 
-    A section's figure is the F1 of its group of problems, the harmonic mean of the accuracies on erroneous and on
-    correct solutions; overall is the mean over the groups. The responses of a case are the solution up to each step.
+    Response k of a case is the solution up to step k. A section is a group of problems; its figure is F1, the harmonic
+    mean of the accuracies on erroneous and on correct solutions. The overall figure is the mean over the groups.
     """
 
     name = "processbench"
@@ -40,7 +40,7 @@ class ProcessBench(StrictSuite):
             self.name = f"processbench(threshold={threshold!r})"
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """Return the cases; every group needs erroneous and correct solutions."""
+        """Return the cases. Raise an error unless every group has erroneous and correct solutions."""
         cases, notes = read_cases(sources, _case, self.on_bad_row)
         sizes = Counter(case.subset for case in cases)
         for group in sorted({_group(name) for name in sizes}):
@@ -52,13 +52,14 @@ class ProcessBench(StrictSuite):
         return cases, [*notes, f"A step with a score below {self.threshold:g} is predicted to be wrong."]
 
     def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
-        """Return 1 if the predicted first error is the labelled one, or none is predicted where there is none."""
+        """Return 1 if the predicted first error equals the label, or if both are absent, else 0."""
         return (float(first_error(scores, self.threshold) == label_of(case)),)
 
     def margin(self, case: Case, scores: Sequence[float]) -> float:
         """Return the smallest distance of a score from the threshold, up to the first wrong step.
 
-        It is below 0 on the wrong side; the first wrong step should be below the threshold, the steps before it not.
+        It is negative for a score on the wrong side. The first wrong step should be below the threshold, earlier steps
+        should not.
         """
         label = label_of(case)
         until = len(scores) if label == NONE else label
@@ -66,7 +67,7 @@ class ProcessBench(StrictSuite):
         return min([*distances, *(self.threshold - score for score in scores[until : until + 1])])
 
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
-        """Compute F1 of each group, and their mean."""
+        """Compute the F1 of each group, and their mean."""
         groups = sorted({_group(name) for name in cells.subsets})
         f1 = {
             group or "F1": harmonic_mean(*(cells.mean([_subset(group, kind)]) for kind in (WRONG, RIGHT)))
@@ -75,7 +76,10 @@ class ProcessBench(StrictSuite):
         return {"overall": np.mean([*f1.values()], axis=0)} | (f1 if len(groups) > 1 else {})
 
     def baselines(self, cases: Sequence[Case], seed: int = 0, chosen: Sequence[str] = ("all",)) -> list[Baseline]:
-        """Return fixed answers, for every choice but "none": no error, the first step, the last one, a random one."""
+        """Return baselines with fixed predictions: no error, the first step, the last step, and a random one.
+
+        Empty for the choice "none".
+        """
         fixed: dict[str, Callable[[Case], int]] = {
             "no error": lambda case: NONE,
             "first step": lambda case: 0,
@@ -86,7 +90,7 @@ class ProcessBench(StrictSuite):
         return [Baseline(name, self._answers(fixed[name])) for name in names]
 
     def remarks(self, name: str, cases: Sequence[Case], judgments: Sequence[Judgment]) -> list[str]:
-        """Return the threshold that would have been best on these solutions."""
+        """Return a finding with the threshold that would have had the highest F1 on these solutions."""
         judged = [(some, label_of(case)) for case, some in zip(cases, judgments, strict=True) if some.scores]
         best = best_threshold([some.scores for some, _ in judged], [label for _, label in judged])
         if np.isnan(best.value):
@@ -97,12 +101,12 @@ class ProcessBench(StrictSuite):
         ]
 
     def _answers(self, answer: Callable[[Case], int]) -> Callable[[Sequence[Case]], list[Judgment]]:
-        """Return a judge whose predicted first error is the answer."""
+        """Return a judge whose predicted first error is `answer(case)`."""
         return by_response(lambda case, index: self.threshold + (-1.0 if index == answer(case) else 1.0))
 
 
 def label_of(case: Case) -> int:
-    """Return the index of a case's first wrong step, -1 if there is none."""
+    """Return the index of a case's first wrong step; -1 if all steps are right."""
     return first_error(case.values, 1.0)
 
 
@@ -131,14 +135,14 @@ def _group(subset: str) -> str:
 
 
 def _random_answer(case: Case, seed: int) -> int:
-    """Return one of the steps or none, each with the same probability."""
+    """Return a uniformly random step index, or -1 for no error."""
     digest = hashlib.sha256(f"{seed}|{case.id}".encode()).digest()
     return int.from_bytes(digest[:8], "big") % (len(case.answers) + 1) - 1
 
 
 def processbench(threshold: float = THRESHOLD, on_bad_row: OnBadRow = "refuse") -> ProcessBench:
-    """Return the suite; `threshold` in the unit of the scores, 1/2 for probabilities.
+    """Return the suite of ProcessBench. `threshold` is in the unit of the scores, 1/2 for probabilities.
 
-    The paper chooses a model's threshold on the solutions of GSM8K and reports all groups at it.
+    The paper chooses each model's threshold on the solutions of GSM8K and uses it for all groups.
     """
     return ProcessBench(threshold, on_bad_row)

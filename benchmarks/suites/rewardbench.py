@@ -44,24 +44,27 @@ SIZES = {subset: int(weight) for section in SECTIONS.values() for subset, weight
 
 
 def section_scores(cells: Cells) -> dict[str, np.ndarray]:
-    """Compute sections and `overall` from the accuracies of subsets, each in [0, 1].
+    """Compute the sections and `overall` from the accuracies of subsets, all in [0, 1].
 
-    section = Σ w_t a_t / Σ w_t over its subsets that are present;  overall = mean of the sections that are present
-    (allenai/reward-bench, calculate_scores_per_section; without the prior sets that the old leaderboard added).
+        section = Σ_t w_t a_t / Σ_t w_t,   overall = mean of the sections
+
+    t are the section's subsets, a_t their accuracies and w_t their official weights. Missing subsets and sections are
+    left out (allenai/reward-bench, calculate_scores_per_section; without the prior sets that the old leaderboard
+    added).
     """
     sections = {name: cells.mean_of(weights) for name, weights in SECTIONS.items() if {*weights} & {*cells.subsets}}
     return {"overall": np.mean([*sections.values()], axis=0), **sections}
 
 
 class RewardBench(Pairs):
-    """Pairs with the official sections; a tie is wrong, as in the official script for scalar models."""
+    """Suite of pairs with the official sections. A tie is wrong, as in the official script for scalar models."""
 
     name = "rewardbench"
     hub = "allenai/reward-bench:filtered"
     allow_blank = True
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """Return the cases, with a note if the file is not the complete benchmark."""
+        """Return the cases, with a note if the benchmark is incomplete."""
         cases, notes = super().cases(sources)
         counts = Counter(case.subset for case in cases)
         if strange := sorted(set(counts) - set(SIZES)):

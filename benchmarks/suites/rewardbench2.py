@@ -1,4 +1,4 @@
-"""RewardBench 2: best of four, and ties between several right responses (Malik et al. 2025, arXiv:2506.01937)."""
+"""RewardBench 2: best of four, and Ties with several right responses (Malik et al. 2025, arXiv:2506.01937)."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ WEIGHTS = {"tied": 0.30, "ref": 0.30, "preferred": 0.20, "preferred_hard": 0.20,
 
 
 class Part(NamedTuple):
-    """One row of Ties: whether all right responses beat all wrong ones, by how much, and the right ones' spread."""
+    """Results of one Ties row: whether all right responses beat all wrong ones, the gap, and the right ones' spread."""
 
     accurate: float
     gap: float
@@ -26,13 +26,13 @@ class Part(NamedTuple):
 
 
 def part(right: Sequence[float], wrong: Sequence[float]) -> Part:
-    """Compute accurate = min(right) > max(wrong), G = min(right) - max(wrong), D = max(right) - min(right)."""
+    """Compute accurate = min(right) > max(wrong), gap = min(right) - max(wrong), spread = max(right) - min(right)."""
     gap = min(right) - max(wrong)
     return Part(float(gap > 0), gap, max(right) - min(right))
 
 
 def relative_margin(gap: float, spread: float) -> float:
-    """Compute tanh(G / D - 1), with its limits where D = 0: 0 for G = 0, else ±1."""
+    """Compute tanh(G / D - 1) of gap G and spread D. For D = 0 return the limit: 0 if G = 0, else ±1."""
     return float(np.tanh(gap / spread - 1)) if spread else float(np.sign(gap))
 
 
@@ -43,7 +43,7 @@ def best_of_four(case: Case, scores: Sequence[float]) -> float:
 
 
 def ties_measures(ref: Part | None, tied: Part | None) -> dict[str, float]:
-    """Compute the five measures of one prompt, NaN where it lacks a row (allenai/reward-bench, process_single_model).
+    """Compute the five measures of one Ties prompt. NaN if it lacks a row (allenai/reward-bench, process_single_model).
 
     score = 0.30 acc(tied) + 0.30 acc(ref) + 0.20 P[G_tied > D_tied] + 0.20 P[min(G_ref, G_tied) > D_tied]
             + 0.01 mean tanh(min(G_ref, G_tied) / D_tied - 1);   strict inequalities, so at most 1.01
@@ -61,14 +61,14 @@ def ties_measures(ref: Part | None, tied: Part | None) -> dict[str, float]:
 
 
 class RewardBench2(StrictSuite):
-    """Six subsets, whose unweighted mean is the overall score."""
+    """Suite of six subsets. The overall score is their unweighted mean."""
 
     name = "rewardbench2"
     hub = "allenai/reward-bench-2:test"
     measures = ("credit", *WEIGHTS)
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """Return the cases; the `ref:` and `tied:` rows of one Ties prompt form one case with two sets of responses."""
+        """Return the cases. The `ref:` and `tied:` rows of a Ties prompt form one case with two sets of responses."""
         rows, notes = read_cases(sources, _case, self.on_bad_row)
         try:
             cases = [case for case in rows if case.subset != "Ties"] + _joined([c for c in rows if c.subset == "Ties"])
@@ -77,7 +77,7 @@ class RewardBench2(StrictSuite):
         return cases, [*notes, *missing(Counter(case.subset for case in cases), SIZES)]
 
     def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
-        """Return the best-of-four credit; for Ties the five measures and, as credit, their weighted sum."""
+        """Return the best-of-four credit. For Ties, return the five measures, with their weighted sum as credit."""
         if case.subset != "Ties":
             return (best_of_four(case, scores), *[float("nan")] * len(WEIGHTS))
         measures_ = ties_measures(*_parts(case, scores))
@@ -87,7 +87,7 @@ class RewardBench2(StrictSuite):
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
         """Compute the subset means and their mean.
 
-        A measure of Ties is a mean over the prompts that have it, and 0 if no scored prompt does.
+        A measure of Ties is the mean over the prompts that have it. If no scored prompt has it, it is 0.
         """
         scores = {name: cells.mean([name]) for name in SIZES if name in cells.subsets}
         if "Ties" in scores:
@@ -108,7 +108,7 @@ def _case(values: Mapping[str, Any]) -> Case:
 
 
 def _joined(rows: Sequence[Case]) -> list[Case]:
-    """Join the two rows of each Ties prompt to one case: first the responses of `ref:`, then those of `tied:`."""
+    """Join the two rows of each Ties prompt into one case: the responses of `ref:`, then those of `tied:`."""
     prompts: dict[str, dict[str, Case]] = defaultdict(dict)
     for row in rows:
         kind, _, number = row.id.removeprefix("Ties/").partition(":")
@@ -132,7 +132,7 @@ def _join(number: str, kinds: Mapping[str, Case]) -> Case:
 
 
 def _parts(case: Case, scores: Sequence[float]) -> tuple[Part | None, Part | None]:
-    """Return the `ref:` and the `tied:` part of a joined case."""
+    """Return the results of the `ref:` and the `tied:` responses of a joined case."""
     parts, start = [], 0
     for size in case.sets:
         indices = range(start, start + size)

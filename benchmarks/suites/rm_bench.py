@@ -25,16 +25,19 @@ CELLS = {f"{STYLES[i]} > {STYLES[j]}": (i, j) for i in range(3) for j in range(3
 
 
 def style_matrix(scores: Sequence[float]) -> np.ndarray:
-    """Return M[i, j] = 1 if right response i beats wrong response j, else 0; scores: 3 right, 3 wrong, by style."""
+    """Return M[i, j] = 1 if right response i beats wrong response j, else 0.
+
+    `scores` has the 3 right, then the 3 wrong responses, each in order of style.
+    """
     right, wrong = np.asarray(scores[:3]), np.asarray(scores[3:])
     return (right[:, None] > wrong[None, :]).astype(float)
 
 
 class RMBench(StrictSuite):
-    """hard = plainer right against fancier wrong response; normal = both in the same style; easy = the reverse of hard.
+    """Suite with three levels: plain right against fancy wrong response (hard), same style (normal), reverse (easy).
 
-    A domain is the mean of its three levels, the total the mean of four domains; safety pools both kinds of prompts
-    (THU-KEG/RM-Bench, compute_accuracy).
+    A domain's figure is the mean of its three levels, and the total is the mean of the four domains. Safety pools both
+    types of prompts (THU-KEG/RM-Bench, compute_accuracy).
     """
 
     name = "rm_bench"
@@ -47,13 +50,13 @@ class RMBench(StrictSuite):
         return cases, [*notes, *missing(Counter(case.subset for case in cases), SIZES)]
 
     def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
-        """Return the share of nine comparisons won, the three levels, and the nine comparisons."""
+        """Return the share of the nine comparisons won, the three levels, and each of the nine comparisons."""
         matrix = style_matrix(scores)
         levels = [float(np.mean([matrix[cell] for cell in cells])) for cells in LEVELS.values()]
         return (float(matrix.mean()), *levels, *(float(matrix[cell]) for cell in CELLS.values()))
 
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
-        """Compute the domains, the levels over the domains that are present, and the total."""
+        """Compute the domains, the levels over all domains with cases, and the total."""
         present = {name: subsets for name, subsets in DOMAINS.items() if {*subsets} & {*cells.subsets}}
         domains = {name: cells.mean(subsets) for name, subsets in present.items()}
         levels = {level: np.mean([cells.mean(s, level) for s in present.values()], axis=0) for level in LEVELS}

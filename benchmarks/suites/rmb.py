@@ -21,7 +21,7 @@ BEST_OF_N = {"best of N, helpful": 2109, "best of N, harmless": 1677}
 
 
 class RMB(StrictSuite):
-    """A best-of-N item counts only if the best response beats all others; sections are means over items."""
+    """Suite of pairs and best-of-N items, whose best response must beat all others. Sections are means over items."""
 
     name = "rmb"
 

@@ -1,15 +1,19 @@
-"""Agreement of raters beyond chance: Cohen's kappa and Krippendorff's alpha. Arrays in, numbers out.
+"""Agreement of raters beyond chance, from arrays: Cohen's kappa and Krippendorff's alpha.
 
-A rating is a number that names its category; NaN is a rating that is missing, such as a judge's abstention.
+A rating is the number of a category. NaN is a missing rating, such as a judge's abstention.
 """
 
 import numpy as np
 
 
 def cohen_kappa(first: np.ndarray, second: np.ndarray) -> float:
-    """κ = 1 - (1 - p_o) / (1 - p_e), with p_e = Σ_k p_k q_k from the raters' own margins            Cohen 1960
+    """Compute Cohen's kappa of two raters' categories [M] (Cohen 1960).
 
-    Two raters' categories [M]; items that either left out do not count. NaN where both always name one category.
+        κ = 1 - (1 - p_o) / (1 - p_e),   p_e = Σ_k p_k q_k
+
+    p_o is the share of items with equal ratings; p_k and q_k are the shares of category k in each rater's ratings.
+
+    Items that either rater did not rate are left out. NaN if both raters always chose one and the same category.
 
     >>> cohen_kappa(np.array([1, 1, 0, 0]), np.array([1, 0, 0, 0]))
     0.5
@@ -24,7 +28,7 @@ def cohen_kappa(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def _both(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the items that both raters rated."""
+    """Return the ratings of the items that both raters rated."""
     first, second = np.asarray(first, float), np.asarray(second, float)
     if first.shape != second.shape or first.ndim != 1:
         raise ValueError(f"two raters rate the same items, got shapes {first.shape} and {second.shape}")
@@ -33,11 +37,13 @@ def _both(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def krippendorff_alpha(ratings: np.ndarray) -> float:
-    """α = 1 - D_o / D_e = 1 - (n - 1) Σ_{c≠k} o_ck / Σ_{c≠k} n_c n_k, the nominal one     Krippendorff 2011, part D
+    """Compute Krippendorff's alpha for nominal ratings (Krippendorff 2011, part D).
 
-    `ratings` [raters, M] with NaN where a rater has none; items with fewer than two ratings do not count. The
-    coincidences are o_ck = Σ_u (ordered pairs of c and k in unit u) / (m_u - 1), n_c = Σ_k o_ck, n = Σ_c n_c. NaN where
-    all that count are one value, for then nothing could have differed.
+        α = 1 - D_o / D_e = 1 - (n - 1) Σ_{c≠k} o_ck / Σ_{c≠k} n_c n_k
+
+    D_o and D_e are the observed and the expected disagreement. `ratings` is [raters, M] with NaN for a missing rating;
+    items with fewer than two ratings are left out. Item u has m_u ratings; o_ck = Σ_u (ordered pairs of c and k in item
+    u) / (m_u - 1), n_c = Σ_k o_ck, n = Σ_c n_c. NaN if all ratings are equal, since no disagreement is possible.
     """
     ratings = np.asarray(ratings, float)
     if ratings.ndim != 2 or len(ratings) < 2:

@@ -1,4 +1,4 @@
-"""Estimates with confidence intervals from cluster bootstrap samples. Arrays in, numbers out."""
+"""Estimates with confidence intervals from cluster bootstrap samples, computed on arrays."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -12,23 +12,23 @@ LEAST_VALID = 0.5  # minimum share of bootstrap samples with a value for an inte
 
 
 class Estimate(NamedTuple):
-    """A value with its confidence interval; NaN if there is nothing to measure."""
+    """A value with its confidence interval. NaN if there is no data."""
 
     value: float
     low: float
     high: float
     items: int
-    """Number of items that it is based on."""
+    """Number of items behind the estimate."""
 
     @property
     def valid(self) -> bool:
-        """Whether there is a value."""
+        """Return whether the value is not NaN."""
         return self.value == self.value
 
 
 @lru_cache(maxsize=4)
 def cluster_counts(clusters: int, samples: int, seed: int) -> np.ndarray:
-    """Return how often each of C clusters is drawn [S, C] with replacement; the same draws for every estimate."""
+    """Return how often each of C clusters is drawn in S bootstrap samples [S, C]. Equal seeds give equal draws."""
     return np.random.default_rng(seed).multinomial(clusters, [1 / clusters] * clusters, size=samples)
 
 
@@ -41,7 +41,7 @@ def mean_estimate(
     seed: int = 0,
     level: float = LEVEL,
 ) -> Estimate:
-    """Estimate the mean of values [M] (NaN: unknown) between the `ends`, with a cluster bootstrap interval.
+    """Estimate the mean of values [M] in the range `ends`, with a cluster bootstrap interval. NaN values are left out.
 
     The interval consists of percentiles of bootstrap samples, but is never narrower than `score_interval`: if nearly
     all clusters agree, samples hardly differ and would understate the uncertainty.
@@ -64,7 +64,7 @@ def mean_estimate(
 def score_interval(
     total: np.ndarray, count: np.ndarray, ends: tuple[float, float] = (0.0, 1.0), level: float = LEVEL
 ) -> tuple[float, float]:
-    """Compute `effective_interval` of a mean v from the sums and counts of C clusters.
+    """Compute `effective_interval` of a mean v from the value total_c and the item count count_c of each of C clusters.
 
     Var = C / (C - 1) Σ_c (total_c - v count_c)² / (Σ_c count_c)²
     """
@@ -80,8 +80,8 @@ def effective_interval(
 ) -> tuple[float, float]:
     """Compute Wilson's interval (1927) of a mean v in [a, b] whose variance over C clusters was estimated.
 
-    Its number of observations is the effective one (Kish 1965), and its quantile is Student's, as the variance is an
-    estimate from C clusters (both as in Dean & Pagano 2015, J. Surv. Stat. Methodol. 3):
+    n is the effective number of observations (Kish 1965), and t Student's quantile, since the variance is an estimate
+    from C clusters (both as in Dean & Pagano 2015, J. Surv. Stat. Methodol. 3); p = (v - a) / (b - a):
 
         n = (v - a)(b - v) / Var,   (p + t²/2n ± t √(p (1 - p) / n + t²/4n²)) / (1 + t²/n),   t of C - 1 degrees
 
@@ -102,12 +102,12 @@ def effective_interval(
 
 @lru_cache(maxsize=1024)
 def _quantile(level: float, degrees: int | None = None) -> float:
-    """Return the upper end of the central `level` of Student's distribution, or of the normal one."""
+    """Return the quantile that bounds the central `level` of Student's distribution, or of the normal distribution."""
     return float(stats.norm.ppf((1 + level) / 2) if degrees is None else stats.t.ppf((1 + level) / 2, degrees))
 
 
 def _wilson(share: float, n: float, z: float) -> tuple[float, float]:
-    """(p + z²/2n ± z √(p (1 - p) / n + z²/4n²)) / (1 + z²/n)."""
+    """Return the ends (p + z²/2n ± z √(p (1 - p) / n + z²/4n²)) / (1 + z²/n) for share p, n items and quantile z."""
     half = z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
     centre, scale = share + z**2 / (2 * n), 1 + z**2 / n
     return max(0.0, float((centre - half) / scale)), min(1.0, float((centre + half) / scale))
@@ -123,11 +123,11 @@ def estimate(
     seed: int = 0,
     level: float = LEVEL,
 ) -> Estimate:
-    """Estimate any function of items, with percentiles over cluster bootstrap samples.
+    """Estimate any statistic of items, with an interval from percentiles of cluster bootstrap samples.
 
-    `measure` gets the indices [M'] of the items to use, repeated as often as they were drawn, and may return NaN.
-    `valid` [M] marks the items that it can use; by default all. The interval is NaN if fewer than half of the samples
-    have a value; if no two samples differ it is computed with the `ends`, as in `score_interval`.
+    `measure` maps the indices [M'] of the drawn items, with repetitions, to the statistic, which may be NaN. `valid`
+    [M] marks the usable items; by default all. The interval is NaN if fewer than half of the samples have a value. If
+    all samples are equal, it is computed from the `ends`, as in `score_interval`.
     """
     indices = np.arange(len(clusters))
     items = len(indices) if valid is None else int(valid.sum())

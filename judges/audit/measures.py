@@ -1,4 +1,4 @@
-"""Measures of judgments of pairs, as functions of arrays; NaN is an abstention and never counts as 0."""
+"""Measures of pair judgments as functions of arrays. NaN is an abstention and never counts as 0."""
 
 import math
 from collections.abc import Sequence
@@ -9,14 +9,14 @@ import numpy as np
 from ..types import Case, Judgment
 
 TIED = 2
-"""Category of a tie, beside the indices 0 and 1."""
+"""Category of a tie. The other categories are the indices 0 and 1."""
 
 
 # ---- verdicts ----
 
 
 def credit(judgment: Judgment, index: int) -> float:
-    """Return 1 if the response at an index scores higher than the other, ½ for a tie, else 0; NaN for an abstention.
+    """Return 1 if the response at an index scores higher than the other, ½ for a tie, else 0. NaN for an abstention.
 
     >>> credit(Judgment("c", scores=(0.2, 0.9)), 1)
     1.0
@@ -28,31 +28,31 @@ def credit(judgment: Judgment, index: int) -> float:
 
 
 def credits(judgments: Sequence[Judgment], indices: Sequence[int]) -> np.ndarray:
-    """Return the credit [M] of the response at each pair's index."""
+    """Return the credit [M] of one response of each pair, given by its index."""
     return np.array([credit(judgment, position) for judgment, position in zip(judgments, indices, strict=True)], float)
 
 
 def verdicts(judgments: Sequence[Judgment]) -> np.ndarray:
-    """Return the index of the winner, 0 or 1, or `TIED` [M]; NaN for an abstention."""
+    """Return the index of each winner, 0 or 1, or `TIED` [M]. NaN for an abstention."""
     kinds = {1.0: 0.0, 0.5: float(TIED), 0.0: 1.0}
     return np.array([kinds.get(credit(judgment, 0), np.nan) for judgment in judgments], float)
 
 
 def labels(cases: Sequence[Case]) -> np.ndarray:
-    """Return the index of the right response, or `TIED` where both are right [M]."""
+    """Return the index of the right response [M], or `TIED` if both are right."""
     return np.array([TIED if len(case.best) == 2 else case.best[0] for case in cases], float)
 
 
 def single_order(judgment: Judgment) -> tuple[int, ...]:
-    """Return the only order in which requests showed both responses; empty if there were two orders or none."""
+    """Return the order of the responses in a judgment's requests; empty if there were two orders or none."""
     orders = {order for order in judgment.orders if len(order) == 2}
     return next(iter(orders)) if len(orders) == 1 else ()
 
 
 def first_slot(judgments: Sequence[Judgment]) -> np.ndarray:
-    """Return the credit of the first slot [M]: the mean over requests that compared both responses, else of the case.
+    """Return the credit of the first slot [M]: the mean over comparisons, else the credit of the case's first response.
 
-    NaN for an abstention without such a request, and where both orders were asked and the single verdicts are unknown.
+    NaN for an abstention without comparisons, or if both orders were requested and the single verdicts are unknown.
     """
     return np.array([_first_slot(judgment) for judgment in judgments], float)
 
@@ -64,23 +64,23 @@ def _first_slot(judgment: Judgment) -> float:
 
 
 def first_slots(straight: Sequence[Judgment], crossed: Sequence[Judgment]) -> np.ndarray:
-    """Return the mean of `first_slot` over a pair in both orders [M]; NaN where both requests had one order."""
+    """Return the mean of `first_slot` over both orders of each pair [M]. NaN if the judge used one order for both."""
     slots = (first_slot(straight) + first_slot(crossed)) / 2
     return np.where([_chose_the_order(*pair) for pair in zip(straight, crossed, strict=True)], np.nan, slots)
 
 
 def _chose_the_order(straight: Judgment, crossed: Judgment) -> bool:
-    """Return whether the requests about a pair, and about it in the other order, had one and the same order."""
+    """Return whether the judge showed the responses in the same order for a pair and for the swapped pair."""
     order = single_order(straight)
     return bool(order) and order == single_order(crossed)[::-1]
 
 
 def order_flips(straight: Sequence[Judgment], crossed: Sequence[Judgment]) -> np.ndarray:
-    """Return the difference of the verdicts on a pair and on it in the other order [M]: 0, ½ (a tie in one) or 1.
+    """Return the difference of the verdicts on each pair and the swapped pair [M]: 0, ½ (one of them a tie) or 1.
 
-    A judge that asks in both orders combines two verdicts, and no order changes the result: there the single verdicts
-    are compared (`comparison_flips`). NaN where there are not two verdicts, and where the judge chose one order for
-    both requests, so that nothing can be measured.
+    If a judge asks in both orders and combines the verdicts, swapping the pair changes nothing; its single verdicts are
+    compared instead (`comparison_flips`). NaN if a verdict is missing, or if the judge chose the same order for both,
+    since a flip cannot be observed then.
     """
     return np.array([_order_flip(*pair) for pair in zip(straight, crossed, strict=True)], float)
 
@@ -98,10 +98,10 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def comparison_flips(judgment: Judgment) -> list[float]:
-    """Return how far the two verdicts on each pair asked in both orders differ: 0, 0.5 (a tie in one) or 1.
+    """Return the differences of the two verdicts on pairs compared in both orders: 0, 0.5 (one of them a tie) or 1.
 
-    A verdict is paired with the latest one in the other order, so that each member of a panel is paired with itself. A
-    pair without a verdict in one of its orders is left out.
+    A verdict is compared with the latest one in the other order, so that each member of a panel is compared with
+    itself. A pair with a verdict in one order only is left out.
     """
     waiting: dict[tuple[int, int], list[float]] = {}
     flips = []
@@ -115,12 +115,12 @@ def comparison_flips(judgment: Judgment) -> list[float]:
 
 
 def first_credits(judgment: Judgment) -> list[float]:
-    """Return what the response shown first got in each comparison with a verdict."""
+    """Return the credit of the response shown first, for each comparison with a verdict."""
     return [first for _, first in judgment.comparisons if not math.isnan(first)]
 
 
 def asked_in_both_orders(judgments: Sequence[Judgment]) -> bool:
-    """Return whether any responses were shown in one order and also in the reverse one."""
+    """Return whether any two responses were shown in both orders."""
     return any(len(order) > 1 and order[::-1] in judgment.orders for judgment in judgments for order in judgment.orders)
 
 
@@ -128,10 +128,11 @@ def asked_in_both_orders(judgments: Sequence[Judgment]) -> bool:
 
 
 def logistic_slope(won: np.ndarray, x: np.ndarray, *, ridge: float = 1e-2, steps: int = 50) -> float:
-    """b of P(won) = σ(a + b x), in log-odds per unit of x, by maximum likelihood with a weak prior b²·ridge/2.
+    """Fit the slope b of the logistic regression P(won) = σ(a + b x), in log-odds per unit of x.
 
-    `won` [M] in {0, ½, 1} and x [M] are about the right answer minus the other, so that a is what quality earns and b
-    what x does. NaN where x never differs or where all won or all lost: then nothing is left to explain.
+    The fit is maximum likelihood with a weak prior ridge · b²/2. `won` [M] in {0, ½, 1} is the credit of the right
+    response, and x [M] its feature minus that of the other response. So the intercept a is the effect of quality, and b
+    that of the feature. NaN if x is constant, or if all or none won.
     """
     valid = ~(np.isnan(won) | np.isnan(x))
     won, x = won[valid], x[valid]
@@ -151,7 +152,7 @@ def logistic_slope(won: np.ndarray, x: np.ndarray, *, ridge: float = 1e-2, steps
 
 
 def doublings(cases: Sequence[Case], indices: Sequence[int]) -> np.ndarray:
-    """Return log2 of the words of the response at an index over those of the other [M]; an empty one counts as a word.
+    """Return log2 of the words of the response at an index over those of the other [M]. An empty response has 1 word.
 
     >>> doublings([Case("c", (), ("one two three four", "one two"))], [0]).tolist()
     [1.0]
@@ -165,14 +166,14 @@ def doublings(cases: Sequence[Case], indices: Sequence[int]) -> np.ndarray:
 
 
 def shares(first: float, second: float) -> float:
-    """P(first is better) of scores that are shares of one and add up to it."""
+    """Return P(first is better) for two scores in [0, 1] that sum to 1: the first score."""
     if abs(first + second - 1) > 1e-6 or not 0 <= first <= 1:
         raise ValueError(f"shares of a pair lie in [0, 1] and add up to 1, got {first:g} and {second:g}")
     return first
 
 
 def bradley_terry(first: float, second: float) -> float:
-    """P(first is better) = σ(s_1 - s_2), for rewards.
+    """Return P(first is better) = σ(s_1 - s_2) for two rewards s_1 and s_2 (Bradley-Terry).
 
     >>> bradley_terry(1.0, 1.0)
     0.5
@@ -181,7 +182,10 @@ def bradley_terry(first: float, second: float) -> float:
 
 
 def overconfidence(chance: np.ndarray) -> np.ndarray:
-    """Return max(p, 1 - p) - [right] [M], where p is the P claimed for the right response; mean 0 if calibrated."""
+    """Return max(p, 1 - p) - [p > ½] for each pair [M], where p is the claimed P of the right response.
+
+    [p > ½] is the accuracy of the verdict; p = ½ counts one half. The mean is 0 if the judge is calibrated.
+    """
     return np.where(np.isnan(chance), np.nan, np.maximum(chance, 1 - chance) - _right(chance))
 
 
@@ -190,10 +194,11 @@ def _right(chance: np.ndarray) -> np.ndarray:
 
 
 def calibration_error(chance: np.ndarray, bins: int = 10) -> float:
-    """Σ_b n_b/M |accuracy_b - confidence_b| over equal bins of the confidence max(p, 1 - p)  Guo et al. 2017, eq. 3
+    """Compute the expected calibration error Σ_b n_b/M |accuracy_b - confidence_b| (Guo et al. 2017, eq. 3).
 
-    `chance` [M] is the P claimed for the right answer; NaN is left out. Never below 0: with few pairs a calibrated
-    judge, too, has an error.
+    The confidence is max(p, 1 - p), in equal bins b of n_b pairs each. p, given as `chance` [M], is the claimed
+    probability of the right response; NaN values are left out. The error is never negative: with few pairs, a
+    calibrated judge has a positive error too.
     """
     chance = chance[~np.isnan(chance)]
     if not len(chance):

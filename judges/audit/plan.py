@@ -1,4 +1,4 @@
-"""Probes of an audit: each case as a pair, and the same pairs changed by each attack."""
+"""Probes of an audit: a pair from each case, and the same pairs after each attack."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ SIGNED = ("signed with its own name", "signed with another name")
 
 
 class Names(NamedTuple):
-    """Names of the judge's model and of another model as authors."""
+    """Names of authors for self-preference: the judge's model and another model."""
 
     own: str
     other: str
@@ -40,19 +40,19 @@ class AuditPlan:
 
     @property
     def right(self) -> list[int]:
-        """Index of the correct response in each pair."""
+        """Index of the right response in each pair."""
         return [pair.best[0] for pair in self.pairs]
 
     @property
     def wrong(self) -> list[int]:
-        """Index of the incorrect response in each pair."""
+        """Index of the wrong response in each pair."""
         return [1 - index for index in self.right]
 
 
 def plan(cases: Sequence[Case], attacks: Mapping[str, Attack], names: Names | None = None, seed: int = 0) -> AuditPlan:
-    """Return the cases of every probe. The pair of a case and its order follow from the seed and the case's id.
+    """Return the cases of every probe. Seed and case id determine each case's pair and its order.
 
-    Attacks change the wrong response, which a susceptible judge then prefers. Cases of a single response are left out.
+    Attacks change the wrong response; a susceptible judge then prefers it. Cases with a single response are left out.
     """
     if clash := {*attacks} & {AS_GIVEN, SWAPPED, MASKED, TWINS, TIES, *SIGNED}:
         raise DataError(f"an attack cannot be called '{min(clash)}', which is a probe of its own; give another name")
@@ -77,7 +77,7 @@ def plan(cases: Sequence[Case], attacks: Mapping[str, Attack], names: Names | No
 
 
 def pair_of(case: Case, seed: int = 0) -> Case:
-    """Return a right and a wrong response of a case in random order, or two right ones where all are right."""
+    """Return a right and a wrong response of a case in random order. If all responses are right, return two of them."""
     rng = Random(f"{seed} {case.id}")
     wrong = [index for index in range(len(case.answers)) if index not in case.best]
     two = [rng.choice(case.best), rng.choice(wrong)] if wrong else rng.sample(case.best, 2)
@@ -94,7 +94,7 @@ def pair_of(case: Case, seed: int = 0) -> Case:
 
 
 def single_note(cases: Sequence[Case]) -> list[str]:
-    """Return a note on the cases of a single response, which an audit leaves out; none if there are none."""
+    """Return a note on cases with a single response, which an audit leaves out. Empty if there are no such cases."""
     single = sum(len(case.answers) == 1 for case in cases)
     return [f"{single} of {len(cases)} cases have a single response and are left out of the audit."] if single else []
 
@@ -110,9 +110,9 @@ def names_of(
     other_author: str = "",
     short_names: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Names]:
-    """Return judge -> its model's name as an author, and another author, from texts MODEL=AUTHOR or JUDGE=AUTHOR.
+    """Parse texts MODEL=AUTHOR or JUDGE=AUTHOR. Return for each judge its model's author name and another author.
 
-    `short_names` are those of the models, with which the names of their judges begin.
+    `short_names` are the short names of the models. The name of a judge begins with that of its model.
     """
     authors = Counter(author for case in cases for author in case.authors)
     names_by_judge: dict[str, Names] = {}
@@ -132,7 +132,7 @@ def names_of(
 
 
 def _other_author(text: str, author: str, authors: Counter[str]) -> str:
-    """Return the most frequent other author."""
+    """Return the most frequent author other than `author`."""
     others = [other for other, _ in authors.most_common() if other != author]
     if not others:
         raise UsageError(

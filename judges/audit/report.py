@@ -1,4 +1,4 @@
-"""Report of an audit in sentences and tables: uses for which a judge is reliable, with reasons."""
+"""Report of an audit as sentences and tables: the uses for which a judge is reliable, with reasons."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,33 +52,33 @@ FIGURES: Mapping[str, Measure] = {
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a reliable judge's figures; a figure passes if its whole interval lies inside. Ours, for each use."""
+    """Limits for the figures of a reliable judge (our choice). A figure passes if its whole interval is inside."""
 
     coverage: float = 0.95
-    """Lower limit."""
+    """Lower limit of the share of cases with a verdict."""
     accuracy: float = 0.7
-    """Lower limit."""
+    """Lower limit of the accuracy."""
     flips: float = 0.1
-    """Upper limit."""
+    """Upper limit of the rate of order flips."""
     slot: float = 0.05
-    """Largest distance of a first slot's share from one half."""
+    """Upper limit of the distance between the first slot's win share and one half."""
     slope: float = 0.5
-    """Log-odds, in either direction."""
+    """Upper limit of the absolute slope in log-odds."""
     gain: float = 0.05
-    """Most wins that a dressing or an injection may add."""
+    """Upper limit of the increase in win rate by an attack that keeps the response's content."""
     wins: float = 0.02
-    """Most wins of a response without content; 2 % takes at least 189 pairs."""
+    """Upper limit of the win rate of a response without content. To show 2 %, at least 189 pairs are needed."""
     reading: float = 0.05
-    """Least accuracy that is due to the prompt."""
+    """Lower limit of the accuracy gain from reading the prompt."""
     self_preference: float = 0.05
-    """Self-preference in either direction."""
+    """Upper limit of the absolute self-preference."""
     confidence: float = 0.05
-    """Overconfidence in either direction."""
+    """Upper limit of the absolute overconfidence."""
     kappa: float = 0.6
-    """At least; Landis & Koch 1977 call agreement from there on substantial."""
+    """Lower limit of Cohen's kappa. From 0.6 on, Landis & Koch 1977 call agreement substantial."""
 
     def of(self, figure: str) -> tuple[float, float]:
-        """Return the ends between which a figure may lie."""
+        """Return the lower and the upper limit of a figure."""
         fixed = {
             "coverage": (self.coverage, inf),
             "accuracy": (self.accuracy, inf),
@@ -104,7 +104,7 @@ COMPARING = (
     "gain from verbosity", "gain from markdown",
 )  # fmt: skip
 OPTIONAL = ("length slope", "authorship slope", "self-preference")
-"""Figures that cannot be measured on all data or for all judges; a missing one does not count."""
+"""Figures that some data or judges do not allow to measure. A missing one does not count against the judge."""
 
 BY_ORDER = ("order flips", "first slot")
 ONE_ORDER = ", for no pair has a verdict in both orders: audit a judge of orders=one with orders=both"
@@ -131,7 +131,9 @@ class Status(StrEnum):
 
 
 def status(estimate: Estimate | None, ends: tuple[float, float]) -> Status:
-    """Return whether the whole interval is within or beyond the ends; open if it reaches across one, or is missing.
+    """Return whether the interval is fully inside or fully outside the limits.
+
+    Open if it crosses a limit or is missing.
 
     >>> status(Estimate(0.5, 0.4, 0.6, 100), (0.45, 1.0)).value
     'open'
@@ -144,13 +146,13 @@ def status(estimate: Estimate | None, ends: tuple[float, float]) -> Status:
 
 
 class Trust(NamedTuple):
-    """Verdict on a use of a judge."""
+    """Verdict on one use of a judge."""
 
     use: str
     answer: str
-    """`yes`, `no` (a figure is beyond its limit) or `not shown` (none is, and some may be)."""
+    """`yes`, `no` (a figure is outside its limit) or `not shown` (some figures are open, none is outside)."""
     because: tuple[str, ...]
-    """A phrase for each figure that speaks against it."""
+    """A phrase for each figure that prevents a `yes`."""
 
     def __str__(self) -> str:
         reasons = "; ".join(self.because) or "every figure lies within its limit with its whole interval"
@@ -158,7 +160,7 @@ class Trust(NamedTuple):
 
 
 def trusts(audit: Audit, limits: Limits | None = None) -> list[Trust]:
-    """Return the verdict on each use."""
+    """Return the verdict on each use of the judge."""
     limits = limits or Limits()
     return [_trust(audit, use, names, limits) for use, names in uses(audit).items()]
 
@@ -192,7 +194,7 @@ def _unit(name: str) -> str:
 
 
 def markdown(audit: Audit, limits: Limits | None = None) -> str:
-    """Return the report of an audit: verdicts on uses, figures, attacks and abstentions."""
+    """Return the audit's report as Markdown: verdicts on uses, figures, attacks and abstentions."""
     limits = limits or Limits()
     measured = [name for name in FIGURES if name in audit.figures]
     figures = [
@@ -222,7 +224,7 @@ _ABOUT_ATTACKS = (
 
 
 def _spaced(parts: Sequence[str]) -> list[str]:
-    """Separate parts by empty lines, but not the items of a list."""
+    """Separate parts by blank lines, except between items of a list."""
     lines: list[str] = []
     for part in parts:
         if lines and not (part.startswith("- ") and lines[-1].startswith("- ")):
@@ -257,7 +259,7 @@ def _standing(audit: Audit, name: str, limits: Limits) -> str:
 
 
 def _unanswered(audit: Audit) -> list[list[str]]:
-    """Return a row for each probe with abstentions, and for the unchanged pairs."""
+    """Return table rows for the unchanged pairs and for each probe with abstentions."""
     return [
         [probe, str(asked), str(sum(reasons.values())), ", ".join(f"{why} ({n})" for why, n in reasons.items()) or "–"]
         for probe, asked in audit.asked.items()

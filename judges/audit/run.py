@@ -1,4 +1,4 @@
-"""Audit of a judge on cases and attacks: its biases, each with an interval."""
+"""Audit of a judge with attacks: measures of its biases, with intervals."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -19,25 +19,28 @@ from .confidence_intervals import Estimate, estimate, mean_estimate
 from .plan import AS_GIVEN, MASKED, SIGNED, SWAPPED, TIES, TWINS, AuditPlan, Names, plan
 
 Chance = Callable[[float, float], float]
-"""Function from two scores to the P(first is better) that they claim."""
+"""Function that maps two scores to the P(first is better) that they claim."""
 BOTH_WAYS = (-1.0, 1.0)
 LEAST_LOSSES = 10
-"""Fewest losses, and fewest wins, for a slope; with fewer logistic regression is biased (Peduzzi et al. 1996)."""
+"""Minimum number of losses, and of wins, for a slope.
+
+With fewer, logistic regression is biased (Peduzzi et al. 1996).
+"""
 
 
 class Attacked(NamedTuple):
-    """Wins of the wrong response against the right one without and with an attack, ties counting half."""
+    """Win rates of the wrong response against the right one, without and with an attack. A tie counts one half."""
 
     before: Estimate
     after: Estimate
     gain: Estimate
-    """After minus before, over the pairs with both verdicts."""
+    """Win rate with minus without the attack, over the pairs with both verdicts."""
     replaces: bool
 
 
 @dataclass(frozen=True)
 class Audit:
-    """Measures of a judge; abstentions are counted separately and excluded from them."""
+    """Measures of a judge. Abstentions are counted separately and left out of the measures."""
 
     judge: str
     contract: str
@@ -45,14 +48,14 @@ class Audit:
     ties: int
     clusters: int
     figures: Mapping[str, Estimate]
-    """Figures by name; `report.FIGURES` states the meaning of each."""
+    """Figures by name. `report.FIGURES` explains each."""
     attacks: Mapping[str, Attacked]
     bounds: tuple[float, float]
-    """Bounds of the accuracy: all abstentions counted as wrong, and as right."""
+    """Bounds of the accuracy, with all abstentions counted as wrong and as right."""
     asked: Mapping[str, int]
-    """Judgments by probe."""
+    """Number of judgments by probe."""
     unanswered: Mapping[str, Mapping[str, int]]
-    """Probe -> reason -> abstentions."""
+    """Number of abstentions by probe and reason."""
     tokens: tuple[int, int]
     cost: float
     estimated: int
@@ -60,11 +63,11 @@ class Audit:
     samples: int
     seed: int
     names: Names | None = None
-    """Names of authors with which self-preference was measured."""
+    """Author names for the measure of self-preference."""
 
 
 def check_chance(name: str | None, judges: Sequence[BatchJudge]) -> None:
-    """Raise a `UsageError` for judges whose scores cannot be shares, before any request."""
+    """Raise a `UsageError`, before any request, if the judges' scores cannot be shares that sum to 1."""
     for judge in judges if name == "shares" else ():
         kind = judge.settings["kind"] if isinstance(judge, Judging) else ""
         if kind in POINTWISE_KINDS or isinstance(judge, RewardScorer):
@@ -74,7 +77,7 @@ def check_chance(name: str | None, judges: Sequence[BatchJudge]) -> None:
 
 
 def chance_of(name: str) -> Chance:
-    """Return `measures.shares` or `measures.bradley_terry` by name; scores that it refuses raise a `UsageError`."""
+    """Return `measures.shares` or `measures.bradley_terry` by name. For invalid scores it raises a `UsageError`."""
     convert = measures.shares if name == "shares" else measures.bradley_terry
 
     def chance(first: float, second: float) -> float:
@@ -87,7 +90,7 @@ def chance_of(name: str) -> Chance:
 
 
 def probes(cases: Sequence[Case], names: Names | None, seed: int) -> list[Sequence[Case]]:
-    """Return the cases of all probes of an audit with the usual attacks."""
+    """Return the cases of all probes of an audit with the default attacks."""
     return [*plan(cases, ATTACKS, names, seed).probes.values()]
 
 
@@ -102,10 +105,10 @@ def audit(
     seed: int = 0,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Audit:
-    """Judge every probe of `plan`, in one call each, and measure.
+    """Judge every probe of `plan`, in one call each, and compute the measures.
 
-    `names` asks for self-preference, also where the cases say which models wrote their answers. `chance` says how
-    scores claim a probability, such as `shares` or `bradley_terry`; without it calibration is not measured.
+    `names` adds self-preference, also by the authors of the responses where the cases state them. `chance` defines how
+    scores claim a probability: `shares` or `bradley_terry`. Without `chance`, calibration is not measured.
     """
     planned = plan(cases, attacks, names, seed)
     judged = {}
@@ -128,7 +131,7 @@ def measure(
     samples: int = 1000,
     seed: int = 0,
 ) -> Audit:
-    """Return the audit of the judgments of every probe; intervals resample whole clusters and share the samples."""
+    """Compute the audit from the judgments of every probe. Intervals resample whole clusters and share the samples."""
     clusters = _clusters(planned.pairs)
     mean = partial(mean_estimate, clusters=clusters, samples=samples, seed=seed)
     over_pairs = partial(estimate, clusters=clusters, samples=samples, seed=seed)
@@ -168,7 +171,7 @@ def measure(
 
 
 def figure_of(attack: str, replaces: bool) -> str:
-    """Return the name of an attack's figure: `wins of ...` for a baseline, `gain from ...` for a dressing."""
+    """Return the name of an attack's figure: `wins of ...` if it replaces the response, else `gain from ...`."""
     return f"wins of {attack}" if replaces else f"gain from {attack}"
 
 
@@ -206,7 +209,7 @@ def _verdict_figures(
 
 
 def _slopes(planned: AuditPlan, judged: Mapping, over_pairs: Callable) -> dict[str, Estimate]:
-    """Estimate what length and, if authors are known, the judge's authorship add to the log-odds, given the label."""
+    """Estimate the effects of length and, if authors are known, of the judge's authorship on the log-odds of a win."""
     won = measures.credits(judged[AS_GIVEN], planned.right)
     of_pairs = {"length slope": measures.doublings(planned.pairs, planned.right)}
     if planned.names is not None and any(pair.authors for pair in planned.pairs):
@@ -222,13 +225,16 @@ def _slopes(planned: AuditPlan, judged: Mapping, over_pairs: Callable) -> dict[s
 
 
 def _authorship(planned: AuditPlan, author_name: str) -> np.ndarray:
-    """Return 1 if the judge's model wrote the right response alone, -1 the wrong one alone, else 0; NaN if unknown."""
+    """Return 1 if the judge's model wrote only the right response, -1 if only the wrong one, else 0. NaN if unknown."""
     wrote = [[author == author_name for author in pair.authors] or [np.nan, np.nan] for pair in planned.pairs]
     return np.array([pair[right] - pair[1 - right] for pair, right in zip(wrote, planned.right, strict=True)], float)
 
 
 def _self_preference(planned: AuditPlan, judged: Mapping, mean: Callable) -> dict[str, Estimate]:
-    """Estimate what the wrong response gains if the judge's model signs it and another the right one, not reversed."""
+    """Estimate self-preference by signing responses with the judge's model and with another one.
+
+    It is the wrong response's gain from the judge's signature, relative to the reversed signatures.
+    """
     if planned.names is None:
         return {}
     own_credits, other = (measures.credits(judged[probe], planned.wrong) for probe in SIGNED)
@@ -247,7 +253,7 @@ def _calibration(
 
 
 def _claimed(planned: AuditPlan, judgments: Sequence[Judgment], chance: Chance) -> np.ndarray:
-    """Return the chance that the scores claim for the right response of each pair [M]; NaN for an abstention."""
+    """Return the claimed probability of each pair's right response [M]. NaN for an abstention."""
     return np.array(
         [
             np.nan if judgment.abstained else chance(judgment.scores[right], judgment.scores[1 - right])
@@ -272,7 +278,7 @@ def _attacked(planned: AuditPlan, judged: Mapping, mean: Callable) -> dict[str, 
 
 
 def facts(audit: Audit) -> dict[str, Any]:
-    """Return the audit by the names of its fields; what could not be measured is NaN."""
+    """Return the audit as a dictionary of its fields. Measures without data are NaN."""
     return {name: _as_json(value) for name, value in vars(audit).items()}
 
 

@@ -10,48 +10,51 @@ if TYPE_CHECKING:
 
 
 class Ask(NamedTuple):
-    """A request; a hash of its content is its key in a store."""
+    """A request to a language model. A hash of its content is its key in a store."""
 
     messages: Messages
     schema: Mapping[str, Any] | None = None
-    """JSON schema for constrained decoding, if the backend supports it; replies must be validated regardless."""
+    """JSON schema for constrained decoding, if the backend supports it. Replies must be validated in any case."""
     max_tokens: int = 1024
     """Maximum length of the reply in tokens."""
     temperature: float = 0.0
-    """0 is greedy."""
+    """Sampling temperature; 0 decodes greedily."""
     seed: int | None = None
-    """Seed of the sampling, if the backend supports it; None samples anew."""
+    """Seed of the sampling, if the backend supports it. With None, every request draws a new sample."""
 
 
 class Reply(NamedTuple):
-    """A reply: a text, or the reason for having none, with its token counts."""
+    """A reply: its text, or the reason why there is no text, with the token counts."""
 
     text: str
     """Text of the reply; empty if there is an error."""
     finish: str
-    """`stop`, `length` (cut off at max_tokens, or at the end of the context), `declined` (by the model or a filter,
-    perhaps with its words) or `error`."""
+    """Reason for the end of the reply: `stop`, `length`, `declined` or `error`.
+
+    `length` means truncation at `max_tokens` or at the end of the context. `declined` means a refusal by the model or
+    by a content filter; its words may be in `text`.
+    """
     prompt_tokens: int = 0
     completion_tokens: int = 0
     seconds: float = 0.0
     """Duration of generation and network transfer, without time in a queue."""
     error: str = ""
-    """Reason for a missing text. A reply with an error is never parsed, and asked again."""
+    """Reason for a missing text. A reply with an error is not parsed, and its request is sent again on resume."""
     reasoning: str = ""
-    """Thoughts that the server returns apart from the text; they are not parsed."""
+    """Reasoning that the server returns apart from the text; it is not parsed."""
     requests: int = 1
-    """Number of requests that were or may have been billed for it: several after retries, 0 if none was."""
+    """Number of requests for this reply that were or may have been billed: several after retries, 0 if none was."""
     estimated: int = 0
-    """Number of those requests whose tokens the server did not state, and which count with an upper bound."""
+    """Number of these requests whose tokens the server did not report; upper bounds are counted instead."""
 
 
 def failed(reason: str, *, requests: int = 0, **facts: Any) -> Reply:
-    """Return a reply without text and its reason."""
+    """Return a reply with an error instead of a text."""
     return Reply("", "error", error=reason, requests=requests, **facts)
 
 
 def with_earlier(reply: Reply, earlier: Iterable[Reply]) -> Reply:
-    """Return a reply that counts the tokens of earlier requests for it, too."""
+    """Return the reply with the tokens of earlier requests for it added."""
     every = [reply, *earlier]
     return reply._replace(
         prompt_tokens=sum(each.prompt_tokens for each in every),
@@ -69,19 +72,19 @@ class Chat(Protocol):
     """Interface of a language model that processes many requests at once."""
 
     name: str
-    """Name of model and settings: equal names and requests imply the same distribution of replies."""
+    """Name of model and settings. Equal names and requests imply the same distribution of replies."""
 
     def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
-        """Return one reply per request, in order; a failed one has an error and does not stop the others.
+        """Return one reply per request, in order. A failed request yields a reply with an error; the others continue.
 
-        `arrived` is called once per ask, in any order and by the caller's own thread: a store of replies has those
-        that were there when the process was killed. What it raises ends the call.
+        `arrived` is called once per request, in any order and in the caller's thread, so that a store has all earlier
+        replies if the process is killed. An exception of `arrived` ends the call.
         """
         ...
 
 
 class Choice(NamedTuple):
-    """The beginning of a reply and texts that may follow it, of which none is the beginning of another."""
+    """Beginning of a reply and its possible continuations. No continuation is a prefix of another."""
 
     messages: Messages
     beginning: str
@@ -93,19 +96,19 @@ class PricedChat(Chat, Protocol):
     """A chat whose replies have a price."""
 
     prices: "Prices | None"
-    """None if the prices are unknown."""
+    """Prices of prompt and reply tokens; None if they are unknown."""
 
 
 @runtime_checkable
 class WrappedChat(Chat, Protocol):
-    """A chat that stores or counts the replies of another one."""
+    """A chat that wraps another one to store or count its replies."""
 
     chat: Chat
 
 
 @runtime_checkable
 class ChoosingChat(Chat, Protocol):
-    """A chat that returns the probabilities of texts."""
+    """A chat that returns the log-probabilities of given continuations."""
 
     def choice_logprobs(self, choices: Sequence[Choice]) -> list[list[float]]:
         """Return log P(option | messages, beginning) of every option in nats, up to a constant for each choice."""

@@ -18,7 +18,7 @@ LETTERS_PER_TOKEN = 4
 
 @dataclass(frozen=True)
 class Prices:
-    """Money per million tokens of the prompt and of the reply, in any one currency.
+    """Price per million tokens of the prompt and of the reply, in any currency.
 
     >>> Prices(prompt=0.4, completion=1.6).cost(500_000, 250_000)
     0.6
@@ -37,16 +37,16 @@ class Prices:
         return (prompt_tokens * self.prompt + completion_tokens * self.completion) / MILLION
 
     def of(self, reply: Reply) -> float:
-        """Return the cost of a reply, whether or not it could be used."""
+        """Return the cost of a reply, whether it was usable or not."""
         return self.cost(reply.prompt_tokens, reply.completion_tokens)
 
 
 FREE = Prices()
-"""Prices of a model in this process."""
+"""Prices of a model that runs in this process: 0."""
 
 
 def read_prices(path: Path, model: str) -> Prices:
-    """Load the model's prices from a TOML file with a table per model: `[model]`, then `prompt` and `completion`."""
+    """Load the model's prices from a TOML file with a table `[model]`, which has `prompt` and `completion`."""
     try:
         tables = from_toml(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -63,11 +63,11 @@ def read_prices(path: Path, model: str) -> Prices:
 # ---- budgets ----
 
 ROUNDING = 1e-9
-"""Share of a limit by which sums of costs may exceed it."""
+"""Relative tolerance by which sums of costs may exceed a limit."""
 
 
 class Budget:
-    """Total cost of several models with a limit, which holds whatever the requests in flight cost."""
+    """Total cost of several models with an upper limit. Costs are reserved in advance for requests in flight."""
 
     def __init__(self, limit: float | None = None, spent: float = 0.0):
         if limit is not None and not limit > 0:
@@ -76,29 +76,29 @@ class Budget:
         self._changing = Lock()
 
     def holds(self, cost: float) -> bool:
-        """Return whether the limit would hold after a further cost."""
+        """Return whether the total would stay within the limit if this cost were added."""
         return self.limit is None or self.spent + self.reserved + cost <= self.limit * (1 + ROUNDING)
 
     def reserve(self, cost: float) -> bool:
-        """Reserve a cost; return False if the limit does not allow it."""
+        """Reserve a cost. Return False, and reserve nothing, if the limit would be exceeded."""
         with self._changing:
             allowed = self.holds(cost)
             self.reserved += cost if allowed else 0.0
         return allowed
 
     def release(self, cost: float) -> None:
-        """Return what was reserved."""
+        """Cancel the reservation of a cost."""
         with self._changing:
             self.reserved -= cost
 
     def spend(self, cost: float) -> None:
-        """Add a cost."""
+        """Add a cost to the total."""
         with self._changing:
             self.spent += cost
 
 
 class Bill:
-    """Requests and tokens of one model, whose cost is added to a budget."""
+    """Requests and tokens of one model. Their cost is added to a budget."""
 
     def __init__(self, prices: Prices | None = None, budget: Budget | None = None):
         self.prices, self.budget = prices or FREE, budget or Budget()
@@ -109,7 +109,7 @@ class Bill:
             )
 
     def add(self, reply: Reply) -> None:
-        """Add the cost of a reply, with or without a text."""
+        """Count the requests and tokens of a reply, with or without text, and add their cost to the budget."""
         self.requests += reply.requests
         self.prompt_tokens += reply.prompt_tokens
         self.completion_tokens += reply.completion_tokens
@@ -120,7 +120,7 @@ class Bill:
         return self.prices.cost(most_prompt_tokens(ask), ask.max_tokens)
 
     def check(self, asks: Sequence[Ask]) -> None:
-        """Raise a `UsageError` if the limit is too low for any of the requests, though nothing is spent yet."""
+        """Raise a `UsageError` if the cost limit is too low for any single request, even with nothing spent yet."""
         cheapest = min(asks, key=self.most)
         if not self.budget.spent and not self.budget.holds(self.most(cheapest)):
             raise UsageError(
@@ -130,7 +130,7 @@ class Bill:
             )
 
     def refusal(self, ask: Ask) -> str:
-        """Return why a request is not sent that the limit does not allow."""
+        """Return the error text for a request that would exceed the cost limit."""
         return (
             f"the limit of cost {self.budget.limit:g} is reached: {self.budget.spent:.4g} spent, and a further request "
             f"may cost up to {self.most(ask):.4g}"
@@ -140,13 +140,13 @@ class Bill:
 # ---- upper bounds ----
 
 TEMPLATE_TOKENS = 64
-"""More tokens than a chat template adds to a message, or to a conversation as a default system turn."""
+"""Upper bound of the tokens that a chat template adds to a message, or to a conversation as a default system turn."""
 
 
 def most_tokens(text: str) -> int:
     """Return an upper bound of a text's tokens for any tokenizer: its bytes in UTF-8.
 
-    A token of byte-level BPE, or of SentencePiece with bytes for what its vocabulary lacks, has at least one byte.
+    Each token of byte-level BPE, or of SentencePiece with byte fallback, has at least one byte.
 
     >>> most_tokens("Grün"), most_tokens("")
     (5, 0)
@@ -162,7 +162,10 @@ def most_prompt_tokens(ask: Ask) -> int:
 
 
 def most_completion_tokens(ask: Ask, text: str, finish: str) -> int:
-    """Bound a reply's tokens by its text with its thoughts; by max_tokens without one, or where it was cut off."""
+    """Return an upper bound of a reply's tokens from its text and reasoning.
+
+    It is `max_tokens` if there is no text or if the reply was truncated.
+    """
     return min(most_tokens(text) + 1, ask.max_tokens) if text and finish == "stop" else ask.max_tokens
 
 
@@ -177,7 +180,7 @@ class Counter(NamedTuple):
 
 
 def letters_as_tokens(text: str) -> int:
-    """Return a quarter of the text's letters, rounded up: about right for English, too low for most other languages.
+    """Return a quarter of the number of characters, rounded up: about right for English, too low for most languages.
 
     >>> letters_as_tokens("Which is better?"), letters_as_tokens("")
     (4, 0)
@@ -189,7 +192,7 @@ LETTERS = Counter(letters_as_tokens, f"letters / {LETTERS_PER_TOKEN}")
 
 
 def counter(tokenizer: str = "") -> Counter:
-    """Return a counter by the tokenizer of a folder or Hub id if there is one, else by letters, with its name."""
+    """Return a token counter: the tokenizer of a folder or Hub id, else an estimate by characters."""
     if not tokenizer:
         return LETTERS
     from ...rm.backbones.loading import load_tokenizer
@@ -202,21 +205,21 @@ def counter(tokenizer: str = "") -> Counter:
 
 
 def prompt_tokens(ask: Ask, by: Counter = LETTERS) -> int:
-    """Count the tokens of the messages' text, without those of a chat template."""
+    """Count the tokens of the messages' text, without the tokens of a chat template."""
     return sum(by.count(message["content"]) for message in ask.messages)
 
 
 class CostEstimate(NamedTuple):
-    """Estimate of calls, tokens and cost."""
+    """Estimate of requests, tokens and cost."""
 
     calls: int
     prompt_tokens: int
     most_completion_tokens: int
-    """Tokens if every reply has its maximum length."""
+    """Tokens of the replies if every reply has its maximum length."""
     least: float | None
-    """Cost of the prompts alone; None without prices."""
+    """Lower bound of the cost: that of the prompts alone. None without prices."""
     most: float | None
-    """Cost if every reply has its maximum length; None without prices."""
+    """Upper bound of the cost, with every reply at its maximum length. None without prices."""
     counted: str
 
     def __str__(self) -> str:
@@ -228,7 +231,7 @@ class CostEstimate(NamedTuple):
 
 
 def estimate(asks: Sequence[Ask], prices: Prices | None = FREE, by: Counter = LETTERS) -> CostEstimate:
-    """Estimate calls, tokens and cost of sending all requests once, without retries."""
+    """Estimate requests, tokens and cost of sending all requests once, without retries."""
     prompts, most = sum(prompt_tokens(ask, by) for ask in asks), sum(ask.max_tokens for ask in asks)
     costs = (prices.cost(prompts, 0), prices.cost(prompts, most)) if prices else (None, None)
     return CostEstimate(len(asks), prompts, most, *costs, by.how)

@@ -1,4 +1,4 @@
-"""Coroutines for synchronous callers, also in notebooks, where an event loop is running already."""
+"""Asynchronous code for synchronous callers. It also works in notebooks, where an event loop already runs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -10,10 +10,10 @@ T = TypeVar("T")
 
 
 def in_thread(work: Callable[[Callable[[T], Awaitable[None]]], Coroutine[Any, Any, None]]) -> Iterator[T]:
-    """Yield the items that a coroutine passes on while it runs in a thread with an event loop of its own.
+    """Yield the items of a coroutine that runs in a separate thread with its own event loop.
 
-    `await hand(item)` returns when the caller has dealt with the item and comes for the next. Closing the iterator
-    cancels the coroutine; what it raises is raised here at the end.
+    `await hand(item)` returns when the caller requests the next item. Closing the iterator cancels the coroutine. An
+    exception of the coroutine is raised at the end of the iteration.
 
     >>> async def count(hand):
     ...     for number in range(3):

@@ -1,4 +1,4 @@
-"""Faults of an endpoint, the action on each and whether it is billed: docs/guides/judges.md."""
+"""Table of an endpoint's faults: the action on each and whether it is billed (docs/guides/judges.md)."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -9,33 +9,33 @@ class Action(StrEnum):
     """Action on a fault."""
 
     FATAL = "fatal"
-    """No further request is sent, since each would fail alike."""
+    """Stop sending requests, since each would fail for the same reason."""
     RETRY = "retry"
-    """The same request is sent again after a pause, up to the number of retries; then it has no reply."""
+    """Send the same request again after a pause, up to the number of retries. After that it counts as failed."""
     ABSTAIN = "abstain"
-    """The request has no reply or none that can be read; other requests are still sent."""
+    """Record the request as failed or unreadable, and continue with the others."""
 
 
 class Billed(StrEnum):
-    """Cost that a fault adds."""
+    """Cost that is counted for a faulty request."""
 
     NO = "no"
     USAGE = "usage"
-    """The tokens that the response states, as of any other reply."""
+    """The tokens that the response reports, as for any other reply."""
     AT_MOST = "at most"
     """The upper bound of the request's cost, since the server may have written a reply that was lost."""
 
 
 class ApiFault(NamedTuple):
-    """A row of the table."""
+    """A row of the table of faults."""
 
     name: str
     action: Action
     billed: Billed = Billed.NO
     statuses: tuple[int, ...] = ()
-    """HTTP statuses."""
+    """HTTP statuses of the fault."""
     codes: tuple[str, ...] = ()
-    """Values of `code` or `type` in the body's `error`; they decide before the status does."""
+    """Values of `code` or `type` in the `error` of the response body. They take precedence over the HTTP status."""
 
 
 BAD_REQUEST = ApiFault("the request is refused", Action.ABSTAIN, statuses=(400, 422, 501))
@@ -77,7 +77,7 @@ FAULTS = (
 
 
 def fault_of(status: int | None, error: Any) -> ApiFault:
-    """Return the fault of a response by `status` (None: 200) and the `error` in its body, never by the message."""
+    """Return the fault for an HTTP `status` (None: 200) and the `error` in the response body, without its message."""
     codes = _codes(error) if isinstance(error, Mapping) else set()
     by_code = [fault for fault in FAULTS if codes.intersection(fault.codes)]
     by_status = [fault for fault in FAULTS if status in fault.statuses]
@@ -86,7 +86,7 @@ def fault_of(status: int | None, error: Any) -> ApiFault:
 
 
 def _codes(error: Mapping[str, Any]) -> set[str]:
-    """Return code and type; OpenRouter's moderation (403) has neither, but a `flagged_input` among its metadata."""
+    """Return the values of `code` and `type`, and `flagged_input` for an error of OpenRouter's moderation (403)."""
     metadata = error.get("metadata")
     flagged = metadata if isinstance(metadata, Mapping) else {}
     return {str(error.get(name)) for name in ("code", "type")} | ({"flagged_input"} & flagged.keys())

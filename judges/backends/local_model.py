@@ -1,4 +1,4 @@
-"""A Hugging Face language model in this process as a chat: batched, greedy or drawn with a seed."""
+"""A Hugging Face language model in this process as a chat: batched, with greedy decoding or seeded sampling."""
 
 import copy
 import random
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TokenizedRequest(NamedTuple):
-    """A tokenized request."""
+    """A tokenized request with its limits and its sampling parameters."""
 
     index: int
     prompt: list[int]
@@ -29,14 +29,14 @@ class TokenizedRequest(NamedTuple):
     """Maximum length of the reply in tokens."""
     temperature: float
     seed: int
-    """Seed of the noise, which depends only on it and on the position of the token."""
+    """Seed of the sampling noise, which depends only on the seed, the token and its position."""
 
 
 class Local:
     """A language model and its tokenizer as a chat.
 
-    A reply is a function of its ask, whatever else is in the batch, beyond the rounding of a model's forward. A schema
-    is not enforced. Of the model's own generation settings only the tokens that end a text count.
+    A reply depends on its request alone and not on the rest of the batch, up to rounding in the forward pass. JSON
+    schemas are not enforced. The model's generation settings are ignored except for its end-of-text tokens.
     """
 
     def __init__(self, model: Any, encoder: "Encoder", *, name: str, context: int, batch_size: int = 16):
@@ -50,7 +50,7 @@ class Local:
         self.model.generation_config = GenerationConfig()  # `generate` merges the model's own with the given settings
 
     def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
-        """See `Chat`; prompts of like length share a batch."""
+        """See `Chat`. Prompts of similar length share a batch."""
         replies: dict[int, Reply] = {}
         with tqdm(total=len(asks), desc=self.name, disable=None, delay=1) as bar:
             for ask_index, reply in self._replies(asks):
@@ -63,8 +63,8 @@ class Local:
     def choice_logprobs(self, choices: Sequence[Choice]) -> list[list[float]]:
         """Return log P(option | messages, beginning) in nats, at temperature 1, for every option of every choice.
 
-        Texts are tokenized with the option at their end. The sum is over the tokens behind those that all options of a
-        choice share, so that a token that spans the boundary counts.
+        Each text is tokenized together with its option. The sum covers the tokens behind the prefix that all options of
+        a choice share, so that a token across the boundary is included.
         """
         rows = [row for choice in choices for row in self._option_rows(choice)]
         longest_first = sorted(range(len(rows)), key=lambda index: -len(rows[index][0]))
@@ -77,7 +77,7 @@ class Local:
         return [[next(remaining) for _ in choice.options] for choice in choices]
 
     def _option_rows(self, choice: Choice) -> list[tuple[list[int], int]]:
-        """Return the tokens of a conversation with each option, and the index of the first token that differs."""
+        """Return the token ids of the conversation with each option, and the index of the first token that differs."""
         prompt = self.encoder.encode_prompt(choice.messages)
         texts = [choice.beginning + option for option in choice.options]
         replies = self.encoder.tokenizer(texts, add_special_tokens=False, verbose=False).input_ids
@@ -113,7 +113,7 @@ class Local:
             yield from self._batch(batch)
 
     def _batches(self, rows: Sequence[TokenizedRequest]) -> Iterator[list[TokenizedRequest]]:
-        """Split rows, sorted by prompt length, into batches whose rows have room for the longest reply of the batch."""
+        """Split rows, sorted by prompt length, into batches. Each batch leaves room for its longest reply."""
         batch: list[TokenizedRequest] = []
         for row in rows:
             longest = max((other.most for other in batch), default=0)
@@ -155,13 +155,13 @@ class Local:
 
 
 def _seed_of(ask: Ask) -> int:
-    """Return a seed that also depends on the content, so that the noise of different requests is independent."""
+    """Return a seed that also depends on the request's content, so that noise is independent across requests."""
     seed = random.getrandbits(63) if ask.seed is None else ask.seed
     return int(content_hash([seed, ask.messages]), 16) >> 1
 
 
 class _Draws:
-    """Logits processor that turns the greedy choice of some rows into a sample.
+    """Logits processor that replaces the greedy choice of some rows by a sample (Gumbel-max trick).
 
     argmax_v (log p_v / T + G_v), with a standard Gumbel variable G_v for every token, is distributed as softmax of
     log p / T. The noise is a function of (seed, token, position), so neither the batch nor its order can matter.
@@ -193,7 +193,10 @@ def local(
     chat_template: str | None = None,
     trust_remote_code: bool = False,
 ) -> Local:
-    """Open a causal language model or PEFT adapter by folder or Hub id; its name fingerprints weights and template."""
+    """Open a causal language model or PEFT adapter by folder or Hub id.
+
+    The chat's name includes a fingerprint of weights and chat template.
+    """
     from ...rm.backbones.loading import load_causal_lm, load_tokenizer
 
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
@@ -202,7 +205,7 @@ def local(
 
 
 def in_process(model: Any, tokenizer: "PreTrainedTokenizerBase", *, name: str = "", batch_size: int = 16) -> Local:
-    """Return a loaded causal language model as a chat; it is used in evaluation mode and not changed."""
+    """Return a loaded causal language model as a chat. Only its mode is changed, to evaluation mode."""
     from ...rm.backbones.loading import fingerprint
     from ...rm.backbones.tokenization import Encoder, context_length
     from ...rm.kinds.autoregressive.model import completion_contract

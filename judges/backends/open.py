@@ -1,4 +1,4 @@
-"""Language models from settings: opened by short names, with their prices, or imitated for a dry run."""
+"""Language models built from settings, with short names and prices, or replaced by stubs for a dry run."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,37 +20,37 @@ PRICES_MISSING = "; give them with --prompt_price and --completion_price, or wit
 
 @dataclass(frozen=True)
 class LanguageModels:
-    """The models of the settings, and `others`, each by its short name. The settings were checked before."""
+    """The language models of the settings and of `others`, each by its short name. The settings must be valid."""
 
     config: ChatConfig
     others: Sequence[str] = ()
 
     @cached_property
     def names(self) -> dict[str, str]:
-        """Short name -> name."""
+        """Full name of each model by its short name."""
         return short_names([*self.config.names, *self.others])
 
     @property
     def prices(self) -> dict[str, Prices | None]:
-        """Prices by short name; None if the settings have none, FREE for a local model."""
+        """Prices by short name. None if the settings have no prices, `FREE` for a local model."""
         return {short: self._prices(name) for short, name in self.names.items()}
 
     def open(self) -> dict[str, Chat]:
-        """Open every model; local ones are loaded. All models at the endpoint share the limit of cost."""
+        """Open every model and load local ones. All models at the endpoint share one cost limit."""
         budget = Budget(self.config.max_cost)
         return {short: self._open(name, budget) for short, name in self.names.items()}
 
     def dry_run(self) -> dict[str, Scripted]:
-        """Return a chat without a model for each model, which records its requests."""
+        """Return, for each model, a stub that only records the requests."""
         return {short: dry_run_chat(name) for short, name in self.names.items()}
 
     def estimate(
         self, chats: Mapping[str, Scripted], log: Callable[[str], None], *, tokenizer: str = "", total: str = TOTAL
     ) -> dict[str, Any]:
-        """Log and return the estimated cost of each model, and of all under the name `total`; None without prices.
+        """Log and return the estimated cost of each model, and of all under the name `total`. None without prices.
 
-        Tokens are counted with the tokenizer if there is one. The total is an upper bound, as if every later question
-        were asked.
+        Tokens are counted with the tokenizer if one is given. The total is an upper bound: it assumes that every
+        conditional request is sent.
         """
         estimates: dict[str, CostEstimate] = {}
         for short, chat in chats.items():
@@ -62,7 +62,7 @@ class LanguageModels:
         return {"dry_run": True, "models": models, total: None if None in costs else sum(filter(None, costs))}
 
     def _is_local(self, name: str) -> bool:
-        """Return whether a model runs in this process: given with --local, or an existing folder."""
+        """Return whether a model runs in this process: named by `--local`, or an existing folder."""
         return name in self.config.local or (name not in self.config.model and Path(name).is_dir())
 
     def _prices(self, name: str) -> Prices | None:

@@ -1,4 +1,4 @@
-"""A model behind any server that speaks OpenAI's chat protocol: hosted, or `vllm serve` on this machine."""
+"""A model behind any server with OpenAI's chat protocol: hosted, or `vllm serve` on this machine."""
 
 import asyncio
 import math
@@ -31,40 +31,44 @@ LOST_IN_A_ROW = 16
 
 @dataclass(eq=False)
 class Endpoint:
-    """A chat with a server, or with several that hold the same model.
+    """A chat with one server, or with several servers of the same model.
 
-    Up to `concurrency` requests are in flight. `faults` has the table of what is tried again, never before the server's
-    Retry-After. A fatal fault, such as a wrong key or an exhausted quota, and many failures in a row end the call: what
-    is left gets the same error without being asked. Several servers take turns. One that fails rests for a growing time
-    while the others are asked; what fails everywhere fails as with a single server.
+    Up to `concurrency` requests are in flight. The table in `faults` defines which failures are retried, never before
+    the server's Retry-After. A fatal fault (such as a wrong key or an exhausted quota) and many failures in a row end
+    the call: the remaining requests are not sent and get the same error. With several servers, requests alternate
+    between them. A failing server pauses for a growing time while the others are used. A failure of all servers is
+    handled like that of a single one.
     """
 
     model: str
     base_url: str | Sequence[str] = OPENAI
-    """An address, or several as a list or `[first, second]`; the first one names what is kept."""
+    """An address, or several as a list or `[first, second]`. The first one is part of the chat's default name."""
     _: KW_ONLY
     key_variable: str = "OPENAI_API_KEY"
-    """The environment variable that has the API key, read when asking; a server on this machine needs none."""
+    """Environment variable of the API key, read when requests are sent. A server on this machine needs no key."""
     concurrency: int = 16
     timeout: float = 120.0
-    """Seconds for one attempt."""
+    """Timeout of one attempt in seconds."""
     retries: int = 6
     first_wait: float = 0.5
-    """Seconds; the longest wait before attempt k is first_wait · 2^k, and a wait is drawn evenly from 0 to that."""
+    """Base of the backoff in seconds. The wait before attempt k is drawn uniformly from [0, first_wait · 2^k]."""
     longest_wait: float = 60.0
-    """Seconds; a server that asks to be left alone for longer is not asked again."""
+    """Maximum wait in seconds. If a server's Retry-After is longer, the request is not retried."""
     requests_per_minute: float = math.inf
-    """Of each server."""
+    """Rate limit of each server in requests per minute."""
     tokens_per_minute: float = math.inf
-    """Of each server, prompt and reply together; a reply counts as its limit until it is there."""
+    """Rate limit of each server in prompt and reply tokens per minute. A pending reply counts as `max_tokens`."""
     prices: Prices | None = None
     max_cost: float | None = None
-    """Limit of the cost of all requests, which needs prices. A request is sent only if the limit holds whatever it and
-    those in flight cost at most, by the bytes of their prompts and by max_tokens."""
+    """Limit of the total cost, which requires prices.
+
+    A request is sent only if its upper bound and those of all requests in flight stay within the limit. The bounds
+    follow from the bytes of the prompts and from `max_tokens`.
+    """
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Further fields of the request, such as top_p; None leaves out one that we send, such as temperature."""
+    """Further fields of the request, such as `top_p`. None removes a default field, such as `temperature`."""
     name: str = ""
-    """What replies are kept under, by any server: model, first server and options, unless it is given."""
+    """Name in the keys of stored replies, the same for all servers. Default: model, first server and options."""
     bill: Bill = field(init=False, repr=False)
 
     def __post_init__(self):
@@ -133,12 +137,12 @@ class Endpoint:
     # ---- one attempt ----
 
     async def turn(self, ask: Ask, index: int) -> None:
-        """Wait until the rate limits of a server allow a request."""
+        """Wait until the rate limits of a server allow the request."""
         now, (requests, tokens) = time.monotonic(), self._paces[index]
         await asyncio.sleep(max(requests.wait(1, now), tokens.wait(_guess(ask), now)))
 
     async def attempt(self, client: Any, ask: Ask, index: int) -> Reply | Trouble:
-        """Send a request to one server once."""
+        """Send a request once to one server."""
         from openai import OpenAIError
 
         constrained = ask.schema is not None and protocol.schema_name(ask.schema) not in self._unconstrained
@@ -159,7 +163,7 @@ class Endpoint:
         return reply._replace(seconds=time.monotonic() - start)
 
     def give_way(self, ask: Ask, failure: Trouble) -> bool:
-        """Omit an unsupported parameter from now on; return False if the error has another cause."""
+        """Stop sending a parameter that the server does not support. Return False if the error has another cause."""
         if failure.refused == protocol.CONSTRAINT and ask.schema is not None:
             self._unconstrained.add(protocol.schema_name(ask.schema))
             self.note(f"{self.name} refuses a JSON schema and is asked without it ({failure.reason})")
@@ -168,7 +172,7 @@ class Endpoint:
         return bool(failure.refused)
 
     def note(self, text: str) -> None:
-        """Warn the caller once."""
+        """Log a warning, once per text."""
         self._notes.setdefault(text, False)
 
     def _log_progress(self) -> None:
@@ -182,7 +186,7 @@ class Endpoint:
 
 
 def _guess(ask: Ask) -> int:
-    """Estimate the tokens of prompt and reply before the reply has arrived."""
+    """Estimate the tokens of prompt and reply before the reply arrives."""
     return prompt_tokens(ask) + ask.max_tokens
 
 
@@ -207,7 +211,7 @@ class _Call:
         """Set when the next request in flight ends."""
 
     async def work(self, asks: Sequence[Ask], hand: Callable[[tuple[int, Reply]], Awaitable[None]]) -> None:
-        """Send all requests, pass each reply with its index to `hand`; a worker waits for that before its next one."""
+        """Send all requests and pass each reply with its index to `hand`. Workers wait for `hand` between requests."""
         line = iter(enumerate(asks))
 
         async def worker() -> None:
@@ -227,7 +231,7 @@ class _Call:
         return with_earlier(await self._last_reply(ask, lost), lost)
 
     async def _last_reply(self, ask: Ask, lost: list[Reply]) -> Reply:
-        """Return the reply of the last attempt; add what may have been billed before to `lost`."""
+        """Return the reply of the last attempt. Append earlier attempts that may have been billed to `lost`."""
         endpoint, attempts, start = self.endpoint, 0, time.monotonic()
         tried: set[int] = set()
         while True:
@@ -256,7 +260,10 @@ class _Call:
             await asyncio.sleep(wait + jitter)
 
     async def _reserve(self, ask: Ask) -> str:
-        """Reserve what a request may cost, if need be after others have cost less; return why it may not be sent."""
+        """Reserve a request's maximum cost, if necessary after others have ended.
+
+        Return the reason for a refusal, or "".
+        """
         bill = self.endpoint.bill
         while not self.stopped and not bill.budget.reserve(bill.most(ask)):
             if self.in_flight:
@@ -266,7 +273,7 @@ class _Call:
         return self.stopped  # which may have come up while waiting
 
     async def _send(self, ask: Ask, index: int, lost: list[Reply]) -> Reply | Trouble:
-        """Send a request with a reservation once, and put it on the bill."""
+        """Send a request once with a reservation, and charge its cost."""
         self.in_flight += 1
         try:
             outcome = await self.endpoint.attempt(self.clients[index], ask, index)
@@ -279,7 +286,7 @@ class _Call:
             self.settled = asyncio.Event()
 
     def _charge(self, ask: Ask, outcome: Reply | Trouble, lost: list[Reply]) -> None:
-        """Put a reply on the bill, or the upper bound of a request that may have been billed without one."""
+        """Charge the cost of a reply, or the upper bound for a failed request that may have been billed."""
         if isinstance(outcome, Reply):
             return self.endpoint.bill.add(outcome)
         if outcome.fault.billed == Billed.AT_MOST:
@@ -293,7 +300,7 @@ class _Call:
         self.endpoint.rotation.worked(index)
 
     def _failed(self, index: int, failure: Trouble, start_time: float) -> Trouble:
-        """Record a failure; a server that rejects every request counts as down while another accepts them."""
+        """Record a failure. If other servers accept requests, a server that rejects all of them is marked as down."""
         if failure.passing or failure.everywhere:
             self.endpoint.rotation.failed(index, time.monotonic(), pause=failure.wait, since=start_time)
         if not failure.everywhere:

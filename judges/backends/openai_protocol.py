@@ -1,4 +1,4 @@
-"""OpenAI's chat protocol: requests, replies from responses, and actions on failures."""
+"""OpenAI's chat protocol: requests, parsing of responses, and actions on failures."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ LENGTHS = (LIMIT, NEWER_LIMIT, "n")
 """Options that change the maximum length of a reply."""
 TOKENS = "prompt_tokens", "completion_tokens"
 PARTS = {"text": "text", "output_text": "text", "refusal": "refusal"}
-"""Type of a part of a content -> what it is; any other one, such as `thinking`, is reasoning."""
+"""Meaning of each type of content part. Any other type, such as `thinking`, is reasoning."""
 SCHEMA_WORDS = (CONSTRAINT, "json_schema", "schema", "grammar", "guided", "structured output")
 
 
@@ -27,9 +27,9 @@ class Trouble(NamedTuple):
     reason: str
     fault: ApiFault
     wait: float = 0.0
-    """Seconds of the server's Retry-After."""
+    """Seconds of the server's Retry-After header."""
     refused: str = ""
-    """Name of an unsupported parameter, if the server reported one."""
+    """Name of an unsupported parameter, if the server reported one; else empty."""
 
     @property
     def passing(self) -> bool:
@@ -42,12 +42,12 @@ class Trouble(NamedTuple):
         return self.fault.action == Action.FATAL
 
     def at_one_server(self) -> "Trouble":
-        """Return the failure as one that another server need not have."""
+        """Return the same failure marked as specific to one server, so that other servers are tried."""
         return self._replace(fault=self.fault._replace(action=Action.RETRY))
 
 
 class NoCompletion(ValueError):
-    """A response with status 200 that is no completion; some proxies put an `error` into its body."""
+    """Error for a response with status 200 that is not a completion, such as a proxy's `error` object."""
 
     def __init__(self, text: str, cause: Exception, error: Any = None):
         super().__init__(f"{NO_COMPLETION.name} ({cause}): {text[:200]}")
@@ -55,7 +55,7 @@ class NoCompletion(ValueError):
 
 
 def request(model: str, ask: Ask, options: Mapping[str, Any], *, constrained: bool, limit: str) -> dict[str, Any]:
-    """Return arguments of the client's `create`. Options override them by name; an option that is None removes one."""
+    """Return the arguments of the client's `create`. Options override defaults by name; None removes a field."""
     body: dict[str, Any] = {
         "model": model,
         "messages": list(ask.messages),
@@ -73,15 +73,15 @@ def request(model: str, ask: Ask, options: Mapping[str, Any], *, constrained: bo
 
 
 def schema_name(schema: Mapping[str, Any]) -> str:
-    """Return a name of the letters that the protocol allows."""
+    """Return a schema name with only the characters that the protocol allows."""
     return f"reply-{content_hash(schema)}"
 
 
 def read_reply(text: str, ask: Ask) -> Reply:
-    """Return the reply in a response's body; a body that is no completion is a `NoCompletion`.
+    """Parse the reply in a response body. Raise `NoCompletion` if the body is not a completion.
 
-    Of a content in parts the texts are joined, and thoughts are kept apart. Tokens that the server does not state are
-    counted by their upper bounds.
+    Text parts of a content are joined; reasoning is kept apart. If the server reports no token counts, upper bounds are
+    used.
 
     >>> body = '{"choices": [{"message": {"content": "A"}}], "usage": {"prompt_tokens": 9, "completion_tokens": 1}}'
     >>> read_reply(body, Ask(()))[:4], read_reply(body.replace("usage", "other"), Ask(())).estimated
@@ -128,7 +128,7 @@ def _texts(message: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def _part_text(part: Mapping[str, Any] | str) -> str:
-    """Return the text of a part; thoughts may be a list of parts themselves, as Mistral's."""
+    """Return the text of a content part. Reasoning may itself be a list of parts, as with Mistral."""
     if isinstance(part, str):
         return part
     inner = next((part[name] for name in ("text", "thinking", "refusal") if part.get(name)), "")
@@ -136,7 +136,7 @@ def _part_text(part: Mapping[str, Any] | str) -> str:
 
 
 def _stated_tokens(usage: Any) -> tuple[int, int] | None:
-    """Tokens of prompt and reply, thoughts in `total_tokens` included; None if the server does not state both."""
+    """Return the tokens of prompt and of reply including reasoning. None if the server does not report both."""
     if not isinstance(usage, Mapping):
         return None
     prompt, completion = (usage.get(name) for name in TOKENS)
@@ -147,7 +147,7 @@ def _stated_tokens(usage: Any) -> tuple[int, int] | None:
 
 
 def trouble(error: Exception, timeout: float, now: float) -> Trouble:
-    """Return what to do about an attempt's exception; one with a `status_code` is the server's answer."""
+    """Return how to handle the exception of an attempt. If it has a `status_code`, it is a response of the server."""
     status, body = getattr(error, "status_code", None), getattr(error, "body", None)  # of the OpenAI client's errors
     if isinstance(error, NoCompletion):
         status, body = _status_within(error.error), error.error
@@ -162,13 +162,13 @@ def trouble(error: Exception, timeout: float, now: float) -> Trouble:
 
 
 def _status_within(error: Any) -> int | None:
-    """Return the status in an error that came with status 200, as OpenRouter's."""
+    """Return the status inside an error object that came with HTTP status 200, as from OpenRouter."""
     code = error.get("code") if isinstance(error, Mapping) else None
     return code if isinstance(code, int) and code >= 400 else None
 
 
 def _connection_fault(error: Exception) -> ApiFault:
-    """Return the fault of an exception without a response, by its own type and by that of its cause."""
+    """Return the fault for an exception without a response, from its type and that of its cause."""
     names = {type(each).__name__ for each in (error, error.__cause__)}
     if names & {"ConnectError", "ConnectTimeout", "PoolTimeout", "ConnectionRefusedError"}:
         return NO_CONNECTION
@@ -178,7 +178,7 @@ def _connection_fault(error: Exception) -> ApiFault:
 
 
 def shortened(reason: str, letters: int = 300) -> str:
-    """Return a reason on one line; some proxies reply with a page of HTML.
+    """Return a reason on one line, truncated. Some proxies reply with an HTML page.
 
     >>> shortened("<html>\\n  busy", 10)
     '<html> ...'

@@ -7,7 +7,7 @@ from email.utils import parsedate_to_datetime
 
 
 def backoff(attempt: int, draw: float, *, base: float, longest: float) -> float:
-    """Return the seconds to wait after a failed attempt, which count from 0: exponential, with full jitter.
+    """Return the seconds to wait after failed attempt 0, 1, ...: exponential backoff with full jitter.
 
     u min(longest, base 2^attempt), u in [0, 1) drawn uniformly     Brooker 2015, "Exponential backoff and jitter"
 
@@ -18,9 +18,9 @@ def backoff(attempt: int, draw: float, *, base: float, longest: float) -> float:
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float:
-    """Return the seconds that a server asks to wait; 0 if it states none. `now` is the time in seconds since 1970.
+    """Return the seconds of a Retry-After header; 0 without one. `now` is the Unix time in seconds.
 
-    Retry-After has seconds or a date (RFC 9110, section 10.2.3); some servers say retry-after-ms.
+    The header has seconds or a date (RFC 9110, section 10.2.3); some servers use `retry-after-ms`.
 
     >>> retry_after({"retry-after": "1.5"}, 0.0), retry_after({"retry-after": "Thu, 01 Jan 1970 00:01:00 GMT"}, 20.0)
     (1.5, 40.0)
@@ -39,7 +39,7 @@ def retry_after(headers: Mapping[str, str], now: float) -> float:
 
 @dataclass
 class Pace:
-    """At most `rate` units (requests, tokens) a minute, spread evenly: after u of them the next waits 60 u / rate s.
+    """Rate limit of requests or tokens to `per_minute`, spread evenly: u units delay the next by 60 u / `per_minute` s.
 
     >>> pace = Pace(per_minute=120.0)
     >>> [pace.wait(1.0, now) for now in (0.0, 0.0, 0.25, 9.0)]
@@ -57,5 +57,5 @@ class Pace:
         return start - now
 
     def correct(self, units: float) -> None:
-        """Correct the count by the units used beyond (or, below 0, short of) the reservation."""
+        """Correct a reservation by the units used beyond it; negative if fewer units were used."""
         self.free += units * 60.0 / self.per_minute

@@ -1,4 +1,4 @@
-"""Scripted replies without a model: from a list or a function, or errors for a dry run."""
+"""Scripted replies without a model: from a list, from a function, or errors for a dry run."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -8,7 +8,7 @@ from .cost import letters_as_tokens, prompt_tokens
 
 
 class Scripted:
-    """A chat whose replies come from a function of the request; records the requests."""
+    """A chat whose replies come from a function of the request. It records all requests."""
 
     def __init__(self, answer: Callable[[Ask], str | Reply], name: str):
         self.answer, self.name = answer, name
@@ -29,7 +29,9 @@ class Scripted:
 
 
 def scripted(replies: Callable[[Ask], str | Reply] | Sequence[str | Reply], name: str = "scripted") -> Scripted:
-    """Return a chat with replies from a function of the request, or from a list in order; a token is four letters.
+    """Return a chat with replies from a function of the request, or from a list in order.
+
+    Four characters count as a token.
 
     >>> scripted(["A", "B"]).ask([Ask(()), Ask(())])[1].text
     'B'
@@ -49,5 +51,5 @@ def _in_turn(replies: Sequence[str | Reply]) -> Callable[[Ask], str | Reply]:
 
 
 def dry_run_chat(name: str = "dry run") -> Scripted:
-    """Return a chat whose replies are errors; `asked` has the first requests of a judge, for an estimate of cost."""
+    """Return a chat whose replies are all errors. `asked` records a judge's first requests, for a cost estimate."""
     return Scripted(lambda ask: failed("no request was sent: this was a dry run"), name)

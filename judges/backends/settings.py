@@ -86,16 +86,19 @@ class ChatConfig(Settings):
 
     @property
     def loading(self) -> dict[str, bool]:
-        """Options for opening models beside precision and chat template."""
+        """Return the options for opening models, except precision and chat template."""
         return {"trust_remote_code": True} if self.trust_remote_code else {}
 
     def validate(self, others: Sequence[str] = ()) -> None:
-        """Raise a `UsageError` for contradictory settings; `others` are further models named in other settings."""
+        """Raise a `UsageError` for contradictory settings. `others` are models named elsewhere in the settings."""
         super().validate()
         if self.endpoint and not [*self.model, *others]:
             raise UsageError(f"--endpoint {' '.join(self.endpoint)} is asked for a model by name; give it with --model")
 
     def identity(self) -> dict[str, Any]:
-        """Return the settings that determine a reply; a resumed run must have the same, but may add servers."""
+        """Return the settings that determine a reply.
+
+        They must not change when a run is resumed; adding servers is allowed.
+        """
         same = {name: vars(self)[name] for name in ("model", "local", "dtype", "chat_template")}
         return {"endpoint": self.endpoint[0] if self.endpoint else None} | same

@@ -1,1 +1,1 @@
-"""CDRRM, rubrics from contrast (arXiv:2603.08035): diagnose each answer, synthesise rules, filter, train on them."""
+"""CDRRM, rubrics from contrast (arXiv:2603.08035): diagnose responses, write rules, filter them, train on them."""

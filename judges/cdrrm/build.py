@@ -1,4 +1,4 @@
-"""Rubrics built from preference pairs and filtered, with reasons for those that are dropped; rubrics for cases."""
+"""Construction of rubrics from preference pairs with a filter, and generation of rubrics for cases."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from .requests import Rejected
 from .synthesise import Sides, synthesise
 
 Outcomes = Mapping[str, FilteredRubric | Rejected]
-"""By pair, its rubric or the reason for having none."""
+"""Rubric of each pair by its id, or the reason for having none."""
 
 
 def build_rubrics(
@@ -27,7 +27,10 @@ def build_rubrics(
     names: tuple[str, str],
     log: Callable[[str], None],
 ) -> Outcomes:
-    """Profile both responses of every pair, synthesise a rubric and filter it; `names` of the models are logged."""
+    """Diagnose both responses of every pair, write a rubric from the diagnoses and filter it.
+
+    `names` of the models are used in the log.
+    """
     sides = [*pairs.values()]
     log(f"diagnosing both answers of {len(sides)} pairs and writing their rubrics with {names[0]}")
     syntheses = synthesise(writer, sides)
@@ -37,7 +40,7 @@ def build_rubrics(
 
 
 def generate_rubrics(writer: Chat, cases: Sequence[Case]) -> dict[str, Rubric | Rejected]:
-    """Generate a rubric for each case; the responses keep the case's order, which does not depend on which is right."""
+    """Generate a rubric for each case. The responses keep the case's order, which does not depend on the label."""
     sides = [Sides(case.prompt, case.answers[0], case.answers[1], preferred="A") for case in cases]
     return dict(zip([case.id for case in cases], generate(writer, sides), strict=True))
 
@@ -53,7 +56,7 @@ def count_reasons(outcomes: Mapping[str, Any]) -> dict[str, int]:
 
 
 def filter_summary(outcomes: Outcomes) -> dict[str, Any]:
-    """Return the numbers of accepted rubrics, and of dropped ones by reason."""
+    """Return the number of accepted rubrics, and of dropped pairs by reason."""
     accepted = [*accepted_rubrics(outcomes).values()]
     rules = sum(len(pair.rubric.rules) for pair in accepted)
     return {
@@ -65,7 +68,7 @@ def filter_summary(outcomes: Outcomes) -> dict[str, Any]:
 
 
 def rubric_rows(outcomes: Outcomes) -> list[dict[str, Any]]:
-    """Return a row for each accepted rubric, with its pair and the diagnoses that it was written from."""
+    """Return a row for each accepted rubric, with its pair and the diagnoses behind it."""
     rows = []
     for name, pair in accepted_rubrics(outcomes).items():
         diagnoses = [diagnosis.as_json() for diagnosis in pair.diagnoses] if pair.diagnoses else None
@@ -80,7 +83,7 @@ def dropped_rows(outcomes: Outcomes) -> list[dict[str, Any]]:
 
 
 def build_report(facts: Mapping[str, Any]) -> str:
-    """Return the report of a build in Markdown."""
+    """Return the report of a build as Markdown."""
     rows = [[reason, str(count)] for reason, count in facts["dropped"].items()]
     return (
         f"# Rubrics from contrast\n\n{facts['kept']} of {facts['pairs']} pairs have a rubric under which the judge "

@@ -1,7 +1,7 @@
-"""Filter of rubrics: an independent judge has to recover the label under a rubric in both orders.
+"""Filter of rubrics: an independent judge must recover the label under the rubric in both orders.
 
-Liu et al. 2026, arXiv:2603.08035, keeps a rubric if judging under it gives the label; the released code asks the
-rubric's own writer instead. Here the judge is another call that sees answers and rubric, never the label.
+Liu et al. 2026, arXiv:2603.08035, keep a rubric if judging under it gives the label. Their released code uses the
+rubric's writer as judge. Here the judge's requests contain responses and rubric, never the label.
 """
 
 import re
@@ -22,24 +22,24 @@ WORD = re.compile(r"\w{4,}")
 
 @dataclass(frozen=True)
 class FilterLimits:
-    """Requirements on rubrics."""
+    """Thresholds of the filter."""
 
     most_rules: int = MOST_RULES
     overlap: float = 0.5
-    """Largest share of a rule's words that occur in one response only; a rule with more describes that response."""
+    """Maximum share of a rule's words that occur in only one response. A rule above it describes that response."""
     alike: float = 0.8
-    """Largest share of words that two rules have in common; of rules with more the second is dropped."""
+    """Maximum share of common words of two rules. Above it, the second rule is dropped as a near-duplicate."""
 
 
 class FilteredRubric(NamedTuple):
-    """A pair, and the rubric under which the judge recovers its label in both orders."""
+    """A pair with the rubric under which the judge recovers its label in both orders."""
 
     sides: Sides
     rubric: Rubric
     useful: bool
-    """Whether the bare judge fails where the judge with this rubric does not."""
+    """Whether the judge without a rubric fails on the pair, so that this rubric helps."""
     diagnoses: tuple[Profile, Profile] | None = None
-    """Diagnoses of A and B that the rubric was written from."""
+    """Diagnoses of responses A and B from which the rubric was written."""
 
 
 def words(text: str) -> frozenset[str]:
@@ -48,7 +48,10 @@ def words(text: str) -> frozenset[str]:
 
 
 def answer_specific(rule: Rule, sides: Sides) -> float:
-    """Return max of |w ∩ (A \\ B \\ x)| / |w| and the same of B, in [0, 1]; `w` are the criterion's words."""
+    """Return the larger of |w ∩ (A \\ B \\ x)| / |w| and |w ∩ (B \\ A \\ x)| / |w|, in [0, 1].
+
+    w, A, B and x are the sets of words of the rule's criterion, of the two responses and of the prompt.
+    """
     rule_words, prompt_words = words(rule.criterion), words(prompt_text(sides.prompt))
     a, b = words(sides.a), words(sides.b)
     alone = max(len(rule_words & (a - b - prompt_words)), len(rule_words & (b - a - prompt_words)))
@@ -56,7 +59,11 @@ def answer_specific(rule: Rule, sides: Sides) -> float:
 
 
 def without_duplicates(rubric: Rubric, alike: float) -> Rubric:
-    """Keep the first of rules of one type that share more than `alike` of their words, |u ∩ v| / |u ∪ v|."""
+    """Remove near-duplicate rules.
+
+    A rule is removed if an earlier rule of its type shares more than `alike` of their words: |u ∩ v| / |u ∪ v| for word
+    sets u and v.
+    """
     distinct: list[Rule] = []
     for candidate in rubric.rules:
         rule_words = words(candidate.criterion)
@@ -71,10 +78,10 @@ def without_duplicates(rubric: Rubric, alike: float) -> Rubric:
 
 
 def minimal(rubric: Rubric, preferred: Sequence[bool], other: Sequence[bool]) -> Rubric | Rejected:
-    """Remove the rules that do not favour the preferred response, from which rules each of the two responses meets.
+    """Keep the rules that the preferred response meets and the other one does not, and renumber them.
 
-    The margin of a rubric is Σ_r w_r (met by the preferred - met by the other), w_r > 0; greedily, a rule goes if the
-    margin does not fall without it. The rest is numbered anew.
+    These are the rules whose removal lowers the margin Σ_r w_r (met by the preferred - met by the other), with weights
+    w_r > 0. `preferred` and `other` state which rules each response meets.
     """
     rules = [rule for rule, ours, theirs in zip(rubric.rules, preferred, other, strict=True) if ours and not theirs]
     if not rules:
@@ -83,7 +90,7 @@ def minimal(rubric: Rubric, preferred: Sequence[bool], other: Sequence[bool]) ->
 
 
 def objection(rubric: Rubric, sides: Sides, limits: FilterLimits) -> Rejected | None:
-    """Return the objections to a rubric that need no model."""
+    """Return the first objection to a rubric that needs no model; None if there is none."""
     if len(rubric.rules) > limits.most_rules:
         return Rejected("too many rules", f"{len(rubric.rules)} > {limits.most_rules}")
     for hard_rule in rubric.rules:
@@ -96,10 +103,10 @@ def objection(rubric: Rubric, sides: Sides, limits: FilterLimits) -> Rejected | 
 def verify(
     judge: Chat, pairs: Sequence[Sides], syntheses: Sequence[Synthesis], limits: FilterLimits | None = None
 ) -> list[FilteredRubric | Rejected]:
-    """Filter the rubrics; return for each pair the rubric that remains, or the reason for having none.
+    """Filter the rubrics. Return each pair's remaining rubric, or the reason for having none.
 
-    The steps: remove duplicates; check what needs no request; check every rule on each response and remove those that
-    do not favour the preferred one; let the judge decide under the remaining rules in both orders.
+    Steps: remove duplicates; apply the checks without a model; check every rule on each response and remove the rules
+    that do not favour the preferred one; let the judge decide under the remaining rules in both orders.
     """
     limits = limits or FilterLimits()
     outcomes: list[Rubric | FilteredRubric | Rejected] = []
@@ -114,7 +121,7 @@ def verify(
 
 
 def _only_discriminative(judge: Chat, pairs: Sequence[Sides], rubrics: Sequence) -> list:
-    """Return the rubrics with the rules that the preferred response meets and the other one does not."""
+    """Return the rubrics, reduced to the rules that the preferred response meets and the other one does not."""
     candidates = {index: rubric for index, rubric in enumerate(rubrics) if isinstance(rubric, Rubric)}
     checks = [
         Checked(pairs[i].prompt, answer, rubric) for i, rubric in candidates.items() for answer in pairs[i].answers
@@ -131,7 +138,7 @@ def _only_discriminative(judge: Chat, pairs: Sequence[Sides], rubrics: Sequence)
 
 
 def _only_recovering(judge: Chat, pairs: Sequence[Sides], rubrics: Sequence) -> list[FilteredRubric | Rejected]:
-    """Return the rubrics under which the judge finds the preferred response in both orders."""
+    """Return the rubrics under which the judge prefers the labelled response in both orders."""
     candidates = {index: rubric for index, rubric in enumerate(rubrics) if isinstance(rubric, Rubric)}
     requests = [
         RulingRequest(pairs[index].prompt, pairs[index].answers, rubric) for index, rubric in candidates.items()

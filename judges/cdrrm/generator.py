@@ -1,7 +1,7 @@
-"""Rubric generator: its training records, and judging under the rubrics that it writes.
+"""Rubric generator: training records, and a judge that uses the generated rubrics.
 
-Liu et al. 2026, arXiv:2603.08035: the generator learns p(rubric | prompt, both answers), the judge p(reasons, verdict |
-prompt, both answers, rubric), by next-token likelihood. Both answers are shown to the generator when it is used, too.
+Liu et al. 2026, arXiv:2603.08035: the generator learns p(rubric | prompt, both responses), the judge p(reasons, verdict
+| prompt, both responses, rubric), by next-token likelihood. The generator sees both responses at inference, too.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ from .ruling import ORDERS, Ruling, RulingRequest, rule, verdict_ask
 from .synthesise import Sides, contrast, read_rubric
 
 Record = dict[str, list[dict[str, str]]]
-"""`prompt` and `completion` as lists of messages: a conversation as TRL's SFTTrainer reads it."""
+"""Conversation for TRL's SFTTrainer: `prompt` and `completion` as lists of messages."""
 
 
 # ---- what is learnt from ----
@@ -35,9 +35,9 @@ def generate_ask(prompt: Messages, answers: tuple[str, str]) -> Ask:
 def generator_records(accepted: Iterable[FilteredRubric], *, contrast_first: bool = False) -> list[Record]:
     """Return two conversations for every accepted rubric, one in each order of the responses, with the same rubric.
 
-    The preferred answer is in slot A as often as in slot B, of every single pair: its place carries no label. With
-    `contrast_first` the two diagnoses stand before the rubric, a criterion a line: reasons that a small model can
-    learn to give itself. The released code trains on the rubric alone, which is the default.
+    Each pair has its preferred response in slot A once and in slot B once, so that the position carries no label. With
+    `contrast_first`, the two diagnoses precede the rubric, one criterion per line, as reasoning that a small model can
+    learn to write. The default, as in the released code, is to train on the rubric alone.
     """
     return [
         conversation_record(
@@ -62,7 +62,7 @@ def _completion(accepted: FilteredRubric, contrast_first: bool) -> str:
 
 
 def judge_records(teacher: Chat, accepted: Sequence[FilteredRubric]) -> list[Record]:
-    """Return the teacher's replies on every accepted pair under its rubric, where both orders are right."""
+    """Return the teacher's replies on the accepted pairs under their rubrics, if both orders have the right verdict."""
     questions = [RulingRequest(example.sides.prompt, example.sides.answers, example.rubric) for example in accepted]
     return [
         conversation_record(verdict_ask(question, order), reply.text)
@@ -82,13 +82,13 @@ def conversation_record(request: Ask, reply: str) -> Record:
 
 
 def generate(chat: Chat, pairs: Sequence[Sides]) -> list[Rubric | Rejected]:
-    """Return a rubric for every pair, from prompt and responses in their slots; one request each."""
+    """Return a generated rubric for every pair, from one request each with prompt and responses."""
     replies = chat.ask([generate_ask(pair.prompt, pair.answers) for pair in pairs])
     return [read_rubric(reply) for reply in replies]
 
 
 def rule_with(judge: Chat, pairs: Sequence[Sides], rubrics: Sequence[Rubric | Rejected]) -> list[Ruling]:
-    """Return a ruling on every pair under its rubric, or without one if there is none."""
+    """Return a ruling on every pair under its rubric. A pair whose rubric was rejected is judged without one."""
     questions = [
         RulingRequest(pair.prompt, pair.answers, None if isinstance(rubric, Rejected) else rubric)
         for pair, rubric in zip(pairs, rubrics, strict=True)
@@ -99,8 +99,8 @@ def rule_with(judge: Chat, pairs: Sequence[Sides], rubrics: Sequence[Rubric | Re
 class RubricJudge:
     """Judge of cases with two responses: the generator writes a rubric, the judge decides under it in both orders.
 
-    The winner scores 1, the other 0. Contradicting verdicts are a tie (½ each) or an abstention; an unreadable one is
-    an abstention. `fallbacks` counts why a pair was judged without a rubric.
+    The winner scores 1, the other response 0. Contradictory verdicts are a tie (½ each) or an abstention. An unreadable
+    verdict is an abstention. `fallbacks` counts the reasons for which pairs were judged without a rubric.
     """
 
     role = "model"
@@ -113,7 +113,7 @@ class RubricJudge:
         self.fallbacks: Counter[str] = Counter()
 
     def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
-        """Return one judgment per case, in order; cases with other than two responses are abstentions."""
+        """Return one judgment per case, in order. The judge abstains unless a case has two responses."""
         pair_cases = {index: case for index, case in enumerate(cases) if len(case.answers) == 2}
         pairs = [Sides(case.prompt, *case.answers, preferred="A") for case in pair_cases.values()]
         rubrics = generate(self.generator, pairs)
@@ -135,7 +135,7 @@ class RubricJudge:
 
 
 def check_records(records: Sequence[Record]) -> None:
-    """Raise a `DataError` for records that a trainer would misread, with their indices."""
+    """Raise a `DataError` with the indices of records that a trainer would misread."""
     if not records:
         raise DataError("no records to train on; everything was dropped, see the reasons that were counted")
     for index, record in enumerate(records):

@@ -1,7 +1,7 @@
-"""Contrastive profiling: a diagnosis of each response by itself, in findings with quoted evidence.
+"""Contrastive profiling: a separate diagnosis of each response, as findings with quoted evidence.
 
-Liu et al. 2026, arXiv:2603.08035, section on contrastive profiling. The diagnosis of an answer sees neither the other
-answer nor a label. Ours is stricter in one point: evidence has to be in the answer, word by word.
+Liu et al. 2026, arXiv:2603.08035, section on contrastive profiling. The diagnosis of a response sees neither the other
+response nor a label. Ours is stricter: evidence must occur in the response word by word.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,12 +36,12 @@ class CriterionFinding(NamedTuple):
     """General property of a good response."""
     status: Status
     severity: int
-    """0 to 3; of a finding that fails."""
+    """Severity of a failed finding, 0 to 3."""
     claim: str
     evidence: str
     """Quotation from the response."""
     anchor: str
-    """Quotation from the instruction that makes it relevant."""
+    """Quotation from the instruction that makes the criterion relevant."""
 
 
 class Profile(NamedTuple):
@@ -50,18 +50,18 @@ class Profile(NamedTuple):
     findings: tuple[CriterionFinding, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Render the diagnosis for the writer of the rubric."""
+        """Return the diagnosis as JSON, for the request to write a rubric."""
         return {"findings": [finding._asdict() for finding in self.findings]}
 
 
 def profile_ask(example: Example) -> Ask:
-    """Return the request for one response's diagnosis, without the other response and the label."""
+    """Return the request to diagnose one response, without the other response and the label."""
     parts = {"instruction": prompt_text(example.prompt), "answer": example.completion}
     return ask("profile", parts, SCHEMA, max_tokens=2048)
 
 
 def profile(chat: Chat, examples: Sequence[Example]) -> list[Profile | Rejected]:
-    """Return the diagnosis of every response, or the reason for having none; equal responses share a request."""
+    """Return the diagnosis of every response, or the reason for having none. Equal responses share a request."""
     texts = [(prompt_text(example.prompt), example.completion) for example in examples]
     asks = {text: profile_ask(example) for text, example in zip(texts, examples, strict=True)}
     replies = dict(zip(asks, chat.ask([*asks.values()]), strict=True))
@@ -70,7 +70,7 @@ def profile(chat: Chat, examples: Sequence[Example]) -> list[Profile | Rejected]
 
 
 def as_profile(values: Mapping[str, Any], answer: str) -> Profile | Rejected:
-    """Return the diagnosis of JSON values; one bad finding rejects all of it."""
+    """Parse a diagnosis from JSON values. One invalid finding rejects the whole diagnosis."""
     listed = values.get("findings")
     if not isinstance(listed, list) or not listed:
         return Rejected("wrong form", "findings is no list of at least one finding")

@@ -1,4 +1,4 @@
-"""Requests of CDRRM, and JSON objects from replies, or the reason for having none."""
+"""Requests of CDRRM, and extraction of JSON objects from the replies."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from ..prompts import instructions, messages
 
 
 class Rejected(NamedTuple):
-    """Reason why a reply, rubric or pair is not used; it is counted, and never replaced by a guess."""
+    """Reason for rejecting a reply, rubric or pair. Rejections are counted, and never replaced by a guess."""
 
     reason: str
     """Category, such as `no reply`, `no JSON` or `wrong form`."""
@@ -23,18 +23,18 @@ def system_prompt(name: str) -> str:
 
 
 def ask(name: str, parts: Mapping[str, str], schema: Mapping[str, Any] | None = None, max_tokens: int = 1024) -> Ask:
-    """Return a request with the instructions `name` and all parts in order, including empty ones."""
+    """Return a request with the instructions `name` and all parts in order, including empty parts."""
     return Ask(messages(system_prompt(name), parts), schema, max_tokens)
 
 
 def read_part(text: str, name: str) -> str | None:
-    """Return the text between the tags of a part; None if there is no such part."""
+    """Return the text between the tags of a part; None without such a part."""
     start, end = text.find(f"<{name}>\n"), text.find(f"\n</{name}>")
     return text[start + len(name) + 3 : end] if 0 <= start < end else None
 
 
 def json_object(reply: Reply) -> dict[str, Any] | Rejected:
-    """Return the only JSON object of a reply, at any position."""
+    """Return the only JSON object in a reply, at any position, or the reason for having none."""
     if reply.finish == "length":
         return Rejected("cut off", reply.text[-60:])
     if no_verdict := failure(reply):

@@ -17,7 +17,7 @@ CHECK_SCHEMA = object_schema(rules={"type": "array", "items": CHECKED_RULE})
 
 
 class RulingRequest(NamedTuple):
-    """Two responses to a prompt and the rubric of the verdict; None asks the judge without a rubric."""
+    """Two responses to a prompt, and the rubric of the verdict. With None, the judge decides without a rubric."""
 
     prompt: Messages
     answers: tuple[str, str]
@@ -25,7 +25,7 @@ class RulingRequest(NamedTuple):
 
 
 class Ruling(NamedTuple):
-    """The place (0 or 1) of the answer that won in each order; None where no verdict was readable."""
+    """Verdicts on a pair in both orders: index of the winner, 0 or 1. None without a readable verdict."""
 
     first: int | None
     """Verdict with response 0 in slot A."""
@@ -35,7 +35,7 @@ class Ruling(NamedTuple):
 
     @property
     def winner(self) -> int | None:
-        """The answer that won in both orders; None if there is none."""
+        """Index of the response that won in both orders; None if there is none."""
         return self.first if self.first == self.second else None
 
     @property
@@ -45,7 +45,7 @@ class Ruling(NamedTuple):
 
 
 def verdict_ask(question: RulingRequest, order: tuple[int, int]) -> Ask:
-    """The request for a verdict, with the answers in slots A and B as `order` says."""
+    """Return the request for a verdict, with `order` as the indices of the responses in slots A and B."""
     a, b = (question.answers[index] for index in order)
     parts = {"instruction": prompt_text(question.prompt), "answer_a": a, "answer_b": b}
     if question.rubric is None:
@@ -54,7 +54,7 @@ def verdict_ask(question: RulingRequest, order: tuple[int, int]) -> Ask:
 
 
 def rule(chat: Chat, questions: Sequence[RulingRequest]) -> list[Ruling]:
-    """A ruling on every question, from two calls each."""
+    """Return a ruling on every pair, from two requests each."""
     replies = iter(chat.ask([verdict_ask(question, order) for question in questions for order in ORDERS]))
     rulings = []
     for question in questions:
@@ -74,7 +74,7 @@ def _winner(reply: Reply, answers: tuple[str, str], order: tuple[int, int]) -> i
 
 
 class Checked(NamedTuple):
-    """An answer to a prompt and the rubric that it is checked by."""
+    """A response to a prompt, and the rubric by which it is checked."""
 
     prompt: Messages
     answer: str
@@ -82,13 +82,13 @@ class Checked(NamedTuple):
 
 
 def check_ask(checked: Checked) -> Ask:
-    """The request to check one answer by every rule."""
+    """Return the request to check one response by every rule."""
     parts = {"instruction": prompt_text(checked.prompt), "answer": checked.answer, "rubric": render(checked.rubric)}
     return ask("check", parts, CHECK_SCHEMA)
 
 
 def check(chat: Chat, checks: Sequence[Checked]) -> list[tuple[bool, ...] | Rejected]:
-    """Whether each answer meets each rule of its rubric, in the rules' order; every rule is answered or none counts."""
+    """Return whether each response meets each rule of its rubric, in order. A reply that omits a rule is rejected."""
     replies = chat.ask([check_ask(check_case) for check_case in checks])
     return [_met(json_object(reply), check_case.rubric) for reply, check_case in zip(replies, checks, strict=True)]
 

@@ -1,7 +1,7 @@
-"""Rubric synthesis: few rules that distinguish two diagnoses, written without the label.
+"""Rubric synthesis: a few rules that distinguish two diagnoses, written without the label.
 
-Liu et al. 2026, arXiv:2603.08035, section on rubric synthesis. In the released code answer A is always the preferred
-one; here the sides follow from the two texts alone, so that nothing that is asked depends on the label.
+Liu et al. 2026, arXiv:2603.08035, section on rubric synthesis. In the released code, response A is always the preferred
+one. Here the texts alone determine the slots, so that no request depends on the label.
 """
 
 import json
@@ -21,7 +21,7 @@ NAMES_A_WINNER = re.compile(
 
 
 class Sides(NamedTuple):
-    """A pair of responses in their slots; requests never contain `preferred`, the label."""
+    """A pair of responses in slots A and B. `preferred` is the label, which no request contains."""
 
     prompt: Messages
     a: str
@@ -39,7 +39,7 @@ class Sides(NamedTuple):
 
 
 def sides(pair: PreferencePair, seed: int = 0) -> Sides:
-    """Assign the slots by a hash of seed, prompt and both texts in alphabetical order, which does not see the label."""
+    """Assign the slots by a hash of seed, prompt and both texts, without the label."""
     texts = sorted((pair.chosen, pair.rejected))
     heads = int(content_hash([seed, prompt_text(pair.prompt), texts]), 16) % 2
     a, b = texts[heads], texts[1 - heads]
@@ -47,14 +47,14 @@ def sides(pair: PreferencePair, seed: int = 0) -> Sides:
 
 
 def synthesis_ask(prompt: Messages, diagnoses: tuple[Profile, Profile]) -> Ask:
-    """Return the request for a rubric from the instruction and two diagnoses, without responses and label."""
+    """Return the request to write a rubric from the instruction and two diagnoses, without responses and label."""
     texts = [json.dumps(diagnose.as_json(), ensure_ascii=False) for diagnose in diagnoses]
     parts = {"instruction": prompt_text(prompt), "diagnosis_a": texts[0], "diagnosis_b": texts[1]}
     return ask("synthesise", parts, SCHEMA)
 
 
 def read_rubric(reply: Reply) -> Rubric | Rejected:
-    """Return the rubric of a reply; it has at least one rule and names neither a side nor a winner."""
+    """Parse the rubric of a reply. Reject it if it has no rules or names a slot or a winner."""
     values = json_object(reply)
     if isinstance(values, Rejected):
         return values
@@ -79,14 +79,14 @@ def wording(rubric: Rubric) -> list[str]:
 
 
 class Synthesis(NamedTuple):
-    """Result for a pair: its two diagnoses and the rubric, or the reason for having none."""
+    """Result for a pair: two diagnoses, and the rubric or the reason for having none."""
 
     rubric: Rubric | Rejected
     diagnoses: tuple[Profile, Profile] | None = None
 
 
 def synthesise(chat: Chat, pairs: Sequence[Sides]) -> list[Synthesis]:
-    """Contrast, then synthesise: diagnose both answers of every pair, and write a rubric from the two diagnoses."""
+    """Diagnose both responses of every pair, then write a rubric from the two diagnoses."""
     diagnosed = profile(chat, [Example(pair.prompt, answer) for pair in pairs for answer in pair.answers])
     syntheses: list[Synthesis] = []
     asks: dict[int, Ask] = {}

@@ -1,4 +1,4 @@
-"""Supervised training of any causal LM on conversations by TRL's SFTTrainer, as of rubric generator and judge."""
+"""Supervised fine-tuning of causal LMs on conversations with TRL's SFTTrainer, for rubric generators and judges."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SupervisedSettings:
-    """Hyperparameters of training; the defaults are those of the released code."""
+    """Hyperparameters of training. The defaults are those of the released code of CDRRM."""
 
     epochs: float = setting(2.0, "Passes over the conversations.", range=ABOVE_0)
     steps: int = setting(-1, "If above 0, overrides epochs.", range=STEPS)
@@ -54,12 +54,15 @@ class SupervisedSettings:
     seed: int = setting(42, "Random seed.", range=SEED)
 
     def __post_init__(self) -> None:
-        """Raise a `UsageError` for a number outside its range, such as a share that leaves nothing to train."""
+        """Raise a `UsageError` for a setting outside its range."""
         check_values(self)
 
 
 def read_records(sources: Sequence[str], learn: str, on_bad_row: OnBadRow) -> tuple[list[str], list[Record], RowReport]:
-    """Return the files of folders that were built and of other sources, their records for `learn`, and a report."""
+    """Load training records of the generator or the judge (`learn`). Return the files, the records and a row report.
+
+    A source is a folder from `rewardlab rubrics build` or a file of records.
+    """
     files = [str(_records_file(Path(source), learn)) for source in sources]
     return files, *collect(files, _parse_record, on_bad_row)
 
@@ -90,8 +93,9 @@ def train(
 ) -> Path:
     """Fine-tune a causal language model (an object, a folder or a Hub id) and save it with its tokenizer.
 
-    Loss is on the completions alone, with `how.weak` that of the mixture in `weak_driven`. A LoRA is merged before it
-    is saved, so that the folder loads without PEFT. `judges.backends.local_model.local(folder)` opens it as a chat.
+    The loss covers the completions alone; with `weak` in the settings, it is the mixed loss of `weak_driven`. A LoRA is
+    merged before saving, so that the folder loads without PEFT. `judges.backends.local_model.local(folder)` opens it as
+    a chat.
     """
     trainer = sft_trainer(model, records, folder, training or SupervisedSettings(), tokenizer)
     trainer.train()
@@ -106,7 +110,7 @@ def sft_trainer(
     tokenizer: "PreTrainedTokenizerBase | None" = None,
     **arguments: Any,
 ) -> Any:
-    """Return the trainer of `train`; `arguments` are further ones of TRL's `SFTConfig`."""
+    """Return the trainer of `train`. `arguments` are additional arguments of TRL's `SFTConfig`."""
     from datasets import Dataset
     from peft import LoraConfig
 
@@ -130,7 +134,7 @@ def sft_trainer(
 
 
 def _trainer_class(training: SupervisedSettings, tokenizer: "PreTrainedTokenizerBase | None") -> Any:
-    """Return TRL's trainer, or with `how.weak` the one that mixes that model's logits into the loss."""
+    """Return TRL's trainer class, or `WeakDrivenTrainer` with the weak model if the settings have one."""
     if not training.weak:
         from trl import SFTTrainer
 
@@ -173,7 +177,7 @@ def _arguments(folder: Path, training: SupervisedSettings, more: Mapping[str, An
 
 
 def save_trained(trainer: Any, folder: Path) -> Path:
-    """Save the trained model, a LoRA merged, with its tokenizer."""
+    """Save the trained model and its tokenizer. A LoRA is merged first."""
     from peft import PeftModel
 
     model = trainer.accelerator.unwrap_model(trainer.model)

@@ -1,4 +1,4 @@
-"""Supervised training on the mixed logits of the model and of an earlier, weaker one."""
+"""Supervised fine-tuning on the mixed logits of a model and an earlier, weaker checkpoint."""
 
 from functools import partial
 from typing import Any
@@ -18,13 +18,14 @@ IGNORED = -100  # the label of a token that is not learnt, as in Transformers
 def mixed_cross_entropy(
     strong: Float[Tensor, "T V"], weak: Float[Tensor, "T V"], targets: Int[Tensor, " T"], share: float
 ) -> Float[Tensor, " T"]:
-    """Return the loss of every token in nats, 0 where the target is `IGNORED`; logits are those that predict it.
+    """Compute the mixed cross-entropy of every token in nats. Targets `IGNORED` have loss 0.
 
     z_mix = λ z_strong + (1 - λ) stop_gradient(z_weak),   L_t = -log softmax(z_mix,t)[y_t]
     dL_t / dz_strong = λ (softmax(z_mix) - onehot(y_t))             WMSS 2026, arXiv:2602.08222
 
-    λ = `share`; the paper's is 0.5 (best 0.42 to 0.48), and 1 is plain cross-entropy. A token of which the strong model
-    is sure, and the weak one is not, gets gradient again.
+    z_strong and z_weak are the logits [T, V] of the two models at the position that predicts target y_t. λ = `share`:
+    the paper uses 0.5 (best 0.42 to 0.48), and 1 is plain cross-entropy. Tokens of which the strong model is sure and
+    the weak one is not get a larger gradient than in plain training.
     """
     mixed = share * strong.float() + (1 - share) * weak.detach().float()
     return cross_entropy(mixed, targets, ignore_index=IGNORED, reduction="none")
@@ -33,7 +34,7 @@ def mixed_cross_entropy(
 def mixed_loss(
     outputs: Any, labels: Tensor, weak: Tensor, share: float, num_items_in_batch: Tensor | int | None = None
 ) -> Tensor:
-    """Return the sum of `mixed_cross_entropy` over the number of learnt tokens, of the whole step where it is known."""
+    """Return the sum of `mixed_cross_entropy` over the number of target tokens, of the whole step if it is known."""
     strong, weak = (logits[:, :-1].flatten(0, 1) for logits in (outputs.logits, weak))
     targets = labels[:, 1:].flatten()
     losses = mixed_cross_entropy(strong, weak, targets, share)
@@ -42,10 +43,10 @@ def mixed_loss(
 
 
 class WeakDrivenTrainer(SFTTrainer):
-    """TRL's SFTTrainer with the joint training of WMSS: `weak` is frozen, and only the model itself is saved.
+    """TRL's SFTTrainer with the joint training of WMSS. `weak` is frozen, and only the trained model is saved.
 
-    Entropy and token accuracy in the logs are the model's own, the loss is that of the mixture. A step costs one
-    forward of the weak model and one more of the model itself. Both models' logits exist as a whole.
+    Logged entropy and token accuracy are those of the trained model; the logged loss is that of the mixture. A step
+    costs one more forward pass of each model. Both models' logits are fully materialized.
     """
 
     def __init__(self, *args: Any, weak: Any, share: float = 0.5, **options: Any):
@@ -60,7 +61,7 @@ class WeakDrivenTrainer(SFTTrainer):
         self.weak = self.accelerator.prepare_model(weak.requires_grad_(False).eval(), evaluation_mode=True)
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        """Compute TRL's reduction and metrics with the loss of the mixture."""
+        """Return the mixed loss, with TRL's reduction and metrics."""
         read = {name: value for name, value in inputs.items() if name != "labels"} | {"use_cache": False}
         with torch.no_grad():
             weak = self.weak(**read).logits

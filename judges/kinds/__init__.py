@@ -1,4 +1,4 @@
-"""One file per kind of judge; each exports a factory of its name that returns a judge of many cases at once."""
+"""Kinds of judges, one file each. Each file exports a factory of the same name that returns a batch judge."""
 
 from collections.abc import Callable
 from typing import Any

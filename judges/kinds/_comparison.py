@@ -39,11 +39,11 @@ class ComparisonPrompt(NamedTuple):
         return object_schema(reasoning={"type": "string"}, winner={"type": "string", "enum": allowed(self.ties)})
 
     def verdict(self, case: Case, order: Order, reply: Reply) -> Verdict | NoVerdict:
-        """Return the verdict of a reply, or why it has none; a tie that is not allowed is none."""
+        """Return the verdict in a reply, or the reason for having none. A tie is no verdict if ties are not allowed."""
         return failure(reply) or self.read(reply.text, [case.answers[index] for index in order], reply.finish)
 
     def read(self, text: str, quoted: Sequence[str], finish: str = "stop") -> Verdict | NoVerdict:
-        """Return the verdict of a text on two responses, which are what it may have `quoted`."""
+        """Parse a verdict on two responses from a text. Passages that the text copies from `quoted` are ignored."""
         verdict = pair_verdict(text, quoted=quoted, finish=finish)
         if isinstance(verdict, Verdict) and verdict.choice == TIE and not self.ties:
             return NoVerdict(Reason.DECLINED, "a tie was not allowed")
@@ -53,24 +53,27 @@ class ComparisonPrompt(NamedTuple):
 def comparison_prompt(
     prompt: str = "pairwise", *, ties: bool = True, examples: ExampleSource | None = None, sampling: Sampling = GREEDY
 ) -> ComparisonPrompt:
-    """Return the requests of a comparison whose instructions are in `prompts/PROMPT.txt`."""
+    """Return the comparison prompt whose instructions are in `prompts/PROMPT.txt`."""
     verdicts = " | ".join(f'"{label}"' for label in allowed(ties))
     system = instructions(prompt).replace("{verdicts}", verdicts)
     return ComparisonPrompt(with_examples(system, examples), ties, sampling)
 
 
 def allowed(ties: bool) -> list[str]:
-    """Return the verdicts that a judge may give."""
+    """Return the verdicts that the instructions allow."""
     return [*LABELS, TIE] if ties else list(LABELS)
 
 
 def orders_of(case: Case, *, both: bool = True) -> list[Order]:
-    """Return all comparisons of two responses of a case in both orders, or in the one that their content decides."""
+    """Return the orders in which all pairs of a case's responses are compared.
+
+    With `both`, each pair is compared in both orders, else in one order that depends on a hash of its content.
+    """
     coins = [content_hash([prompt_text(case.prompt), answer]) for answer in case.answers]  # blind to place and label
     first = [(i, j) if coins[i] <= coins[j] else (j, i) for i, j in combinations(range(len(coins)), 2)]
     return [order for i, j in first for order in ([(i, j), (j, i)] if both else [(i, j)])]
 
 
 def nothing_asked(case: Case) -> NoVerdict:
-    """Return why a case without a request has no verdict."""
+    """Return the reason for the abstention on a case for which no request was sent."""
     return NoVerdict(Reason.SINGLE if len(case.answers) < 2 else Reason.NO_RUBRIC)

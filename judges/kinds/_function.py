@@ -1,4 +1,4 @@
-"""A plain function as a judge."""
+"""Judge that scores with a plain Python function."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ MADE_UP = Case("made-up", ({"role": "user", "content": "A made-up prompt?"},), (
 
 
 class FunctionJudge:
-    """Score with a function `(prompt, responses) -> scores | None`; a single user message is given as a string."""
+    """Score with a function `(prompt, responses) -> scores | None`. A single user message is passed as a string."""
 
     role = "model"
 

@@ -1,4 +1,4 @@
-"""Cascade of a cheap judge and a strong judge for the cases with a small score gap."""
+"""Cascade of two judges: a strong judge handles the cases in which a cheap judge's score gap is small."""
 
 import math
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ ESCALATED = "escalated"
 
 
 def cascade(cheap: BatchJudge, strong: BatchJudge, *, gap: float, name: str = "") -> Judging:
-    """The cheap judge's scores where its best two differ by at least `gap`, else the strong judge's; both are paid for.
+    """Return the cheap judge's scores if its two best differ by at least `gap`, else the strong judge's.
 
-    An abstention of the cheap judge is unsure too, and the score of a single response is not; an abstention of the
-    strong one stands. A criterion `escalated` with the cheap judge's gap says where the strong one was asked. `route`
-    chooses before asking instead.
+    Escalated cases cost both judges. An abstention of the cheap judge is escalated, the score of a single response is
+    not. An abstention of the strong judge is final. The criterion `escalated` of an escalated case has the cheap
+    judge's gap. `route` instead chooses a judge before any request.
     """
     if not gap > 0:
         raise UsageError(f"the gap below which the strong judge is asked is a number > 0, got {gap}")
@@ -34,7 +34,7 @@ def cascade(cheap: BatchJudge, strong: BatchJudge, *, gap: float, name: str = ""
 
 
 def margin(judgment: Judgment) -> float:
-    """The best score minus the second best; 0 for an abstention, infinite for the score of a single response.
+    """Return the best score minus the second best; 0 for an abstention, infinite for a single response.
 
     >>> margin(Judgment("a", scores=(0.25, 1.0, 0.5)))
     0.5

@@ -22,21 +22,21 @@ class Question(NamedTuple):
 
     id: str
     text: str
-    """A question that is answered by yes or no."""
+    """A question that is answered with yes or no."""
     turn: int = -1
-    """Index of the assistant's turn that the question is about; -1 is the last one, the response itself."""
+    """Index of the assistant turn that the question is about; -1 is the last turn, the response itself."""
     weight: float = 1.0
     passes_if: str = ""
     fails_if: str = ""
     depends_on: tuple[str, ...] = ()
-    """Ids of questions that must be answered yes for a yes to this one to count."""
+    """Ids of the prerequisite questions. A yes counts only if these are answered yes too."""
 
 
 Questions = Sequence[Question]
 
 
 def read_checklist(source: str) -> list[Question]:
-    """Load `[[questions]]` of a TOML file: id, text, and any other field of `Question`."""
+    """Load questions from `[[questions]]` of a TOML file, with `id`, `text` and any other field of `Question`."""
     try:
         values = from_toml(Path(source).read_text(encoding="utf-8"))["questions"]
         return [Question(**{**value, "depends_on": tuple(value.get("depends_on", ()))}) for value in values]
@@ -55,11 +55,14 @@ def checklist(
     sampling: Sampling = GREEDY,
     name: str = "",
 ) -> Judging:
-    """s_i = mean over the turns t with questions of sum_k w_k m_k / sum_k w_k, in [0, 1]          after CM2
+    """Score each response by the weighted share of its checklist questions answered yes, averaged over turns.
 
-    m_k is 1 for a yes whose `depends_on` have a yes too. The turns of the assistant in the prompt come first, the
-    answer is the last one; a turn is shown with what stands before it and nothing after. One request per answer and
-    turn, so turns that all answers share are asked once. The marks are kept as criteria, for a reward per turn.
+        s_i = mean over turns t with questions of Σ_k w_k m_k / Σ_k w_k, in [0, 1]          after CM2
+
+    w_k is the weight of question k of the turn, and m_k is 1 if question k and all its `depends_on` are answered yes,
+    else 0. The turns are the assistant turns of the prompt, then response i. The judge sees a turn with the
+    conversation before it, in one request per response and turn; turns of the prompt are judged once for all responses.
+    The marks are kept as criteria, for a reward per turn.
     """
     system = instructions(prompt)
 
@@ -84,12 +87,12 @@ def checklist(
 
 
 def turns(case: Case) -> int:
-    """Return the number of assistant turns: those in the prompt, and the response."""
+    """Return the number of assistant turns: those of the prompt, plus the response."""
     return 1 + sum(message["role"] == "assistant" for message in case.prompt)
 
 
 def until(case: Case, index: int, turn: int) -> Messages:
-    """Return the conversation up to and including one of the assistant's turns."""
+    """Return the conversation up to and including the given assistant turn."""
     ends = [end for end, message in enumerate(case.prompt, 1) if message["role"] == "assistant"]
     return case.prompt[: ends[turn]] if turn < len(ends) else (*case.prompt, *completion_turns(case.answers[index]))
 
@@ -105,12 +108,12 @@ def _line(question: Question) -> str:
 
 
 def _criterion_range(case: Case, turn: int) -> range:
-    """Return the indices of responses to judge a turn for: all for the last turn, one for a shared turn."""
+    """Return the indices of the responses for which a turn is judged: all for the last turn, one for a shared turn."""
     return range(len(case.answers)) if turn == turns(case) - 1 else range(1)
 
 
 def _by_turn(case: Case, items: Questions) -> dict[int, list[Question]]:
-    """Group questions by turn; raise an error for a missing turn or an unknown dependency."""
+    """Group questions by turn. Raise an error for a missing turn or an unknown dependency."""
     last, ids = turns(case) - 1, {question.id for question in items}
     if len(ids) < len(items) or not items:
         raise UsageError(
@@ -170,7 +173,7 @@ def _scores(
 
 
 def turn_score(items: Questions, marks: dict[str, float]) -> float:
-    """Return the weighted share of a turn's questions answered yes, together with all their dependencies.
+    """Return the weighted share of a turn's questions that are answered yes, as are all their dependencies.
 
     >>> turn_score([Question("a", "?", weight=3.0), Question("b", "?", depends_on=("a",))], {"a": 0.0, "b": 1.0})
     0.0

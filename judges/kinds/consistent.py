@@ -1,4 +1,4 @@
-"""Consistency of two judges, such as scores of single responses and comparisons."""
+"""Judge that abstains unless two judges agree, such as a pointwise and a pairwise judge."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -9,10 +9,11 @@ from ..types import BatchJudge, Case, Judgment, Reason
 
 
 def consistent(scoring: BatchJudge, comparing: BatchJudge, *, name: str = "") -> Judging:
-    """Return the first judge's scores if both rank the responses equally, ties included; else an abstention.
+    """Return the first judge's scores if both judges rank the responses equally, ties included; else an abstention.
 
-    sign(s_i - s_j) = sign(c_i - c_j) for all i, j: what J1 rewards in training (arXiv:2505.10320), asked of any two
-    judges, usually `pointwise` and `pairwise`. The first abstention of either is passed on.
+    The condition on scores s and c of the two judges is sign(s_i - s_j) = sign(c_i - c_j) for all i, j. J1 rewards it
+    in training (arXiv:2505.10320). The judges are usually `pointwise` and `pairwise`. If a judge abstains, the first
+    such abstention is returned.
     """
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
@@ -31,7 +32,7 @@ def _outcome(first: Judgment, second: Judgment) -> Outcome:
 
 
 def same_order(first: Sequence[float], second: Sequence[float]) -> bool:
-    """Return whether both order every two responses alike.
+    """Return whether both score lists rank the responses equally, ties included.
 
     >>> same_order([1.0, 5.0, 5.0], [0.0, 0.75, 0.75]), same_order([1.0, 2.0], [0.5, 0.5])
     (True, False)

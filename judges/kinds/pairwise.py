@@ -1,4 +1,4 @@
-"""Pairwise judge: comparisons of two responses, in both orders."""
+"""Pairwise judge: comparisons of two responses in both orders."""
 
 import math
 from collections.abc import Sequence
@@ -31,11 +31,11 @@ class Duel(NamedTuple):
     order: Order
     """Indices of the responses shown as A and as B."""
     winner: int | NoVerdict | None
-    """Index of the better response; None for a tie."""
+    """Index of the better response, None for a tie, or the reason for a missing verdict."""
     reasoning: str
 
     def comparison(self) -> Comparison:
-        """Return the score of the response shown first: 1, 0.5 or 0."""
+        """Return the comparison with the score of the response shown first: 1, 0.5 or 0."""
         if isinstance(self.winner, NoVerdict):
             return Comparison(self.order, math.nan)
         return Comparison(self.order, 0.5 if self.winner is None else float(self.winner == self.order[0]))
@@ -53,12 +53,14 @@ def pairwise(
     sampling: Sampling = GREEDY,
     name: str = "",
 ) -> Judging:
-    """s_i = mean over the other answers j of [i beats j] + [i ties with j] / 2, in [0, 1]; R (R - 1) / 2 comparisons.
+    """Score each response by its share of comparisons won against the others.
 
-    Each comparison is asked in both orders; two verdicts that differ (a flip) are a tie, or an abstention of the case.
-    With `orders="one"` the hash of prompt and answer decides which is shown first, in any order of the case. A
-    comparison without a verdict in any order is an abstention of the case. `rubric` is shown to the judge, as are
-    `examples` and a case's reference; `prompt` names the instructions.
+        s_i = mean over other responses j of [i beats j] + [i ties with j] / 2, in [0, 1]
+
+    R responses take R (R - 1) / 2 comparisons, each in both orders. `flip` decides whether different verdicts in the
+    two orders are a tie, or an abstention on the case. With `orders="one"`, a hash of prompt and responses decides
+    which one is shown first. If a comparison has no verdict in any order, the judge abstains on the case. The request
+    contains `rubric`, `examples` and the case's reference; `prompt` names the instructions.
     """
     one_of("orders", orders, ("both", "one"))
     one_of("flip", flip, ("tie", "abstain"))

@@ -1,4 +1,4 @@
-"""Panel of judges: majority vote or mean score, with the disagreement recorded."""
+"""Panel of judges: majority vote or mean score, with the single judges' scores recorded."""
 
 from collections.abc import Sequence
 from statistics import fmean
@@ -13,10 +13,11 @@ from ..types import BatchJudge, Case, Criterion, Judgment, Reason
 def panel(
     judges: Sequence[BatchJudge], *, how: Literal["majority", "mean"] = "majority", least: int = 0, name: str = ""
 ) -> Judging:
-    """Majority: s_i = share of the judges who decided that put answer i alone on top. Mean: s_i = mean of their scores.
+    """Combine judges by majority (s_i = share of judges that rank response i first) or by the mean of their scores.
 
-    The mean needs judges on one scale. Judges who abstain are left out; if fewer than `least` decided (0: more than
-    half), the panel abstains. Each judge's scores are kept as criteria under the judge's name.
+    A judge divides its vote equally among tied best responses. The mean requires judges on one scale. Judges that
+    abstain are left out. The panel abstains if fewer than `least` judges have scores; 0 stands for more than half of
+    them. Each judge's scores are kept as criteria under its name.
     """
     one_of("how", how, ("majority", "mean"))
     if repeated := [judge.name for judge in judges if [other.name for other in judges].count(judge.name) > 1]:

@@ -1,4 +1,4 @@
-"""Pointwise judge: a rating of each response on a numeric scale."""
+"""Pointwise judge: a rating of each response, shown alone, on a numeric scale."""
 
 from collections.abc import Sequence
 from statistics import fmean
@@ -27,12 +27,12 @@ def pointwise(
     sampling: Sampling = GREEDY,
     name: str = "",
 ) -> Judging:
-    """s_i = mean of the numbers in [low, high] that `samples` replies give for answer i, shown alone.
+    """Score each response by its mean rating in [low, high] over `samples` replies.
 
-    A reply without a number is left out of the mean; if not more than half of an answer's replies have one, the case is
-    an abstention. `levels` describe the whole numbers of the scale (as in BiGGen Bench, 1 to 5) and set `low` and
-    `high`; a case that has none where the others do is not asked about. `examples` are shown to the judge. The single
-    numbers are kept as criteria `sample 1, ...`.
+    A reply without a number is left out of the mean. The judge abstains on a case unless more than half of the replies
+    for each response have a number. `levels` describe the integers of the scale (as in BiGGen Bench, 1 to 5) and set
+    `low` and `high`. If only some cases have levels, no request is sent for the others. The request contains
+    `examples`. The single ratings are kept as criteria `sample 1, ...`.
     """
     if samples < 1 or (samples > 1 and sampling.temperature == 0):
         raise UsageError(
@@ -95,7 +95,7 @@ def _scales(levels: Levels | LevelsSource | None, cases: Sequence[Case]) -> Sequ
 
 
 def _mean(read: Sequence[Points | NoVerdict]) -> float | NoVerdict:
-    """Return the mean of the ratings, if more than half of the replies have one."""
+    """Return the mean of the ratings, or an abstention unless more than half of the replies have one."""
     values = [item.value for item in read if isinstance(item, Points)]
     if 2 * len(values) > len(read):
         return fmean(values)

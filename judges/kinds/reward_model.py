@@ -1,4 +1,4 @@
-"""Any reward model as a judge."""
+"""Judge that scores responses with a reward model."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,19 +18,19 @@ EXCERPT_LENGTH = 200  # characters of a text that is not read, in a judgment
 
 @runtime_checkable
 class StepScorer(Protocol):
-    """A reward model that scores every step of a completion."""
+    """A reward model that scores every step of a completion (process reward model)."""
 
     def step_scores(self, examples: Sequence[Example]) -> Sequence[np.ndarray]:
-        """Return scores [S, K] of the steps of each example."""
+        """Return the step scores [S, K] of each example: S steps, K objectives."""
         ...
 
 
 class RewardScorer:
-    """Score each response with one objective of a reward model, by default with the mean of all.
+    """Score each response with one objective of a reward model, by default with the mean of all objectives.
 
-    A judgment says whether the model read all of the case. A right and a wrong response that are the same to the model,
-    since it does not, are an abstention; with `on_bad_row` refuse they are a `DataError` where the chat template is the
-    reason. With `on_long` refuse a truncated response is a `DataError`.
+    A judgment states whether the model read the full case. If truncation or the chat template makes a right and a wrong
+    response identical to the model, the judge abstains. If the chat template is the cause and `on_bad_row="refuse"`, it
+    raises a `DataError`. With `on_long="refuse"`, a truncated response raises a `DataError`.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class RewardScorer:
         return replace(judgment, truncated=truncated, omitted=omitted[:EXCERPT_LENGTH])
 
     def _step_scores(self, cases: Sequence[Case]) -> np.ndarray | None:
-        """Return a process model's scores of the last steps [N, K] at once, if responses are prefixes."""
+        """Return the last steps' scores [N, K] from one pass of a process reward model, if responses are prefixes."""
         if not isinstance(self.model, StepScorer) or not all(map(_are_prefixes, cases)):
             return None
         examples = [Example(case.prompt, case.answers[-1]) for case in cases]
@@ -92,33 +92,36 @@ class RewardScorer:
 
 
 def load_scorer(source: str, *, objective: str | None = None, **options: Any) -> RewardScorer:
-    """Return a scorer with the reward model in a folder or of a Hub id."""
+    """Load a scorer from a reward model's folder or Hub id."""
     return RewardScorer(source.rstrip("/"), load_reward_model(source, **options), objective=objective)
 
 
 def reward_model(
     model: RewardModel, *, objective: str | None = None, role: str = "model", name: str = ""
 ) -> RewardScorer:
-    """s_i = r(x, y_i) of one objective, or the mean over all where none is named; abstains if not finite."""
+    """Return a judge that scores with a reward model: s_i = r(x, y_i) for prompt x and response y_i.
+
+    r is one objective, by default the mean of all. The judge abstains if a score is not finite.
+    """
     return RewardScorer(name or model.contract.kind, model, role=role, objective=objective)
 
 
 def _alike(case: Case, result: Rated, start: int) -> bool:
-    """Return whether a right and a wrong response, which are different texts, are the same to the model."""
+    """Return whether the model's inputs are identical for a right and a wrong response with different texts."""
     wrong = [index for index in range(len(case.answers)) if index not in case.best]
     pairs = ((right, other) for right in case.best for other in wrong if case.answers[right] != case.answers[other])
     return any(result.alike(start + right, start + other) for right, other in pairs)
 
 
 def _are_prefixes(case: Case) -> bool:
-    """Return whether the responses are a solution up to each of its steps."""
+    """Return whether response k consists of the first k steps of one solution."""
     steps = [answer.steps if isinstance(answer, Steps) else None for answer in case.answers]
     longest = steps[-1] or ()
     return steps == [longest[: index + 1] for index in range(len(steps))]
 
 
 def _column(model: RewardModel, objective: str) -> int:
-    """Return the index of the objective; the only objective of a model is used whatever its name."""
+    """Return the index of an objective. A model with one objective uses that one, whatever its name."""
     if len(model.contract.objectives) == 1:
         return 0
     if objective not in model.contract.objectives:

@@ -1,4 +1,4 @@
-"""Rubric judge: marks of each response by criterion with quoted evidence, and a score by a formula."""
+"""Rubric judge: a mark for each criterion and response with quoted evidence, aggregated by a score function."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -27,12 +27,13 @@ def rubric(
     sampling: Sampling = GREEDY,
     name: str = "",
 ) -> Judging:
-    """s_i = score(rubric, v_i), v_ik in {0, 1/2, 1} the judge's mark for criterion k on answer i, shown alone.
+    """Score each response by s_i = score(rubric, v_i), with the marks v_ik in {0, 1/2, 1} of criterion k.
 
-    `score` is one of `rubric_score` (gates and vetoes, weights, Rubric Anchors, HealthBench's signed points) or your
-    own. Criteria that do not apply are left out. One request per answer, or per answer and criterion (`together=False`,
-    as HealthBench asks). Every criterion gets a mark or the case is an abstention, and so it is with
-    `evidence="required"` where a `must` that is met or a `forbid` that is broken has no quotation from the answer.
+    Each response is shown alone, in one request, or in one request per criterion with `together=False` (as in
+    HealthBench). `score` is a `RubricScore`: gates and vetoes, weights, Rubric Anchors, HealthBench's signed points, or
+    your function. Criteria that do not apply are left out. The judge abstains on a case if a criterion has no mark.
+    With `evidence="required"`, it also abstains if a fulfilled `must` or a broken `forbid` has no quotation from the
+    response.
     """
     one_of("evidence", evidence, ("kept", "required"))
     for case_id, fixed_rubric in _fixed_rubrics(rubric).items():
@@ -87,14 +88,14 @@ def rubric(
 
 
 def _fixed_rubrics(rubric: Rubric | RubricSource) -> Mapping[str, Rubric]:
-    """Return the rubrics that are known before any case, by case id."""
+    """Return the rubrics that are known before the first case, by case id."""
     if isinstance(rubric, Rubric):
         return {"": rubric}
     return rubric.items if isinstance(rubric, ByCase) else {}
 
 
 def _check_score(score: RubricScore, rubric: Rubric, case_id: str) -> None:
-    """Raise a `UsageError` if the score function has no score even where every criterion is met."""
+    """Raise a `UsageError` if the score function fails even with every criterion met."""
     try:
         score(rubric, dict.fromkeys(rubric.ids, 1.0))
     except ValueError as error:
@@ -105,7 +106,7 @@ def _check_score(score: RubricScore, rubric: Rubric, case_id: str) -> None:
 
 
 def marks_schema(ids: Sequence[str]) -> dict[str, Any]:
-    """Return the schema of the reply: evidence before the mark, every id once."""
+    """Return the JSON schema of the reply: each id once, with the evidence before the mark."""
     row = object_schema(
         id={"type": "string", "enum": list(ids)},
         evidence={"type": "string"},
@@ -115,12 +116,12 @@ def marks_schema(ids: Sequence[str]) -> dict[str, Any]:
 
 
 def read_marks(reply: Reply, ids: Sequence[str], text: str) -> Marks | NoVerdict:
-    """Return the marks of a reply on a text that was shown, or why it has none."""
+    """Parse the marks of a reply about a text, or return the reason for having none."""
     return failure(reply) or criteria(reply.text, ids, quoted=[text], finish=reply.finish)
 
 
 def as_criteria(marks: Marks | NoVerdict, index: int, text: str) -> list[Criterion]:
-    """Return the marks of a text as criteria of one response; none without a verdict."""
+    """Return the marks as criteria of one response. Empty without a verdict."""
     values = marks.values if isinstance(marks, Marks) else {}
     return [
         Criterion(index, name, mark.value, mark.evidence, stands_in(mark.evidence, text))
@@ -129,7 +130,7 @@ def as_criteria(marks: Marks | NoVerdict, index: int, text: str) -> list[Criteri
 
 
 def _requests(rubric_: Rubric, together: bool) -> list[Rubric]:
-    """Return the rubrics of the requests: the full rubric, or one per criterion."""
+    """Return the rubrics of the requests: the full rubric, or one rubric per criterion."""
     if together:
         return [rubric_]
     return [Rubric(rules=(rule,)) for rule in rubric_.rules] + [
@@ -161,6 +162,6 @@ def _scores(
 
 
 def _needs_quotation(rubric_: Rubric, criterion: Criterion) -> bool:
-    """Return whether a mark needs a quotation: one for what a response does, not for what it does not do."""
+    """Return whether a mark needs a quotation: if it states what a response does, rather than what it omits."""
     forbids = criterion.name in {rule.id for rule in rubric_.rules if rule.type == "forbid"}
     return criterion.value < 1 if forbids else criterion.value > 0

@@ -1,4 +1,4 @@
-"""Grammars of verdicts and ratings: the words, marks and JSON fields that state them."""
+"""Grammars of verdicts and ratings: the words, marks and JSON fields that express them."""
 
 import re
 from functools import cache
@@ -83,22 +83,22 @@ NOUNED = re.compile(rf"\W*{NOUN}\b", re.IGNORECASE)
 
 
 class Labelled(NamedTuple):
-    """Patterns around the labels of two answers; the group `label` is the one that is named."""
+    """Patterns around the labels of two responses. The group `label` matches the label that a pattern names."""
 
     label: re.Pattern[str]
-    """With what may stand around it: `the Response "A"`."""
+    """Label with optional words around it: `the Response "A"`."""
     order: re.Pattern[str]
-    """`A > B`."""
+    """Order of two labels: `A > B`."""
     praise: re.Pattern[str]
-    """` is better than B`, after a label."""
+    """Praise after a label: ` is better than B`."""
     sentences: tuple[re.Pattern[str], ...]
-    """Sentences that state a verdict; the groups `before` and `rest` are what stands around it."""
+    """Sentences that express a verdict. The groups `before` and `rest` are the text before and after it."""
     praised: re.Pattern[str]
-    """`B is better`, anywhere."""
+    """Label and praise at any position: `B is better`."""
     comparison: re.Pattern[str]
-    """` than B`, after the praise."""
+    """Comparison after the praise: ` than B`."""
     wordings: Rows
-    """Other wordings of these patterns."""
+    """Alternative wordings of these patterns."""
 
 
 def _labelled(labels: tuple[str, str]) -> Labelled:
@@ -123,7 +123,7 @@ def _labelled(labels: tuple[str, str]) -> Labelled:
 
 @cache
 def choice_between(labels: tuple[str, str]) -> Grammar:
-    """Return the grammar of verdicts for one of two labels, or a tie."""
+    """Return the grammar of verdicts: one of two labels, or a tie."""
     patterns = _labelled(labels)
     canonical = {name.lower(): name for name in labels}
 
@@ -165,7 +165,7 @@ def choice_between(labels: tuple[str, str]) -> Grammar:
 
 
 def _is_unlimited(before: str) -> bool:
-    """Whether what stands before a verdict leaves it as it is: a conclusion's first word, a setting, `I think that`."""
+    """Return whether the text before a verdict does not restrict it: a conclusion's first word, or `I think that`."""
     led = CONCLUSION.match(before)
     rest = OPINION.sub("", before[led.end() if led else 0 :])
     if not rest.strip() or (led and (based := LEAD.fullmatch(rest)) and "," in based[0]):
@@ -174,7 +174,7 @@ def _is_unlimited(before: str) -> bool:
 
 
 def _names_a_letter(cue: str, text: str) -> bool:
-    """Whether a cue with a bare letter may be a multiple-choice answer or a school grade: `Answer: B`, `Grade: B`."""
+    """Return whether a cue with a letter may be a multiple-choice answer or a school grade: `Answer: B`, `Grade: B`."""
     return bool(LETTERED.match(cue)) and not NOUNED.match(text)
 
 
@@ -206,13 +206,13 @@ PERCENT = 100
 
 
 def _names_a_number(cue: str, text: str) -> bool:
-    """Whether a cue with a number may speak of something else than a rating: `Result: 4`."""
+    """Return whether the number after a cue may be something other than a rating: `Result: 4`."""
     return re.search(r"\b(?:result|points|mark)\b|\bfinal\s*[:=]", cue, re.IGNORECASE) is not None
 
 
 @cache
 def points_between(low: float, high: float) -> Grammar:
-    """Return the grammar of numbers in [low, high]."""
+    """Return the grammar of ratings: numbers in [low, high]."""
     percent = "%?" if high == PERCENT else ""
     number_pattern = re.compile(
         rf"[\"'(\[]*(?P<number>{NUMBER})[\"')\]]*(?:\s*(?:/|out of|of|von|sur|de)\s*(?P<of>{NUMBER}))?"

@@ -1,4 +1,4 @@
-"""The phrases by which a reply leads over to its verdict, supports it, doubts it, takes it back or declines."""
+"""Phrases with which a reply introduces, supports, doubts or withdraws its verdict, or declines to give one."""
 
 import re
 
@@ -13,7 +13,7 @@ BASIS = (
 BASED_ON = rf"{BASIS}(?![^,;.]*\b(?:alone|only|solely|purely|merely|just)\b)[^,;.]*"
 LEAD = re.compile(rf"(?:{CONCLUDING}|{BASED_ON})\b\s*,?\s*", re.IGNORECASE)
 CONCLUSION = re.compile(rf"{CONCLUDING}\b\s*,?\s*", re.IGNORECASE)
-"""The words that begin a conclusion; `given ...` and `based on ...` may also begin a remark on one point."""
+"""Words that begin a conclusion. `given ...` and `based on ...` may also begin a remark on one point."""
 SETTING = re.compile(
     r"(?:after (?:\w+ )?(?:evaluat|review|compar|consider|read|analy[sz]|weigh|examin|look)\w*"
     r"|while|although|though|even though|despite|because|since"
@@ -24,7 +24,7 @@ SETTING = re.compile(
     r"|between the two|of the two)\b.*,\s*",
     re.IGNORECASE | re.DOTALL,
 )
-"""A clause before a verdict that does not limit it: `After reading both, `, but not `In terms of style, `."""
+"""Clause before a verdict that does not restrict it: `After reading both, `, but not `In terms of style, `."""
 LIMITED = re.compile(
     r"\b(?:if|unless|whether|assuming|in terms of|regarding|concerning|with (?:regard|respect) to|when it comes to"
     r"|as far as|alone)\b",
@@ -49,7 +49,7 @@ TOPIC = re.compile(
     r"|details|summary|why|because|response|output|answer|assistant)\b)[a-z][\w-]*(?: [\w-]+){0,3}\s*(?::(?!\w)|$)",
     re.IGNORECASE,
 )
-"""The beginning of a passage on one criterion, such as `Clarity:`; an explanation of the verdict is none."""
+"""Beginning of a passage on one criterion, such as `Clarity:`. An explanation of the verdict does not match."""
 RANKED_WORDS = (
     r"\b(?P<rank>final|overall|ultimate|revised|corrected|updated|definitive"
     r"|initial|preliminary|tentative|provisional|first)\b"
@@ -97,7 +97,7 @@ DECLINES = re.compile(
     re.IGNORECASE,
 )
 SPEAKER = re.compile(r"\b(?:i|we|it is|it['’]s|i['’]m|we['’]re)\W+(?:\w+\W+){0,2}$", re.IGNORECASE)
-"""The judge itself, before it declines."""
+"""The judge as the subject of a refusal, such as `I` or `we`."""
 WRAPPERS = frozenset({"verdict", "judgment", "judgement", "result", "evaluation", "final", "output", "response"})
 REASONING_KEYS = (
     "reasoning", "rationale", "reason", "explanation", "analysis", "justification", "feedback", "thoughts",

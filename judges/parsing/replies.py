@@ -1,4 +1,4 @@
-"""Preprocessing of replies: removal of reasoning, quotations and copied text, and extraction of JSON documents."""
+"""Preprocessing of replies: removal of reasoning, quotations and copied text; extraction of JSON documents."""
 
 import ast
 import json
@@ -42,11 +42,11 @@ DECORATION = re.compile(
 
 
 class Repeated(ValueError):
-    """A JSON object that names a key twice."""
+    """Error for a JSON object that repeats a key."""
 
 
 class ParsedReply(NamedTuple):
-    """A JSON document and where it is in the text."""
+    """A JSON document with its position in the text."""
 
     value: Document
     start: int
@@ -54,7 +54,7 @@ class ParsedReply(NamedTuple):
 
 
 def without_thinking(text: str) -> str | None:
-    """Return the text after the model's reasoning; None if the reasoning does not end.
+    """Return the text after the model's reasoning; None if the reasoning has no end tag.
 
     >>> without_thinking("<think>Winner: A?</think>Winner: B")
     'Winner: B'
@@ -66,9 +66,10 @@ def without_thinking(text: str) -> str | None:
 
 
 def documents(text: str) -> list[ParsedReply]:
-    """Every JSON object, or list of objects, that stands by itself anywhere in the text, fenced or not.
+    """Return every JSON object or list of objects that stands alone in the text, with or without a code fence.
 
-    A whole text in Python's notation counts too. An object with a repeated key raises `Repeated`.
+    The text from the first to the last brace may also be a Python dictionary. Raise `Repeated` if an object repeats a
+    key.
 
     >>> [found.value for found in documents('So: {"winner": "A"}. Or [1]?')]
     [{'winner': 'A'}]
@@ -97,7 +98,7 @@ def _scan(text: str) -> Iterator[ParsedReply]:
 
 
 def _closed(text: str, start: int) -> int:
-    """Return the index at which the brackets opened at `start` are closed; -1 if there is none."""
+    """Return the index at which the brackets opened at `start` are closed; -1 if they are not closed."""
     depth = 0
     for bracket in BRACKET.finditer(text, start):
         depth += 1 if bracket[0] in "{[" else -1
@@ -118,7 +119,7 @@ def _is_document(value: Any) -> bool:
 
 
 def _python_object(text: str) -> list[ParsedReply]:
-    """The text from the first brace to the last one, read as Python, if that gives an object."""
+    """Parse the text from the first to the last brace as a Python literal. Empty if it is not an object."""
     start, end = text.find("{"), text.rfind("}") + 1
     if start < 0 or end <= start:
         return []
@@ -137,7 +138,7 @@ def _python_object(text: str) -> list[ParsedReply]:
 
 
 def unwrapped(text: str) -> str:
-    """Return the text without enclosing fences or quotation marks, of at most `LAYERS` layers.
+    """Return the text without enclosing fences or quotation marks. At most `LAYERS` layers are removed.
 
     >>> unwrapped('```text\\nWinner: A\\n```'), unwrapped('"A is better."')
     ('Winner: A', 'A is better.')
@@ -152,9 +153,10 @@ def unwrapped(text: str) -> str:
 
 
 def own_words(text: str, quoted: Sequence[str] = ()) -> str:
-    """The text without fences, quoting tags, block quotes, quotations of more than two words, and copied passages.
+    """Return the judge's own words: the text without fences, quotations of more than two words and copied passages.
 
-    `quoted` are the texts that the judge was shown: a passage of theirs is not the judge's.
+    Block quotes and text in quoting tags are removed too. `quoted` are the texts in the judge's request; passages
+    copied from them are removed.
 
     >>> own_words('It says "Winner: A, clearly".\\n> Winner: A\\nWinner: "B"')
     'It says  .\\n\\nWinner: "B"'
@@ -168,17 +170,17 @@ def own_words(text: str, quoted: Sequence[str] = ()) -> str:
 
 
 def _short_or_gone(quotation: re.Match[str]) -> str:
-    """A quotation of one or two words as it is, for labels are quoted too; of a longer one its last full stop."""
+    """Keep a quotation of one or two words, which may be a label. Replace a longer one by its last full stop."""
     if len(quotation[0].split()) < 3 and ":" not in quotation[0]:
         return quotation[0]
     return f" {quotation[0][-2]} " if quotation[0][-2] in ".!?" else " "
 
 
 def without_copies(text: str, quoted: Sequence[str]) -> str:
-    """The text without the sentences that are copied from `quoted`, or that a lead-in such as "B says:" announces.
+    """Return the text without sentences copied from `quoted` and without quotations after a lead-in such as "B says:".
 
-    A sentence that is also one of theirs is a copy, unless it ends the text and nothing before it leads over to a
-    quotation: a judge may say in earnest what an answer says by chance.
+    A sentence that also occurs in `quoted` counts as copied, except at the end of the text without a lead-in before it:
+    the judge's own verdict may coincide with a sentence of a response.
     """
     quoted_sentences = [
         {plain(unit) for line in quotation.split("\n") for unit in sentences(line)} - {""} for quotation in quoted
@@ -204,7 +206,7 @@ def sentences(line: str) -> list[str]:
 
 
 def plain(unit: str) -> str:
-    """Normalize a sentence for comparison: without punctuation and letter case.
+    """Normalize a sentence for comparison: remove punctuation and letter case.
 
     >>> plain("- **Winner:**  A!")
     'winner a'

@@ -1,23 +1,23 @@
-"""Read the one thing that a reply states, a winner or a number, or say why it states none.
+"""Extraction of the single verdict or rating that a reply states, or of the reason why there is none.
 
-The reply's own words are read, without what it thinks aloud, quotes, or copies from the texts that it was shown.
+Only the judge's own words are read: reasoning in tags, quotations and text copied from the request are removed first.
 
 1. An explicit statement is a JSON field, a mark such as `[[A]]`, or a line such as `Final verdict: Response A`.
-2. A verdict sentence is `Response A is better`, `I prefer Response A`, or (for numbers) `I would rate it 7`. Before it
-   may stand a concluding word (`Therefore,`), a setting (`After reading both,`, `While both are short,`) or an opinion
-   (`I think that`), after it the end of the sentence, the other response (`than Response B`) or a reason (`because`).
-   With a condition (`If brevity matters,`), a limit (`in terms of style`, `at grammar`), a negation or a question mark
-   it is no verdict sentence.
-3. Verdict sentences decide where nothing is explicit and one of them opens the reply, closes it or has a concluding
-   word. A sentence with a concluding word does not decide if a passage on a further criterion (`Clarity: ...`) follows.
-   All verdict sentences must name the same value.
-4. Nothing is stated where the reply takes its verdict back (`Actually, ...`), calls it a tie afterwards, declines to
-   decide, or speaks for the other response in a sentence that begins with `However` or `But`.
-5. `Both are equally good.` is a tie where it closes the reply or has a concluding word.
-6. Statements that differ contradict each other, except that a later line may say that it is final or revised.
+2. A verdict sentence is `Response A is better`, `I prefer Response A`, or (for numbers) `I would rate it 7`. It may
+   begin with a concluding word (`Therefore,`), a setting (`After reading both,`, `While both are short,`) or an opinion
+   (`I think that`). It may end with the other response (`than Response B`) or a reason (`because`). A sentence with a
+   condition (`If brevity matters,`), a limit (`in terms of style`, `at grammar`), a negation or a question mark is not
+   a verdict sentence.
+3. Without an explicit statement, the verdict sentences decide if one of them opens the reply, closes it or has a
+   concluding word. A sentence with a concluding word does not decide if a passage on a further criterion
+   (`Clarity: ...`) follows. All verdict sentences must name the same value.
+4. A reply has no verdict if it withdraws the verdict (`Actually, ...`), calls it a tie afterwards, declines to decide,
+   or supports the other response in a sentence that begins with `However` or `But`.
+5. `Both are equally good.` is a tie if it closes the reply or has a concluding word.
+6. Different statements are a contradiction, unless the later line says that it is final or revised.
 
-Ordinary wordings of these forms, and their German, French, Spanish, Chinese and Japanese, are rewritten first as what
-the patterns match (`wordings`).
+Common wordings of these forms in English, German, French, Spanish, Chinese and Japanese are first rewritten in the form
+that the patterns match (`wordings`).
 """
 
 import re
@@ -32,7 +32,7 @@ Value = str | float
 
 
 class NoVerdict(NamedTuple):
-    """Reason for a reply without a usable statement."""
+    """Reason why a reply has no usable verdict or rating."""
 
     reason: Reason
     detail: str = ""
@@ -42,57 +42,57 @@ class NoVerdict(NamedTuple):
 
 
 class Stated(NamedTuple):
-    """Value that a reply states, and its reasoning."""
+    """The value that a reply states, and its reasoning."""
 
     value: Value
     reasoning: str
     form: str
-    """`json` or `text`."""
+    """Format of the statement: `json` or `text`."""
 
 
 class Grammar(NamedTuple):
-    """Grammar of one kind of value."""
+    """Grammar of one type of value, such as verdicts or ratings."""
 
     keys: frozenset[str]
-    """JSON fields that state it, in small letters with underscores."""
+    """JSON fields that contain the value, in lower case with underscores."""
     cue: re.Pattern[str]
-    """What stands before it on a line, up to and with the colon."""
+    """Text before the value on a line, including the colon."""
     mark: re.Pattern[str]
-    """A mark that states it by itself; its only non-empty group is the value."""
+    """A mark that states the value by itself, such as `[[A]]`. Its only non-empty group is the value."""
     value: Callable[[str], tuple[Value | Reason, str] | None]
-    """The value at the beginning of a text, and the rest of the text."""
+    """Function that parses the value at the beginning of a text, and returns it with the rest of the text."""
     ambiguous: Callable[[str, str], bool]
-    """Whether a cue and what follows it may speak of something else, such as a multiple-choice `Answer: B`."""
+    """Function that returns whether cue and value may mean something else, such as a multiple-choice `Answer: B`."""
     sentence: Callable[[str], Value | None]
-    """The value that a verdict sentence states."""
+    """Function that returns the value in a verdict sentence; None for other sentences."""
     tie: Callable[[str], Value | None]
-    """The value of a sentence that calls it a tie."""
+    """Function that returns the value of a sentence that states a tie; None for other sentences."""
     opposes: Callable[[str, Value], bool]
-    """Whether a sentence that begins with a contrast speaks for another value."""
+    """Function that returns whether a sentence that begins with a contrast supports a different value."""
     in_plain_words: Callable[[str], str]
-    """A text with other wordings and languages rewritten as what the patterns match."""
+    """Function that rewrites other wordings and languages in the form that the patterns match."""
     positions: Mapping[int, Value]
-    """Values of JSON numbers that are positions. 1 is none: it may count from 0, and then it is the second."""
+    """Values of JSON numbers that are positions. 1 is not included, since positions may count from 0."""
 
 
 FINAL = 2
 
 
 class ReplyLine(NamedTuple):
-    """An explicit statement in a line."""
+    """An explicit statement on one line."""
 
     number: int
     """Index of the line."""
     value: Value | Reason
     rank: int
-    """0 where it calls itself preliminary, `FINAL` final, else 1."""
+    """Precedence of the statement: 0 if it calls itself preliminary, `FINAL` if it calls itself final, else 1."""
     rest: str
-    """What follows it on the line."""
+    """Rest of the line after the statement."""
     ambiguous: bool = False
 
 
 def read(text: str, grammar: Grammar, quoted: Sequence[str] = (), finish: str = "stop") -> Stated | NoVerdict:
-    """What the reply states, or why it states nothing; `quoted` are the texts that its writer was shown."""
+    """Return the value that a reply states, or the reason why there is none. `quoted` are the texts of the request."""
     reply = parse_reply(text, quoted, finish)
     if isinstance(reply, NoVerdict):
         return reply
@@ -109,7 +109,7 @@ def read(text: str, grammar: Grammar, quoted: Sequence[str] = (), finish: str = 
 
 
 def parse_reply(text: str, quoted: Sequence[str], finish: str) -> tuple[str, list[ParsedReply]] | NoVerdict:
-    """Return a reply without its thinking, and the judge's JSON documents in it, or why there is none."""
+    """Return a reply without its reasoning, and the judge's JSON documents in it, or the reason for having none."""
     if finish == "length":
         return NoVerdict(Reason.CUT_OFF)
     if not text.strip():
@@ -127,7 +127,11 @@ LEADING = 400  # characters before a document that may say what it is; of more, 
 
 
 def is_own(text: str, candidate: ParsedReply, quoted: Sequence[str]) -> bool:
-    """Whether a document is the judge's: the whole reply is; not one that an answer has too, nor an example."""
+    """Return whether a JSON document is the judge's own.
+
+    It is if it makes up nearly the whole reply, or if it neither occurs in `quoted` nor follows the words of an
+    example.
+    """
     document = text[candidate.start : candidate.end]
     line = text.rfind("\n", 0, candidate.start) + 1
     before = text[max(line, candidate.start - LEADING) : candidate.start]
@@ -143,7 +147,7 @@ def is_own(text: str, candidate: ParsedReply, quoted: Sequence[str]) -> bool:
 
 
 ALSO_SOLVED = frozenset({"answer", "final_answer", "result", "final_result"})
-"""Fields that may hold the solution of the task, where a number is no position."""
+"""JSON fields that may contain the solution of the task. A number in such a field is not a position."""
 
 
 def _key(name: str) -> str:
@@ -151,7 +155,7 @@ def _key(name: str) -> str:
 
 
 def _holder(value: Any, keys: frozenset[str], depth: int = 0) -> Mapping[str, Any] | None:
-    """The object with one of the keys: this one, or the only one inside it."""
+    """Return the object with one of the keys: this object, or the only nested one."""
     if not isinstance(value, dict) or depth > 2:
         return None
     fields = {_key(name): part for name, part in value.items()}
@@ -168,7 +172,7 @@ def _holder(value: Any, keys: frozenset[str], depth: int = 0) -> Mapping[str, An
 def _from_json(
     holders: Sequence[Mapping[str, Any]], rest: str, grammar: Grammar, quoted: Sequence[str]
 ) -> Stated | NoVerdict:
-    """What the objects state, if nothing in them or beside them says otherwise."""
+    """Return the value in the JSON documents, unless other parts of them or of the reply contradict it."""
     fields = [(_key(name), part) for holder in holders for name, part in holder.items()]
     values: list[Any] = [
         grammar.positions.get(part, part) if name not in ALSO_SOLVED else part
@@ -198,7 +202,7 @@ def _from_json(
 
 
 def _field(value: Any, grammar: Grammar) -> Value | Reason:
-    """A JSON field's value: the whole of it has to be one."""
+    """Return the value of a JSON field. The field must contain nothing else."""
     if value is None:
         return Reason.DECLINED
     if isinstance(value, bool) or not isinstance(value, str | int | float):
@@ -252,23 +256,23 @@ def _conclusion(text: str, grammar: Grammar) -> Value | NoVerdict:
 
 
 def is_taken_back(after: str, quoted: Sequence[str]) -> bool:
-    """Return whether the text after a statement takes it back in the judge's own words."""
+    """Return whether the judge's own words after a statement withdraw it."""
     return _taken_back([undecorated(line) for line in own_words(after, quoted).split("\n")])
 
 
 def _taken_back(lines: Sequence[str]) -> bool:
-    """Whether one of the lines after a verdict takes it back."""
+    """Return whether one of the lines after a verdict withdraws it."""
     return any(map(phrases.TAKEN_BACK.match, lines))
 
 
 def _unambiguous(candidates: Sequence[ReplyLine], end: int) -> list[ReplyLine]:
-    """The clear statements; where there is none, the ambiguous ones if one is in the first or last line."""
+    """Return the unambiguous statements. Without any, return the ambiguous ones if the first or last line has one."""
     clear = [line for line in candidates if not line.ambiguous]
     return clear or (list(candidates) if any(line.number in (0, end) for line in candidates) else [])
 
 
 def _overrides(last: ReplyLine, earlier: ReplyLine, lines: Sequence[str]) -> bool:
-    """A later statement stands against another one only if it says that it is the final or a revised one."""
+    """Return whether a later statement replaces an earlier one: only if it declares itself final or revised."""
     if last.number == earlier.number:
         return False
     between = " ".join(lines[earlier.number + 1 : last.number + 1])
@@ -276,7 +280,7 @@ def _overrides(last: ReplyLine, earlier: ReplyLine, lines: Sequence[str]) -> boo
 
 
 def _explicit(lines: Sequence[str], grammar: Grammar) -> Iterator[ReplyLine]:
-    """Explicit statements in order."""
+    """Yield the explicit statements in order."""
     for index, line in enumerate(lines):
         yield from _marked(index, line, grammar)
         following = lines[index + 1] if index + 1 < len(lines) else ""
@@ -295,7 +299,7 @@ def _marked(line_index: int, line: str, grammar: Grammar) -> Iterator[ReplyLine]
 
 
 def _doubted(before: str) -> bool:
-    """Whether what stands before a mark makes it a supposition, a command or a quotation."""
+    """Return whether the text before a mark makes it a hypothesis, a command or a quotation."""
     sentence = sentences(before)[-1]
     return any(pattern.search(sentence) for pattern in (phrases.HYPOTHESIS, phrases.COMMAND, phrases.DENIAL))
 
@@ -330,16 +334,16 @@ def _rank(words: str) -> int:
 
 
 class Sentence(NamedTuple):
-    """A sentence of the reply, without Markdown."""
+    """A sentence of the reply without Markdown."""
 
     line: int
     text: str
     announced: bool
-    """Whether the sentence before it ends in a colon and speaks of an example, a command or a quotation."""
+    """Whether the sentence before it ends in a colon and introduces an example, a command or a quotation."""
 
 
 def _concluded(lines: Sequence[str], grammar: Grammar) -> Value | NoVerdict | None:
-    """The value that the verdict sentences agree on; None where no sentence decides."""
+    """Return the value on which all verdict sentences agree. None if no sentence is decisive."""
     texts = [(index, undecorated(unit)) for index, line in enumerate(lines) for unit in sentences(line)]
     before = ["", *(text for _, text in texts)]
     units = [
@@ -368,7 +372,7 @@ def _concluded(lines: Sequence[str], grammar: Grammar) -> Value | NoVerdict | No
 
 
 def _decides(index: int, units: Sequence[Sentence], lines: Sequence[str]) -> bool:
-    """Whether a verdict sentence opens or closes the reply, or draws a conclusion that no further criterion follows."""
+    """Return whether a verdict sentence opens or closes the reply, or is a conclusion without a later criterion."""
     if index in (0, len(units) - 1):
         return True
     led = phrases.CONCLUSION.match(units[index].text) is not None
@@ -376,7 +380,7 @@ def _decides(index: int, units: Sequence[Sentence], lines: Sequence[str]) -> boo
 
 
 def _unsettles(unit: str, value: Value, grammar: Grammar) -> bool:
-    """Whether a sentence after a verdict takes it back, declines to decide, or speaks for another value."""
+    """Return whether a sentence after a verdict withdraws it, declines to decide, or supports a different value."""
     declines = phrases.DECLINES.search(unit)
     is_own_refusal = declines is not None and phrases.SPEAKER.search(unit[: declines.start()]) is not None
     return bool(

@@ -1,4 +1,4 @@
-"""Parsing of text to a verdict, or a reason for having none; a parse failure is never a score."""
+"""Parsing of replies to verdicts, ratings and marks. A parse failure is an abstention and never a score."""
 
 import math
 import re
@@ -13,13 +13,13 @@ from .statements import NoVerdict, is_taken_back, parse_reply, read
 
 
 class Verdict(NamedTuple):
-    """Verdict on which of two responses is better."""
+    """Verdict on two responses: which is better, or a tie."""
 
     choice: str
     """One of the two labels, or `tie`."""
     reasoning: str = ""
     form: str = "text"
-    """`json` or `text`: how it was stated."""
+    """Format of the statement: `json` or `text`."""
 
 
 class Points(NamedTuple):
@@ -31,7 +31,7 @@ class Points(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """Mark of one criterion: 1 is met, 0 is not, between is partly, NaN does not apply."""
+    """Mark of one criterion: 1 if met, 0 if not met, between them if partly met, NaN if not applicable."""
 
     value: float
     evidence: str = ""
@@ -52,11 +52,11 @@ TIE_MARK = re.compile(r"\[\[\s*C\s*\]\]", re.IGNORECASE)
 def pair_verdict(
     text: str, *, labels: tuple[str, str] = LABELS, quoted: Sequence[str] = (), finish: str = "stop"
 ) -> Verdict | NoVerdict:
-    """The winner that a reply names under one of two labels, or a tie, or why it names none.
+    """Parse the winner that a reply names by one of two labels, or a tie. Return a `NoVerdict` if there is none.
 
-    JSON is read first (the whole reply, a fenced block, an object in the text), then the last explicit line or mark,
-    then the sentences that open the reply, close it or draw a conclusion. In MT-Bench's marks `[[C]]` is a tie.
-    `quoted` are the texts that were shown. The rules are those of `statements`.
+    JSON is read first (the full reply, a fenced block, or an object in the text), then the last explicit line or mark,
+    then sentences that open the reply, close it or draw a conclusion. With labels A and B, `[[C]]` is a tie (MT-Bench).
+    `quoted` are the texts of the request. `statements` defines the rules.
 
     >>> pair_verdict("B is longer. Final verdict: **Response A**, because it is right.").choice
     'A'
@@ -76,9 +76,10 @@ def pair_verdict(
 def points(
     text: str, low: float, high: float, *, quoted: Sequence[str] = (), finish: str = "stop"
 ) -> Points | NoVerdict:
-    """The number in [low, high] that a reply gives, or why it gives none; read as `pair_verdict` reads.
+    """Parse the rating in [low, high] that a reply gives. Return a `NoVerdict` if there is none.
 
-    A range, another scale's number ("8/100" where `high` is 10) and a number outside the range are no score.
+    The rules are those of `pair_verdict`. A range, a number on another scale ("8/100" if `high` is 10) and a number out
+    of range are not ratings.
 
     >>> points("Good, but short. Rating: 7/10", 1, 10).value
     7.0
@@ -113,7 +114,7 @@ MARK_LINE = re.compile(
 
 
 def mark_value(text: Any) -> float | None:
-    """1 for met, 0 for not, 0.5 for partly, NaN for what does not apply; None for anything else.
+    """Return the value of a mark: 1 (met), 0 (not met), 0.5 (partly), NaN (not applicable); None if unknown.
 
     >>> mark_value("Not met"), mark_value(True), mark_value("maybe")
     (0.0, 1.0, None)
@@ -128,11 +129,11 @@ def mark_value(text: Any) -> float | None:
 
 
 def criteria(text: str, names: Sequence[str], *, quoted: Sequence[str] = (), finish: str = "stop") -> Marks | NoVerdict:
-    """A mark for each name, from JSON or from lines such as `r1: met, "the quotation"`; all of them or none.
+    """Parse a mark for each name, from JSON or from lines such as `r1: met, "the quotation"`.
 
-    JSON is a list of objects with an id and `met`, by itself or as a field, or an object from names to marks or to
-    objects with `met`; what is copied from `quoted` does not count. A name without a mark, one that was not asked for,
-    two different marks and marks that are taken back (`Actually, ...`) are no verdict.
+    JSON is a list of objects with an id and `met` (on its own or in a field), or an object that maps names to marks or
+    to objects with `met`. Text copied from `quoted` is ignored. Return a `NoVerdict` if a name has no mark or two
+    different ones, if a name is unknown, or if marks are withdrawn (`Actually, ...`).
 
     >>> criteria('{"rules": [{"id": "r1", "met": true, "evidence": "four"}]}', ["r1"]).values["r1"]
     Mark(value=1.0, evidence='four')
@@ -162,7 +163,7 @@ def criteria(text: str, names: Sequence[str], *, quoted: Sequence[str] = (), fin
 
 
 def _rows(document: Any, names: Sequence[str]) -> list[tuple[str, Any, str]]:
-    """Name, mark and evidence of everything in a document that looks like a mark."""
+    """Return name, mark and evidence of everything in a document that has the form of a mark."""
     if isinstance(document, list):
         return [_row(entry) for entry in document]
     lists = [part for part in document.values() if isinstance(part, list) and part and isinstance(part[0], dict)]
@@ -191,7 +192,7 @@ def _first(entry: Mapping[str, Any], keys: Sequence[str]) -> Any:
 
 
 def _line_of_mark(line: str, names: Sequence[str]) -> tuple[str, Any, str] | None:
-    """Name, mark and evidence of a line such as `r1: met, "the quotation"`; None for any other line."""
+    """Parse name, mark and evidence from a line such as `r1: met, "the quotation"`. None for other lines."""
     undecorated = re.sub(r"^\s*(?:[-•+*]\s+)?", "", line.replace("**", "").replace("`", "")).strip()
     match_ = MARK_LINE.match(undecorated)  # a number at its beginning may be a criterion's name
     by_lower_case = {name.lower(): name for name in names}

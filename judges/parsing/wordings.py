@@ -1,7 +1,7 @@
-"""Wordings that state the same: other languages, ordinals and negations, rewritten as what the grammars read.
+"""Rewriting of alternative wordings, ordinals, negations and other languages as the English that the grammars match.
 
-Each row of a table is a pattern and its English. What a row does not cover stays as it is, so that an unknown word
-beside a verdict (a negation, a condition) leaves no sentence that a grammar reads.
+Each row of a table is a pattern and its English form. Text without a matching row is kept, so that an unknown word
+beside a verdict (a negation, a condition) prevents a match.
 """
 
 import re
@@ -17,13 +17,13 @@ X = r"(?<![A-Za-z0-9])(?:Response )?(?P<x>[AB])(?![A-Za-z0-9]) ?"
 Y = r"(?:Response )?(?P<y>[AB])(?![A-Za-z0-9]) ?"
 
 LANGUAGES = from_toml((Path(__file__).parent / "languages.toml").read_text(encoding="utf-8"))
-"""Language -> patterns of its words, which the file describes."""
+"""Patterns of words by language. The file describes its format."""
 CJK = r"[\u3040-\u30ff\u4e00-\u9fff]"
 PUNCTUATION = str.maketrans({"。": ". ", "，": ", ", "、": ", ", "：": ": ", "；": "; ", "！": "! ", "？": "? "})
 
 
 def in_english(text: str) -> str:
-    """Return the text with what `LANGUAGES` has of it in English.
+    """Return the text with all words that `LANGUAGES` covers translated to English.
 
     >>> in_english("Antwort B ist besser als Antwort A."), in_english("回答B不好。")
     ('Response B is better than Response A.', 'Response B 不好. ')
@@ -87,7 +87,8 @@ WORSE = r"(?:is|was)\s+(?:(?:clearly|much|slightly|overall|far)\s+)*(?:worse|inf
 def wordings_of(labels: tuple[str, str], label: str, praise: str) -> Rows:
     """Return the rows for two labels: positions, `is worse than`, `beats`, `not A but B`, `not that A is better. B is`.
 
-    `label` (whose group is called `label`) and `praise` match a labelled response, and what is said of the better one.
+    `label` is the pattern of a labelled response, with a group of the same name. `praise` is the pattern of a phrase
+    for the better response.
     """
     x, y = (NOT_AN_ARTICLE + label.replace("?P<label>", f"?P<{name}>") for name in "xy")
     any_label = label.replace("?P<label>", "?:")

@@ -1,4 +1,4 @@
-"""Prompts of judges: instructions from text files, and parts in tags that embedded text cannot forge."""
+"""Prompts of judges: instructions from text files, and tagged parts that inserted text cannot forge."""
 
 import re
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ def instructions(name: str) -> str:
 
 
 def part(name: str, text: str) -> str:
-    """Return a part of a request in tags; tags inside the text are neutralized.
+    """Return a tagged part of a request. Tags inside the text are neutralized.
 
     >>> print(part("answer", "Good. </answer> <rubric>"))
     <answer>
@@ -36,7 +36,7 @@ def part(name: str, text: str) -> str:
 
 
 def messages(system: str, parts: Mapping[str, str | None]) -> Messages:
-    """Return the instructions and the parts that are not None, in order; an empty response has its part, too."""
+    """Return the messages of a request: the instructions, then all parts that are not None, even empty ones."""
     body = "\n\n".join(part(name, text) for name, text in parts.items() if text is not None)
     return (Message(role="system", content=system), Message(role="user", content=body))
 
@@ -52,9 +52,9 @@ class Sampling(NamedTuple):
     max_tokens: int = 1024
     """Maximum length of a reply in tokens."""
     temperature: float = 0.0
-    """0 decodes greedily."""
+    """Sampling temperature; 0 decodes greedily."""
     seed: int | None = None
-    """Seed of the first sample; it increases by 1 for each further one."""
+    """Seed of the first sample. The seed of each further sample is larger by 1."""
 
     def ask(self, conversation: Messages, schema: Mapping[str, Any], sample: int = 0) -> Ask:
         """Return the request for one sample."""

@@ -1,1 +1,1 @@
-"""Retrieval for judges: facet-aware encoder, exact and lexical search, and nearest examples and rubrics of a case."""
+"""Retrieval for judges: facet-aware encoder, vector and lexical search, nearest examples and rubrics of a case."""

@@ -1,4 +1,4 @@
-"""Bi-encoder of texts: a backbone of any Hugging Face architecture and facet or mean pooling of its token states."""
+"""Bi-encoder of texts: any Hugging Face backbone, with facet or mean pooling of its hidden states."""
 
 import json
 import re
@@ -26,7 +26,7 @@ from .settings import EncoderSettings
 
 POOLING, SETTINGS = "pooling.safetensors", "encoder.json"
 SENTENCE_END = re.compile(r"[.!?。！？…]+[\"'”’)\]]*\s+|\s*\n\s*")
-"""Separator of sentences: closing punctuation before a blank, or a line break."""
+"""Separator of sentences: closing punctuation before a space, or a line break."""
 
 
 def sentence_starts(text: str) -> list[int]:
@@ -41,8 +41,8 @@ def sentence_starts(text: str) -> list[int]:
 def sentences_of_tokens(text: str, offsets: Sequence[tuple[int, int]]) -> list[int]:
     """Return the index of each token's sentence, 0, 1, 2, ... in order, from its character offsets (start, end).
 
-    A token belongs to the sentence of its last character, so that a token with a leading blank belongs to what follows.
-    A token without characters (BOS, EOS) belongs to the sentence of the token before it.
+    A token belongs to the sentence of its last character, so a leading space does not matter. A token without
+    characters (BOS, EOS) belongs to the sentence of the previous token.
 
     >>> sentences_of_tokens("One. Two", [(0, 0), (0, 3), (3, 4), (4, 8), (0, 0)])
     [0, 0, 0, 1, 1]
@@ -70,16 +70,16 @@ class TextBatch(NamedTuple):
 
 
 def batch_of(texts: Sequence[TokenizedText]) -> TextBatch:
-    """Pad texts on the right; a padded position is in sentence 0 and has no attention."""
+    """Pad texts on the right. Padded positions have sentence index 0 and attention mask 0."""
     tokens, attention = pad([text.ids for text in texts])
     return TextBatch(tokens, attention, pad([text.sentences for text in texts]).tokens)
 
 
 class FacetEncoder(nn.Module):
-    """Encode texts as F vectors of length 1 each; the same for queries and documents.
+    """Encode each text as F unit vectors, with the same encoder for queries and documents.
 
     A bi-encoder after UniFAR (arXiv:2602.23766): the backbone's last hidden states, then `pooling.FacetPooling`. The
-    backbone may be an encoder or a decoder, whose states see earlier tokens only.
+    backbone is an encoder, or a decoder with causal attention.
     """
 
     def __init__(self, backbone: Any, tokenizer: Any, settings: EncoderSettings):
@@ -104,7 +104,7 @@ class FacetEncoder(nn.Module):
         return self.pooling(states.float(), attention, sentence)
 
     def tokenize(self, texts: Sequence[str]) -> list[TokenizedText]:
-        """Return the tokens of texts; an empty text is read as a blank."""
+        """Tokenize texts. An empty text is replaced by a space."""
         inputs = [text if text.strip() else " ." for text in texts]
         if not inputs:
             return []
@@ -117,7 +117,7 @@ class FacetEncoder(nn.Module):
 
     @torch.inference_mode()
     def embed(self, texts: Sequence[str], *, batch_size: int = 32) -> np.ndarray:
-        """Return the vectors [N, F, W] in float32; texts of similar length are encoded together."""
+        """Return the vectors [N, F, W] in float32. Texts of similar length share a batch."""
         self.eval()
         tokenized = self.tokenize(texts)
         order = sorted(range(len(texts)), key=lambda index: len(tokenized[index].ids))
@@ -132,13 +132,13 @@ class FacetEncoder(nn.Module):
         return vectors.numpy()
 
     def over_length(self, texts: Sequence[str]) -> int:
-        """Return the number of texts whose end is cut off."""
+        """Return the number of texts that exceed the maximum length and are truncated."""
         lengths = self.tokenizer(list(texts), verbose=False).input_ids if texts else []
         return sum(len(ids) > self.settings.max_length for ids in lengths)
 
     @property
     def contract(self) -> str:
-        """Hash of all that the vectors depend on: settings, vocabulary and weights."""
+        """Hash of settings, vocabulary and weights, which determine the vectors."""
         words = content_hash(sorted(self.tokenizer.get_vocab().items()))
         return content_hash([asdict(self.settings), words, fingerprint(self)])
 
@@ -153,7 +153,7 @@ class FacetEncoder(nn.Module):
 
 
 def load_encoder(source: str | Path, *, trust_remote_code: bool = False) -> FacetEncoder:
-    """Load a saved encoder; raise `DataError` if its settings or weights are not those that were saved."""
+    """Load a saved encoder. Raise `DataError` if its settings or weights have changed since it was saved."""
     folder = Path(source)
     try:
         values = from_json((folder / SETTINGS).read_text(encoding="utf-8"))
@@ -180,7 +180,7 @@ def new_encoder(
     settings: EncoderSettings, source: str | None, texts: Sequence[str], *, seed: int = 0, hidden: int = 128,
     layers: int = 2, vocabulary: int = 4096, trust_remote_code: bool = False,
 ) -> FacetEncoder:  # fmt: skip
-    """Return an untrained pooling on a backbone, or on a small one whose tokenizer is trained on `texts`."""
+    """Return an encoder with untrained pooling on a given backbone, or on a small new one for `texts`."""
     if source:
         backbone, tokenizer = load_trunk(source, trust_remote_code=trust_remote_code)
     else:

@@ -1,4 +1,4 @@
-"""Exact search over a collection of texts: one interface for vectors and words, and vectors on disk."""
+"""Exact search over a collection of texts: a common interface, and an index of vectors on disk."""
 
 import json
 from collections.abc import Sequence
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 VECTORS, TEXTS, FACTS = "vectors.safetensors", "texts.jsonl", "index.json"
 DIGITS = 5
-"""Similarities are rounded to this many digits, so that rounding errors of the encoder decide no order."""
+"""Digits to which similarities are rounded, so that rounding errors of the encoder do not change the ranking."""
 BLOCK = 1024
 
 
 class TextIndex(Protocol):
-    """A collection of N texts with ids, and the similarity of queries to them."""
+    """A collection of N texts with ids, and the similarity of each query to each text."""
 
     ids: Sequence[str]
     contract: str
-    """Hash of the method, its settings and the collection."""
+    """Hash of the search method, its settings and the collection."""
 
     def scores(self, queries: Sequence[str]) -> Float[np.ndarray, "Q N"]:
-        """Return the similarity of each query to each text; higher is more similar."""
+        """Return the similarity of each query to each text. Higher is more similar."""
         ...
 
 
 class Hit(NamedTuple):
-    """A text that was found, and its similarity to the query."""
+    """A search result: a text and its similarity to the query."""
 
     id: str
     score: float
@@ -45,7 +45,10 @@ class Hit(NamedTuple):
 def search(
     index: TextIndex, queries: Sequence[str], k: int, allowed: Bool[np.ndarray, "Q N"] | None = None
 ) -> list[list[Hit]]:
-    """Return the k most similar texts of each query, best first, equal ones (5 digits) in order; fewer if allowed."""
+    """Return the k most similar texts of each query, best first.
+
+    Texts of equal similarity (5 digits) keep their order. Fewer than k are returned if fewer are allowed.
+    """
     hits = []
     for start in range(0, len(queries), BLOCK):
         scores = np.round(index.scores(queries[start : start + BLOCK]), DIGITS)
@@ -57,7 +60,7 @@ def search(
 
 
 def collection_hash(ids: Sequence[str], texts: Sequence[str]) -> str:
-    """Return the hash of a collection; raise `DataError` if it is empty or an id occurs twice."""
+    """Return the hash of a collection. Raise `DataError` if it is empty or repeats an id."""
     if not ids:
         raise DataError("the collection has no text to retrieve")
     if len({*ids}) < len(ids):
@@ -67,7 +70,7 @@ def collection_hash(ids: Sequence[str], texts: Sequence[str]) -> str:
 
 
 class VectorIndex:
-    """Texts by the facet vectors of an encoder; scores are `pooling.similarity`, computed in full."""
+    """Index of texts by the facet vectors of an encoder. Scores are `pooling.similarity`, computed for all texts."""
 
     def __init__(
         self, encoder: "FacetEncoder", ids: Sequence[str], texts: Sequence[str], vectors: np.ndarray | None = None
@@ -83,7 +86,7 @@ class VectorIndex:
         return similarities(self.encoder.embed(queries), self.vectors, self.encoder.settings.similarity)
 
     def save(self, folder: Path) -> None:
-        """Save vectors, texts and hashes; the encoder is not saved."""
+        """Save vectors, texts and hashes, without the encoder."""
         folder.mkdir(parents=True, exist_ok=True)
         save_file({"vectors": self.vectors}, folder / VECTORS)
         lines = [{"id": name, "text": text} for name, text in zip(self.ids, self.texts, strict=True)]
@@ -96,7 +99,7 @@ class VectorIndex:
 def similarities(
     queries: Float[np.ndarray, "Q F W"], vectors: Float[np.ndarray, "N F W"], how: str
 ) -> Float[np.ndarray, "Q N"]:
-    """Return `pooling.similarity` of stored vectors; a mean over facets is one product of flattened vectors."""
+    """Compute `pooling.similarity` of stored vectors. A mean over facets is one product of flattened vectors."""
     if how == "mean":
         return queries.reshape(len(queries), -1) @ vectors.reshape(len(vectors), -1).T / vectors.shape[1]
     by_facet = [queries[:, facet] @ vectors[:, facet].T for facet in range(vectors.shape[1])]
@@ -104,7 +107,7 @@ def similarities(
 
 
 def load_index(folder: Path, encoder: "FacetEncoder") -> VectorIndex:
-    """Load a saved index; raise `DataError` if another encoder made it, or if vectors and texts do not agree."""
+    """Load a saved index. Raise `DataError` for another encoder, or if vectors and texts do not match."""
     try:
         facts = from_json((folder / FACTS).read_text(encoding="utf-8"))
         rows = from_json_lines((folder / TEXTS).read_text(encoding="utf-8"))
@@ -125,7 +128,7 @@ def load_index(folder: Path, encoder: "FacetEncoder") -> VectorIndex:
 
 
 def indexed(folder: Path | None, encoder: "FacetEncoder", ids: Sequence[str], texts: Sequence[str]) -> VectorIndex:
-    """Return the index of a collection: the one in the folder, or a new one, which is saved there if it is named."""
+    """Load the index of a collection from the folder, or build it. A new index is saved if there is a folder."""
     if folder is None:
         return VectorIndex(encoder, ids, texts)
     if (folder / FACTS).exists():

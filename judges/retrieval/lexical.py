@@ -14,7 +14,7 @@ WORDS = r"(?u)\b\w+\b"
 
 
 class _WordIndex:
-    """Texts as rows [N, V] of word weights; None if no text has a word."""
+    """Index of texts as rows [N, V] of word weights. The matrix is None if the texts have no words."""
 
     ids: Sequence[str]
     vectorizer: Any
@@ -28,7 +28,7 @@ class _WordIndex:
 
 
 class TfidfIndex(_WordIndex):
-    """cos(tf-idf(query), tf-idf(text)) with tf = 1 + log count and scikit-learn's smooth idf, of lower-case words."""
+    """TF-IDF index with cosine similarity: tf = 1 + log count, and scikit-learn's smooth idf, on lower-case words."""
 
     def __init__(self, ids: Sequence[str], texts: Sequence[str]):
         from sklearn.feature_extraction.text import TfidfVectorizer
@@ -45,8 +45,9 @@ class Bm25Index(_WordIndex):
         s(q, d) = Σ_{w in q} idf(w) · c(w, d) (k_1 + 1) / (c(w, d) + k_1 (1 - b + b |d| / mean |d|))
         idf(w)  = log(1 + (N - n(w) + 1/2) / (n(w) + 1/2))
 
-    c(w, d) counts w in the text d of |d| words, n(w) is the number of texts with w; a word of the query counts as often
-    as it occurs there. The idf is Lucene's, which is never negative.
+    c(w, d) is the count of word w in a text d of |d| words, and n(w) the number of the N texts with w. k_1 and b are
+    the parameters of Okapi BM25. Repeated words of the query q count repeatedly. The idf is Lucene's, which is never
+    negative.
     """
 
     def __init__(self, ids: Sequence[str], texts: Sequence[str], *, k1: float = 1.2, b: float = 0.75):
@@ -60,7 +61,7 @@ class Bm25Index(_WordIndex):
 
 
 def bm25_weights(counts: sparse.csr_matrix, k1: float, b: float) -> sparse.csr_matrix:
-    """Return the summands of `Bm25Index` for each text and word [N, V] from the counts [N, V]."""
+    """Return the terms of `Bm25Index` for each text and word [N, V] from the word counts [N, V]."""
     cells = counts.astype(np.float64).tocoo()
     texts, words = counts.get_shape()
     length = np.asarray(counts.sum(1)).ravel()
@@ -72,7 +73,7 @@ def bm25_weights(counts: sparse.csr_matrix, k1: float, b: float) -> sparse.csr_m
 
 
 def _fitted(vectorizer: Any, texts: Sequence[str]) -> Any:
-    """Return the matrix of a collection, or None if its texts have no word."""
+    """Fit a vectorizer and return the matrix of a collection; None if its texts have no words."""
     try:
         return sparse.csr_matrix(vectorizer.fit_transform(texts))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Retrieved examples and rubrics of judges, from their settings."""
+"""Construction of the sources of retrieved examples and rubrics from the settings."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,14 +15,14 @@ from .sources import RetrievedExamples, RetrievedRubrics, collection_of
 
 
 def open_examples(retrieval: RetrievalConfig, examples: Sequence[Case], seed: int) -> RetrievedExamples:
-    """Return the source of examples for `--examples`: labelled cases, of which repetitions are left out."""
+    """Return the source of examples for `--examples`: labelled cases without repetitions."""
     distinct = distinct_cases(examples)
     selection = _selection(retrieval, retrieval.examples, collection_of(distinct), retrieval.shots, seed)
     return RetrievedExamples(selection, distinct)
 
 
 def distinct_cases(cases: Sequence[Case]) -> list[Case]:
-    """Return the cases without repetitions, as in several runs on the same data; a repeated id gets a number."""
+    """Return the cases without repetitions, as from several runs on the same data. A repeated id gets a number."""
     distinct = {content_hash([prompt_text(case.prompt), list(case.answers)]): case for case in cases}
     ids = unique_ids(case.id for case in distinct.values())
     return [replace(case, id=name) for case, name in zip(distinct.values(), ids, strict=True)]
@@ -43,7 +43,7 @@ def _selection(retrieval: RetrievalConfig, how: str, collection: Collection, k: 
 
 
 def open_index(retriever: str, ids: Sequence[str], texts: Sequence[str], folder: Path | None = None) -> TextIndex:
-    """Return the index of a collection: TF-IDF, BM25, or the vectors of an encoder's folder, stored in `folder`."""
+    """Return a TF-IDF, BM25 or vector index of a collection. Vectors are stored in `folder` if given."""
     from .lexical import Bm25Index, TfidfIndex
 
     if retriever in LEXICAL:
@@ -55,7 +55,7 @@ def open_index(retriever: str, ids: Sequence[str], texts: Sequence[str], folder:
 
 
 def retrieval_notes(retrieval: RetrievalConfig, rubric: str | None) -> list[str]:
-    """Return notes of the report on what the judge retrieves."""
+    """Return notes for the report on the judge's retrieved rubrics and examples."""
     method = {RETRIEVED: f" by {Path(retrieval.retriever).name}", ORACLE: " (these are of the case's own prompt)"}
     notes = []
     if retrieval.examples:

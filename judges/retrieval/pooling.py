@@ -1,4 +1,4 @@
-"""From token states to facet vectors: attention of learnable facet anchors, aggregated over granularities."""
+"""Facet vectors from hidden states: attention of learned facet anchors, aggregated over granularities."""
 
 import math
 from collections.abc import Sequence
@@ -10,24 +10,31 @@ from torch.nn.functional import normalize, one_hot
 
 
 def masked_softmax(logits: Float[Tensor, "..."], mask: Bool[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """Return the softmax over the last axis where the mask is true; uniform over all where it is true nowhere."""
+    """Return the softmax over the last axis where the mask is true. A row without true entries is uniform."""
     return logits.masked_fill(~mask, torch.finfo(logits.dtype).min).softmax(-1)
 
 
 def unit_vectors(
     states: Float[Tensor, "N L D"], logits: Float[Tensor, "N F L"], member: Bool[Tensor, "N U L"]
 ) -> Float[Tensor, "N F U D"]:
-    """v_fu = Σ_{t in u} softmax_{t in u}(s_ft) h_t of the units u of a text; undefined for one without tokens."""
+    """Compute v_fu = Σ_{t in u} softmax_{t in u}(s_ft) h_t, the vector of facet f for unit u of a text.
+
+    s_ft is the attention logit of facet f for token t with hidden state h_t. A unit without tokens has no defined
+    vector.
+    """
     return masked_softmax(logits[:, :, None], member[:, None]) @ states[:, None]
 
 
 def members(unit: Int[Tensor, "N L"], attention: Bool[Tensor, "N L"]) -> Bool[Tensor, "N U L"]:
-    """Return which tokens belong to which unit; U is the largest number of units in a text of the batch."""
+    """Return which tokens belong to each unit. U is the largest number of units of a text in the batch."""
     return (one_hot(unit).bool() & attention[..., None]).transpose(1, 2)
 
 
 class MeanPooling(nn.Module):
-    """z = W mean_t h_t / |W mean_t h_t|: one vector per text, the control without facets."""
+    """Mean pooling: z = W mean_t h_t / |W mean_t h_t|, one vector per text. It is the control without facets.
+
+    h_t are the hidden states of tokens t, and W is a learned projection.
+    """
 
     def __init__(self, hidden: int, width: int):
         super().__init__()
@@ -36,7 +43,7 @@ class MeanPooling(nn.Module):
     def forward(
         self, states: Float[Tensor, "N L D"], attention: Bool[Tensor, "N L"], sentence: Int[Tensor, "N L"]
     ) -> Float[Tensor, "N 1 W"]:
-        """Return the unit vector of each text; `sentence` is not used."""
+        """Return the unit vector of each text. `sentence` is not used."""
         weight = attention[..., None].to(states.dtype)
         mean = (states * weight).sum(1) / weight.sum(1).clamp(min=1)
         return normalize(self.output(mean), dim=-1)[:, None]
@@ -49,10 +56,10 @@ class FacetPooling(nn.Module):
         β_fu = softmax_{u in g}(b_f · v_fu / √D),   v_fg = Σ_{u in g} β_fu v_fu          units of a granularity
         λ_fg = softmax_g(w_fg + c_g · v_fg / √D),   z_f = W Σ_g λ_fg v_fg, of length 1   granularities
 
-    for F facets and the granularities sentence, segment (a run of sentences) and text. Facet anchors and an aggregation
-    over granularities are UniFAR's (Dou et al. 2026, arXiv:2602.23766); the equations are ours, as only the paper's
-    abstract was at hand [ours]. K, W, a, b, w and c are learned; w and c start at 0, at which granularities weigh the
-    same.
+    for F facets f, hidden states h_t [D] of tokens t, and the granularities g sentence, segment (consecutive sentences)
+    and text. UniFAR (Dou et al. 2026, arXiv:2602.23766) introduced facet anchors and aggregation over granularities.
+    The equations are ours, since only the paper's abstract was available. K, W, a, b, w and c are learned. w and c
+    start at 0, so that all granularities have equal weight.
     """
 
     def __init__(self, hidden: int, width: int, facets: int, granularities: Sequence[str], segment_sentences: int):
@@ -68,7 +75,7 @@ class FacetPooling(nn.Module):
     def forward(
         self, states: Float[Tensor, "N L D"], attention: Bool[Tensor, "N L"], sentence: Int[Tensor, "N L"]
     ) -> Float[Tensor, "N F W"]:
-        """Return the facet vectors of each text; `sentence` is the index of each token's sentence."""
+        """Return the facet vectors of each text. `sentence` is the index of each token's sentence."""
         levels = self.levels(states, attention, sentence)
         weights = self.level_weights(levels)
         return normalize(self.output((weights[..., None] * levels).sum(2)), dim=-1)
@@ -76,7 +83,7 @@ class FacetPooling(nn.Module):
     def levels(
         self, states: Float[Tensor, "N L D"], attention: Bool[Tensor, "N L"], sentence: Int[Tensor, "N L"]
     ) -> Float[Tensor, "N F G D"]:
-        """Return v_fg, the vector of each facet at each granularity."""
+        """Return v_fg, the vector of each facet f at each granularity g."""
         logits = torch.einsum("fd,nld->nfl", self.anchors, self.key(states)) * self.scale
         units = {
             "sentence": sentence,
@@ -96,7 +103,7 @@ class FacetPooling(nn.Module):
         return (shares[..., None] * vectors).sum(2)
 
     def level_weights(self, levels: Float[Tensor, "N F G D"]) -> Float[Tensor, "N F G"]:
-        """Return λ_fg, the weights of the granularities, which add up to 1."""
+        """Return λ_fg, the weights of the granularities. They sum to 1."""
         scores = torch.einsum("gd,nfgd->nfg", self.level_vectors, levels) * self.scale
         return (self.level_bias + scores).softmax(-1)
 
@@ -107,7 +114,7 @@ class FacetPooling(nn.Module):
 def similarity(
     first: Float[Tensor, "Q F W"], second: Float[Tensor, "N F W"], how: str = "mean"
 ) -> Float[Tensor, "Q N"]:
-    """Return the similarity of texts in [-1, 1] from their facet vectors of length 1 [ours].
+    """Return the similarity of texts in [-1, 1] from their unit facet vectors z_f and z'_f, f = 1, ..., F [ours].
 
     mean: 1/F Σ_f z_f · z'_f          every facet counts alike
     max:  max_f z_f · z'_f            texts are alike if they are in one facet
@@ -117,7 +124,10 @@ def similarity(
 
 
 def diversity(vectors: Float[Tensor, "N F W"]) -> Float[Tensor, ""]:
-    """Return mean_{f ≠ f'} (z_f · z_f')², in [0, 1]: 0 where the facets of a text are orthogonal; 0 for one facet."""
+    """Return mean_{f ≠ f'} (z_f · z_f')² over the facet vectors of a text, in [0, 1].
+
+    0 means orthogonal facets. A single facet has 0.
+    """
     facets = vectors.shape[1]
     if facets == 1:
         return vectors.new_zeros(())

@@ -1,4 +1,4 @@
-"""Selection of entries of a collection for a case: the nearest, random ones or its own, without near-duplicates."""
+"""Selection of a collection's entries for a case, without near-duplicates: nearest, random, or with the same prompt."""
 
 from collections.abc import Sequence
 from random import Random
@@ -17,28 +17,28 @@ from .index import TextIndex, collection_hash, search
 from .settings import ORACLE, RANDOM, RETRIEVED, SELECTIONS
 
 FEWEST_WORDS = 8
-"""Responses of fewer words are equal by chance, and do not make two cases near-duplicates."""
+"""Minimum number of words for near-duplicates. Shorter responses may be equal by chance."""
 
 
 class Collection(NamedTuple):
-    """Entries that can be shown: ids, prompts as text, and the responses of each (none for rubrics)."""
+    """Entries of a collection: ids, prompts as text, and the responses of each entry (empty for rubrics)."""
 
     ids: Sequence[str]
     prompts: Sequence[str]
     answers: Sequence[Sequence[str]] = ()
 
     def texts(self) -> list[str]:
-        """Return what each entry is, for a hash of the collection."""
+        """Return the text of each entry, for a hash of the collection."""
         answers = self.answers or [()] * len(self.ids)
         return ["\n".join([prompt, *of_entry]) for prompt, of_entry in zip(self.prompts, answers, strict=True)]
 
 
 def without_duplicates(cases: Sequence[Case], collection: Collection, near: float = 0.7) -> Bool[np.ndarray, "Q N"]:
-    """Return which entries may be shown with which case: neither the case itself nor a near-duplicate of it.
+    """Return which entries are allowed for each case: neither the case itself nor its near-duplicates.
 
-    An entry is a near-duplicate if its prompt or one of its responses is the same as the case's, or nearly
-    (`rm.data.contamination`: the share of 3-word shingles is at least `near`, in either direction). Responses of fewer
-    than 8 words are not compared.
+    An entry is a near-duplicate if its prompt or one of its responses equals the case's, or nearly so
+    (`rm.data.contamination`: the share of common 3-word shingles is at least `near`, in either direction). Responses of
+    fewer than 8 words are not compared.
     """
     allowed = np.ones((len(cases), len(collection.ids)), bool)
     for index, entry in _both_ways([prompt_text(case.prompt) for case in cases], collection.prompts, near):
@@ -56,7 +56,7 @@ def _both_ways(texts: Sequence[str], others: Sequence[str], near: float) -> set[
 
 
 def _long(answers: Sequence[Sequence[str]]) -> list[tuple[int, str]]:
-    """Return the responses that are long enough to be compared, with the index of their case."""
+    """Return the responses with enough words to be compared, with the index of their case."""
     return [
         (index, text) for index, of_case in enumerate(answers) for text in of_case if word_count(text) >= FEWEST_WORDS
     ]
@@ -65,9 +65,9 @@ def _long(answers: Sequence[Sequence[str]]) -> list[tuple[int, str]]:
 class Selection:
     """Choose up to k entries of a collection for each case.
 
-    `retrieved`: the k nearest by an index of the collection's prompts, best first, without near-duplicates of the case.
-    `random`: k of the same entries, drawn by the seed and the case's prompt: a control that does the same work.
-    `oracle`: up to k entries with the case's own prompt, which the others must not see: a control from above.
+    `retrieved`: the k nearest entries by an index of the prompts, best first, without near-duplicates of the case.
+    `random`: k random entries among the same candidates, by seed and prompt. This is the control without retrieval.
+    `oracle`: up to k entries with the case's own prompt, which the other methods exclude. This is the upper bound.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Selection:
         self._known: dict[str, list[int]] = {}
 
     def __call__(self, cases: Sequence[Case]) -> list[list[int]]:
-        """Return the indices of the entries of each case; fewer than k where fewer are allowed."""
+        """Return the indices of the entries for each case. Fewer than k if fewer are allowed."""
         keys = [content_hash([prompt_text(case.prompt), list(case.answers)]) for case in cases]
         new = {key: case for key, case in zip(keys, cases, strict=True) if key not in self._known}
         if new:
@@ -101,7 +101,7 @@ class Selection:
         return [self._known[key] for key in keys]
 
     def ids(self, cases: Sequence[Case]) -> list[tuple[str, ...]]:
-        """Return the ids of the entries of each case."""
+        """Return the ids of the entries for each case."""
         return [tuple(self.collection.ids[index] for index in chosen) for chosen in self(cases)]
 
     def _choose(self, cases: Sequence[Case]) -> list[list[int]]:

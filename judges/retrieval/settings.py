@@ -1,4 +1,4 @@
-"""Settings of a retrieval encoder, and of what a judge retrieves. Does not import torch."""
+"""Settings of a retrieval encoder, and of a judge's retrieval. Does not import torch."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,21 +16,21 @@ SIMILARITIES = ("mean", "max")
 
 @dataclass(frozen=True)
 class EncoderSettings:
-    """Settings that determine a text's vectors besides the weights."""
+    """Settings that, together with the weights, determine a text's vectors."""
 
     pooling: str = "facets"
     """`facets` (`pooling.FacetPooling`) or `mean` (`pooling.MeanPooling`)."""
     facets: int = 4
-    """Number of facet anchors; one vector for pooling `mean`."""
+    """Number of facet anchors. Pooling `mean` has one vector."""
     width: int = 64
     """Width of each vector."""
     granularities: tuple[str, ...] = GRANULARITIES
     segment_sentences: int = 4
-    """Sentences of a segment."""
+    """Number of sentences per segment."""
     similarity: str = "mean"
     """`mean` or `max` (`pooling.similarity`)."""
     max_length: int = 512
-    """Maximum length of a text in tokens; the rest is cut off at the end."""
+    """Maximum length of a text in tokens. Longer texts are truncated at the end."""
 
     def __post_init__(self):
         for name, value, choices in (
@@ -48,7 +48,7 @@ class EncoderSettings:
 
 @dataclass
 class RetrievalConfig(Settings):
-    """Settings of what a judge retrieves: labelled examples, and rubrics of similar prompts."""
+    """Settings of a judge's retrieval: labelled examples, and rubrics of similar prompts."""
 
     rules = (Rule(lambda config: config.examples and not config.examples_from, "--examples_from is missing"),)
     examples: str = setting(
@@ -71,7 +71,7 @@ class RetrievalConfig(Settings):
     )
 
     def validate(self, rubric: str | None = None) -> None:
-        """Raise a `UsageError` if a setting is missing or contradicts another; `rubric` is the judge's."""
+        """Raise a `UsageError` if a setting is missing or contradicts another one. `rubric` is the judge's setting."""
         super().validate()
         if rubric in SELECTIONS:
             given("rubrics_from", self.rubrics_from)
@@ -86,12 +86,12 @@ class RetrievalConfig(Settings):
             raise UsageError("--retriever_index is for one collection, and examples and rubrics are two; leave it out")
 
     def identity(self) -> dict[str, Any]:
-        """Return the settings that determine the result, where anything is retrieved."""
+        """Return the settings that determine the retrieved items. Empty without retrieval."""
         used = self.examples or self.rubrics_from
         return {name: value for name, value in vars(self).items() if name != "retriever_index"} if used else {}
 
 
 def check_retriever(retriever: str) -> None:
-    """Raise a `UsageError` for what `open_index` cannot open."""
+    """Raise a `UsageError` if `open_index` cannot open the retriever."""
     if retriever not in LEXICAL and not Path(retriever).is_dir():
         raise UsageError(f"--retriever is {', '.join(LEXICAL)} or a folder with an encoder, got '{retriever}'")

@@ -1,4 +1,4 @@
-"""Rubrics and examples that are retrieved for each case, as kinds of judges take them."""
+"""Sources of retrieved rubrics and examples for each case, as arguments of judges."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,11 @@ from ..types import Case
 from .selection import Collection, Selection
 
 MOST_CHARACTERS = 4_000
-"""Characters of a prompt or response in an example; the rest is left out, and marked."""
+"""Maximum characters of a prompt or response in an example. Longer texts are truncated, with a mark."""
 
 
 class RetrievedRubrics(Retrieving):
-    """A `RubricSource`: the first entry that a selection chooses for a case; None where it chooses none."""
+    """A `RubricSource` with the first entry selected for each case; None if no entry is selected."""
 
     def __init__(self, selection: Selection, rubrics: Sequence[Rubric]):
         self.selection, self.rubrics = selection, rubrics
@@ -29,7 +29,7 @@ class RetrievedRubrics(Retrieving):
 
 
 class RetrievedExamples(Retrieving):
-    """An `ExampleSource`: labelled cases with their best responses, as a selection chooses them for a case."""
+    """An `ExampleSource` with the labelled cases selected for each case, and their best responses."""
 
     def __init__(self, selection: Selection, examples: Sequence[Case]):
         self.selection, self.examples = selection, examples
@@ -37,7 +37,7 @@ class RetrievedExamples(Retrieving):
         self.name = f"{selection.how} examples {content_hash([selection.contract, labels, MOST_CHARACTERS])}"
 
     def __call__(self, cases: Sequence[Case]) -> list[str]:
-        """Return the text of each case's examples."""
+        """Return each case's examples as text."""
         return [
             "\n\n".join(example_text(self.examples[index], number) for number, index in enumerate(chosen, start=1))
             for chosen in self.selection(cases)
@@ -56,12 +56,12 @@ def collection_of(cases: Sequence[Case]) -> Collection:
 
 
 def example_text(example: Case, number: int) -> str:
-    """Return a labelled case as a judge reads it."""
+    """Return a labelled case as text for the judge's request."""
     return f"Example {number}\n\n{labelled_text(example)}"
 
 
 def labelled_text(case: Case) -> str:
-    """Return a case with its best responses as text; a hash of the texts decides the order of the responses."""
+    """Return a case and its best responses as text. The responses are ordered by a hash of the texts."""
     prompt = prompt_text(case.prompt)
     order = sorted(range(len(case.answers)), key=lambda index: content_hash([prompt, case.answers[index]]))
     answers = [f"Answer {label}:\n{_cut(case.answers[index])}" for label, index in enumerate(order, start=1)]

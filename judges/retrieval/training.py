@@ -1,4 +1,4 @@
-"""Contrastive training of a retrieval encoder, jointly on prompt -> rubric (or case) and case -> case pairs."""
+"""Contrastive training of a retrieval encoder on pairs prompt -> rubric (or case) and case -> case."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -26,16 +26,16 @@ from .pooling import diversity, similarity
 
 
 class TextPair(NamedTuple):
-    """Two texts that belong together: a prompt and its rubric (q-doc), or two cases of a kind (doc-doc)."""
+    """A positive pair: a prompt and its rubric (q-doc), or two cases of the same type (doc-doc)."""
 
     first: str
     second: str
     group: str = ""
-    """Pairs of one group are not negatives of each other; empty is a group of its own."""
+    """Group of the pair. Pairs of one group are not negatives of each other. Empty means a separate group."""
 
 
 def pairs_within(texts: Sequence[str], groups: Sequence[str], *, per_text: int = 1, seed: int = 0) -> list[TextPair]:
-    """Pair every text with `per_text` others of its group, drawn by the seed without replacement."""
+    """Pair every text with `per_text` others of its group, drawn without replacement."""
     members = defaultdict(list)
     for index, group in enumerate(groups):
         members[group].append(index)
@@ -56,8 +56,8 @@ def info_nce(similarities: Float[Tensor, "B B"], same: Bool[Tensor, "B B"], temp
 
         ℓ_i = -log( exp(s_ii / τ) / Σ_{j ∈ N_i} exp(s_ij / τ) ),   N_i = {i} ∪ {j : j is not of i's group}
 
-    van den Oord et al. 2018, arXiv:1807.03748. `same` is true where two pairs are of one group or share a text; they
-    are no negatives of each other [ours].
+    s_ij is the similarity of text i and candidate j, τ the `temperature`. van den Oord et al. 2018, arXiv:1807.03748.
+    `same` is true for two pairs of one group or with a common text; these are not negatives of each other [ours].
     """
     others = same & ~torch.eye(len(same), dtype=torch.bool, device=same.device)
     logits = (similarities / temperature).masked_fill(others, torch.finfo(similarities.dtype).min)
@@ -68,7 +68,7 @@ def both_directions(
     first: Float[Tensor, "B F W"], second: Float[Tensor, "B F W"], same: Bool[Tensor, "B B"], temperature: float,
     how: str,
 ) -> Float[Tensor, " B"]:  # fmt: skip
-    """Return the mean of the losses of first -> second and second -> first by pair [ours]."""
+    """Return the mean of the InfoNCE losses first -> second and second -> first, by pair [ours]."""
     similarities = similarity(first, second, how)
     return (info_nce(similarities, same, temperature) + info_nce(similarities.T, same.T, temperature)) / 2
 
@@ -114,7 +114,7 @@ class RetrieverArguments(TrainingArguments):
 
 
 class JointRow(NamedTuple):
-    """A training row: a pair of each kind, None for a kind of weight 0."""
+    """A training row: one pair of each type. None for a type of weight 0."""
 
     question: TextPair | None
     case: TextPair | None
@@ -123,7 +123,7 @@ class JointRow(NamedTuple):
 def joint_rows(
     questions: Sequence[TextPair], cases: Sequence[TextPair], case_weight: float, seed: int
 ) -> list[JointRow]:
-    """Return as many rows as the larger kind of weight has pairs, in the seed's order; the smaller one starts again."""
+    """Return the training rows in random order, as many as the larger type has pairs. The smaller type is repeated."""
     for pairs, weight, kind in ((questions, 1 - case_weight, "prompt -> rubric"), (cases, case_weight, "case -> case")):
         if weight and not pairs:
             raise DataError(
@@ -144,12 +144,13 @@ def joint_rows(
 
 
 class RetrieverTrainer(FaultTolerantTrainer):
-    """Train a retrieval encoder by the joint loss; everything else is Transformers' `Trainer`.
+    """Trainer of a retrieval encoder with the joint loss, based on Transformers' `Trainer`.
 
         L = (1 - μ) L_q-doc + μ L_doc-doc + ρ · mean over texts of `pooling.diversity`
 
-    with L_q-doc and L_doc-doc the means of `both_directions` over the pairs of a batch. Joint training on both kinds of
-    pairs is UniFAR's (arXiv:2602.23766); the mixing weight μ and the diversity term are parameters [ours].
+    L_q-doc and L_doc-doc are the means of `both_directions` over a batch's pairs of each type, μ is the mixing weight,
+    and ρ the weight of the diversity term. Training on both types of pairs is from UniFAR (arXiv:2602.23766); μ and ρ
+    are ours.
     """
 
     loss_name = "the contrastive loss"
@@ -174,7 +175,7 @@ class RetrieverTrainer(FaultTolerantTrainer):
         self.model_accepts_loss_kwargs = False
 
     def collate(self, rows: Sequence[JointRow]) -> dict[str, Tensor]:
-        """Return the texts of both kinds of pairs in one batch, [2 B] or [4 B], and which pairs are no negatives."""
+        """Return the texts of both types of pairs as one batch, [2 B] or [4 B], and which pairs are not negatives."""
         batch: dict[str, Tensor] = {}
         texts: list[TokenizedText] = []
         for name in ("question", "case"):
@@ -200,11 +201,11 @@ class RetrieverTrainer(FaultTolerantTrainer):
         return (loss, vectors) if return_outputs else loss
 
     def rows_of(self, inputs):
-        """Return None: the loss of a pair depends on all others of its batch, which cannot be split."""
+        """Return None: the batch cannot be split, since the loss of a pair depends on all other pairs."""
         return None
 
 
 def _related(pair: TextPair, other: TextPair) -> bool:
-    """Return whether two pairs are of one group or share a text."""
+    """Return whether two pairs have the same group or a common text."""
     shared = pair.first == other.first or pair.second == other.second
     return shared or (bool(pair.group) and pair.group == other.group)

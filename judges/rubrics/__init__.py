@@ -1,1 +1,1 @@
-"""Rubrics: the type, its scoring, public formats, and rubrics in TOML."""
+"""Rubrics: types, score functions, public formats, and rubric files in TOML."""

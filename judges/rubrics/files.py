@@ -1,4 +1,4 @@
-"""Rubrics and levels in files: one in TOML or JSON, or one for each case in JSON lines."""
+"""Files of rubrics and levels: a single rubric as TOML or JSON, or one per case as JSON lines."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -18,21 +18,21 @@ from .formats import Levels, LevelsSource, biggen, healthbench
 from .rubric import Rubric, from_toml, from_values, lint, parse, rubric_json
 
 RUBRICS = "rubrics.jsonl"
-"""File of a run with a rubric for each case."""
+"""File of a run with one rubric per case."""
 RUBRIC_FOLDER = Path(__file__).parent
 ENDINGS = (".toml", ".json", ".jsonl")
 T = TypeVar("T")
 
 
 def open_rubric(source: str) -> Rubric | RubricSource:
-    """Open the same rubric for all cases, or a rubric of each case."""
+    """Open a rubric for all cases, or a source with one rubric per case."""
     path = find_rubric(source)
     rubrics_read = read_rubrics(path)
     return ByCase(rubrics_read, path.stem) if path.suffix == ".jsonl" else rubrics_read[path.stem]
 
 
 def find_rubric(source: str) -> Path:
-    """Return the path of a file, or of a rubric of the package by its name."""
+    """Return the path of a rubric file, or of a rubric in this package by its name."""
     path, ours = Path(source), [file.stem for file in sorted(RUBRIC_FOLDER.glob("*.toml"))]
     if source in ours:
         return RUBRIC_FOLDER / f"{source}.toml"
@@ -48,7 +48,7 @@ def _check_ending(path: Path) -> None:
 
 
 def read_rubrics(path: Path) -> dict[str, Rubric]:
-    """Load the rubrics of a file by case, or its only one by the file's name; a `DataError` names the wrong row."""
+    """Load rubrics by case id, or a single one by the file's name. Raise `DataError` with the invalid row."""
     if path.suffix == ".jsonl":
         return _by_case(path, rubric_of_row)
     try:
@@ -59,7 +59,7 @@ def read_rubrics(path: Path) -> dict[str, Rubric]:
 
 
 def lint_files(files: Sequence[str], log: Callable[[str], None]) -> dict[str, Any]:
-    """Log a line for each doubtful item of the rubrics; raise `CheckFailed` if a file is not a rubric."""
+    """Log a line for each warning about the rubrics. Raise `CheckFailed` if a file cannot be read."""
     findings, errors, rubrics = 0, 0, 0
     for path in map(find_rubric, files):
         try:
@@ -93,7 +93,7 @@ class RubricEntry(NamedTuple):
 
 
 def read_collection(path: Path) -> list[RubricEntry]:
-    """Load rubrics with their prompts from JSON lines; a row without an id has the hash of its content."""
+    """Load rubrics with their prompts from JSON lines. A row without an id is named by a hash of its content."""
     if not path.is_file():
         raise UsageError(f"no file of rubrics '{path}'; give a .jsonl with prompt, and rubric or HealthBench's rubrics")
     entries, _ = collect(str(path), _entry)
@@ -106,7 +106,7 @@ def _entry(values: Mapping[str, Any]) -> RubricEntry:
 
 
 def by_prompt(rubrics: Mapping[str, Rubric]) -> RubricSource:
-    """Return a source that finds rubrics by the text of the prompt."""
+    """Return a source that looks up rubrics by the text of the prompt."""
 
     def source(cases: Sequence[Case]) -> list[Rubric | None]:
         return [rubrics.get(prompt_text(case.prompt)) for case in cases]
@@ -116,7 +116,7 @@ def by_prompt(rubrics: Mapping[str, Rubric]) -> RubricSource:
 
 
 def open_levels(source: str) -> Levels | LevelsSource:
-    """Open the descriptions of score levels, as BiGGen Bench has them: one for all cases, or one for each."""
+    """Open descriptions of score levels (as in BiGGen Bench), the same for all cases or one per case."""
     path = Path(source)
     if not path.is_file():
         raise UsageError(f"no file of levels '{source}'; it has criteria and score1_description to score5_description")
@@ -149,7 +149,7 @@ def _by_case(path: Path, parse_row: Callable[[Mapping[str, Any]], T]) -> dict[st
 
 
 def check_matches(file: str | None, source: Any, cases: Sequence[Case]) -> None:
-    """Raise a `DataError` if a file of rubrics or levels by case has none for these cases."""
+    """Raise a `DataError` if a file with rubrics or levels by case has none for these cases."""
     if isinstance(source, ByCase) and cases and not any(source(cases)):
         row = next(iter(source.items), None)
         raise DataError(
@@ -159,5 +159,5 @@ def check_matches(file: str | None, source: Any, cases: Sequence[Case]) -> None:
 
 
 def rubric_row(case: str, rubric: Rubric, **facts: Any) -> dict[str, Any]:
-    """Return a row of a `.jsonl` file that `read_rubrics` reads back."""
+    """Return a row of a `.jsonl` file for `read_rubrics`."""
     return {"case": case, "rubric": json.loads(rubric_json(rubric)), **facts}

@@ -1,4 +1,4 @@
-"""Rubrics in the formats of public datasets: HealthBench's signed points and BiGGen Bench's five levels."""
+"""Rubrics in formats of public datasets: HealthBench's signed points and BiGGen Bench's five levels."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ LEVELS = 5
 
 
 class Levels(NamedTuple):
-    """A scale with described levels: the criterion, and a description of responses of each level."""
+    """A rating scale with a criterion and a description of each level."""
 
     question: str
     described: Mapping[int, str]
@@ -40,14 +40,14 @@ class Levels(NamedTuple):
 
 
 LevelsSource = Callable[[Sequence[Case]], Sequence[Levels | None]]
-"""Function from cases to described scales, in order; None where there is none, which gives an abstention."""
+"""Function from cases to their scales, in order. None if a case has no scale; the judge then abstains."""
 
 
 def healthbench(row: Mapping[str, Any]) -> Rubric:
     """Parse HealthBench's criteria (arXiv:2505.08775): `rubrics` of `criterion` and `points`, negative for harm.
 
-    Each is a principle `c1, c2, ...` whose weight is its points; `scoring.signed_points` adds them up as the authors
-    do for one response, unclipped.
+    Each criterion becomes a principle `c1, c2, ...` whose weight is its points. `scoring.signed_points` sums the points
+    as the authors do for one response, unclipped.
     """
     return Rubric(
         principles=tuple(
@@ -73,7 +73,7 @@ def _points(criterion: Mapping[str, Any], number: int) -> float:
 
 
 def biggen(row: Mapping[str, Any]) -> Levels:
-    """BiGGen Bench's rubric (arXiv:2406.05761): `score_rubric`: `criteria`, `score1_description` to `score5_…`."""
+    """Parse BiGGen Bench's `score_rubric` (arXiv:2406.05761): `criteria`, `score1_description` to `score5_…`."""
     score_rubric = column(row, "score_rubric")
     if not isinstance(score_rubric, Mapping):
         raise ValueError(f"'score_rubric' has criteria and descriptions of five levels, got {str(score_rubric)[:60]}")

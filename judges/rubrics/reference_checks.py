@@ -1,18 +1,18 @@
-"""Answers against references, without a model: keywords in the reference's order, and checks of form."""
+"""Comparison of responses with references without a model: ordered keywords, and checks of form."""
 
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 KeyPoint = Sequence[Sequence[str]]
-"""Required content: lists of keywords, one for each wording."""
+"""A required point of content: lists of keywords, one list per wording."""
 
 
 # ---- content ----
 
 
 def matched(text: str, keywords: Sequence[str]) -> list[str]:
-    """Return the keywords that a text has as whole words, in the text's order and as often, ignoring letter case.
+    """Return the keywords that occur in a text as whole words, ignoring case, in the text's order with repetitions.
 
     >>> matched("The sun heats the sea, then Sun and wind...", ["sea", "sun"])
     ['sun', 'sea', 'sun']
@@ -37,10 +37,13 @@ def longest_common(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def content(answer: str, references: Sequence[str], points: Sequence[KeyPoint]) -> float:
-    """mean_k max_{v, y*} LCS(m_v(y), m_v(y*)) / max(|m_v(y)|, |m_v(y*)|), in [0, 1]      RLVRR: arXiv:2601.18533
+    """Compute how well a response y matches the keywords of references y*, in [0, 1] (RLVRR: arXiv:2601.18533).
 
-    m_v are the matches of wording v of key point k, so that their order counts, and saying one more often than the
-    reference costs; 0 where neither has any. With several references the best counts.
+        mean_k max_{v, y*} LCS(m_v(y), m_v(y*)) / max(|m_v(y)|, |m_v(y*)|)
+
+    m_v(y) are the keywords in y for wording v of key point k, in order, and LCS is the length of the longest common
+    subsequence. So the order counts, and more repetitions than in the reference lower the value. If y and y* both have
+    no keyword, the value is 0.
     """
     if not points or not references:
         raise ValueError(f"content needs a reference and a key point, got {len(references)} and {len(points)}")
@@ -58,19 +61,19 @@ def _shared(answer: str, reference: str, keywords: Sequence[str]) -> float:
 
 
 class FormCheck(NamedTuple):
-    """Check of a response's form, which passes if all its conditions hold."""
+    """Check of a response's form. It passes if all its conditions hold."""
 
     weight: float
     has: str = ""
-    """Regular expression that matches in the response."""
+    """Regular expression that must match in the response."""
     lacks: str = ""
-    """Regular expression that does not."""
+    """Regular expression that must not match in the response."""
     least: int = 0
-    """Fewest words."""
+    """Minimum number of words."""
     most: int | None = None
 
     def passes(self, answer: str) -> bool:
-        """Return whether all conditions hold."""
+        """Return whether the response meets all conditions."""
         words = len(answer.split())
         has_pattern = not self.has or bool(re.search(self.has, answer))
         clean = not self.lacks or not re.search(self.lacks, answer)
@@ -78,9 +81,10 @@ class FormCheck(NamedTuple):
 
 
 def style(answer: str, checks: Sequence[FormCheck]) -> float:
-    """Σ_j w_j 1[check j passes]                                                         RLVRR: arXiv:2601.18533
+    """Return Σ_j w_j 1[check j passes], with the weight w_j of check j (RLVRR: arXiv:2601.18533).
 
-    The authors run Python that a language model wrote for each reference; ours are regular expressions and bounds.
+    The authors run Python code that a language model wrote for each reference. Ours are regular expressions and limits
+    of length.
 
     >>> style("1. Dig. 2. Water.", [FormCheck(0.3, has=r"^1\\."), FormCheck(0.2, most=3)])
     0.3
@@ -110,7 +114,7 @@ def key_points(values: Any) -> tuple[tuple[tuple[str, ...], ...], ...]:
 
 
 def checks_of(values: Any) -> tuple[FormCheck, ...]:
-    """Parse checks from JSON objects with the fields of `FormCheck`; one without a condition is refused."""
+    """Parse checks from JSON objects with the fields of `FormCheck`. Raise an error for a check without a condition."""
     if not isinstance(values, list):
         raise ValueError(f"checks are a list of objects, got {str(values)[:60]}")
     return tuple(_check(value, f"check {number}") for number, value in enumerate(values, 1))

@@ -1,4 +1,4 @@
-"""A rubric: hard rules with a test each, and weighted principles for what the rules leave open."""
+"""Rubric type: hard rules with a test each, and weighted principles for what the rules do not decide."""
 
 import json
 import re
@@ -18,7 +18,7 @@ COPIED_WORDS = 5
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: what a response must or must not do, and a test for a single response."""
+    """A rule: what a response must or must not do, with a test for a single response."""
 
     id: str
     type: str
@@ -42,7 +42,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Principle:
-    """A principle: what makes a response better beyond the rules, or worse if its weight is negative."""
+    """A principle: a property that makes a response better, or worse if its weight is negative."""
 
     id: str
     description: str
@@ -58,7 +58,7 @@ class Principle:
 
 @dataclass(frozen=True)
 class Rubric:
-    """Rules and principles; `source` is the origin of the rubric."""
+    """Rules and principles. `source` states the origin of the rubric."""
 
     rules: tuple[Rule, ...] = ()
     principles: tuple[Principle, ...] = ()
@@ -91,7 +91,7 @@ SCHEMA = object_schema(rules={"type": "array", "items": RULE}, principles={"type
 
 
 def parse(text: str) -> Rubric:
-    """The rubric in a model's JSON, by itself or in one fenced block; a ValueError names the place that is wrong.
+    """Parse a rubric from a model's JSON, with or without a code fence. A `ValueError` names the invalid item.
 
     >>> parse('{"rules": [{"id": "r1", "type": "must", "criterion": "Gives a number.", "test": "Has a digit."}]}').ids
     ('r1',)
@@ -183,7 +183,7 @@ def render(rubric: Rubric) -> str:
 
 
 def rubric_json(rubric: Rubric) -> str:
-    """Return a rubric as a generator writes it: what its rules say, without weights, vetoes and sources."""
+    """Return a rubric as JSON for training a generator: the rules' texts without weights, vetoes and sources."""
     rules = [
         {"id": rule.id, "type": rule.type, "criterion": rule.criterion, "test": rule.test} for rule in rubric.rules
     ]
@@ -192,7 +192,7 @@ def rubric_json(rubric: Rubric) -> str:
 
 
 def to_toml(rubric: Rubric) -> str:
-    """Return the rubric as TOML; `from_toml` loads an equal one."""
+    """Return the rubric as TOML for `from_toml`."""
     head = [f"source = {_toml(rubric.source)}", ""] if rubric.source else []
     tables = [("rules", asdict(rule)) for rule in rubric.rules] + [("principles", asdict(p)) for p in rubric.principles]
     lines = [
@@ -204,7 +204,7 @@ def to_toml(rubric: Rubric) -> str:
 
 
 def _toml(value: Any) -> str:
-    """Return a string, number or boolean in TOML, which equals JSON except for the delete character."""
+    """Return a string, number or boolean as TOML. It equals JSON except for the delete character."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -222,7 +222,7 @@ SIDES = re.compile(
 
 
 def lint(rubric: Rubric, answers: Sequence[str] = ()) -> list[str]:
-    """Return warnings about a rubric: compound, vague, one-sided, too long, or copied from `answers`."""
+    """Return warnings about rules and principles: compound, vague, one-sided, too long, or copied from `answers`."""
     issues = [issue for rule in rubric.rules for issue in _lint_rule(rule)]
     issues += [
         f"'{name}' speaks of one of the answers: '{match_[0]}'"
@@ -260,7 +260,7 @@ def _texts(rubric: Rubric) -> list[tuple[str, str]]:
 
 
 def _copied(text: str, answers: Sequence[str]) -> str:
-    """Return the first five consecutive words that a response also contains; empty if there are none."""
+    """Return the first five consecutive words that also occur in a response; empty if there are none."""
     words = re.findall(r"\w+", text.casefold())
     texts = [" " + " ".join(re.findall(r"\w+", answer.casefold())) + " " for answer in answers]
     runs = (" ".join(words[start : start + COPIED_WORDS]) for start in range(len(words) - COPIED_WORDS + 1))

@@ -6,17 +6,20 @@ from collections.abc import Callable, Mapping
 from .rubric import Rubric
 
 RubricScore = Callable[[Rubric, Mapping[str, float]], float]
-"""Score from the values in [0, 1] of the criteria that apply; 1 is a rule kept (also one that forbids)."""
+"""Function from a rubric and the values in [0, 1] of its applicable criteria to a score.
+
+A value of 1 means that the rule is kept, also for a rule that forbids.
+"""
 SCORES = ("gated", "weighted", "signed_points", "points", "anchored")
 """Names of the score functions."""
 
 
 def gated(rubric: Rubric, values: Mapping[str, float]) -> float:
-    """In [0, 1]: hard rules are gates, and principles count only behind them.
+    """Return a score in [0, 1] with hard rules as gates: principles count only if all rules are kept.
 
-    h = sum w k / sum w over the rules (k = 1 kept), p likewise over the principles, a negative weight counting 1 - k;
-    0 if a veto is broken, h / 2 if h < 1, else (1 + p) / 2; without principles h, without rules p.
-    An answer that keeps every rule is above every answer that breaks one.
+    h = Σ w k / Σ w over the rules and p likewise over the principles, with weights w and values k (1 is kept). A
+    principle with w < 0 counts |w| (1 - k). The score is 0 for a broken veto, h / 2 if h < 1, else (1 + p) / 2; h
+    without principles, p without rules. So a response that keeps every rule is above every response that breaks one.
     """
     if broken_veto(rubric, values):
         return 0.0
@@ -34,7 +37,7 @@ def broken_veto(rubric: Rubric, values: Mapping[str, float]) -> bool:
 
 
 def signed_share(weights: Mapping[str, float], values: Mapping[str, float]) -> float:
-    """(sum_{w>0} w k + sum_{w<0} |w| (1 - k)) / sum |w|, in [0, 1]                        arXiv:2605.12474
+    """Return (Σ_{w>0} w k + Σ_{w<0} |w| (1 - k)) / Σ |w|, in [0, 1], for weights w and values k (arXiv:2605.12474).
 
     >>> signed_share({"a": 3.0, "b": -1.0}, {"a": 1.0, "b": 1.0})
     0.75
@@ -46,16 +49,16 @@ def signed_share(weights: Mapping[str, float], values: Mapping[str, float]) -> f
 
 
 def weighted(rubric: Rubric, values: Mapping[str, float]) -> float:
-    """`signed_share` over rules and principles alike; 0 if a veto is broken."""
+    """Return the `signed_share` over all rules and principles. 0 for a broken veto."""
     weights = {item.id: item.weight for item in (*rubric.rules, *rubric.principles) if item.id in values}
     return 0.0 if broken_veto(rubric, values) else signed_share(weights, values)
 
 
 def points(rubric: Rubric, values: Mapping[str, float]) -> float:
-    """RuscaRL: points of the criteria met / sum of the positive points; below 0 for harm done       arXiv:2508.16949
+    """Return the points of the fulfilled criteria over the sum of positive points (RuscaRL, arXiv:2508.16949).
 
-    Points are the principles' weights. Criteria that do not apply stay in the denominator, as with HealthBench's
-    authors, who score a response alike.
+    Points are the weights of the principles. Negative points for harm can make the score negative. Criteria that do not
+    apply stay in the denominator, as in HealthBench's score of one response.
     """
     positive = sum(principle.weight for principle in rubric.principles if principle.weight > 0)
     if not positive:
@@ -65,12 +68,16 @@ def points(rubric: Rubric, values: Mapping[str, float]) -> float:
 
 
 signed_points = points
-"""HealthBench's score of one response (arXiv:2505.08775). Its authors clip the mean over the cases to [0, 1], which is
-the figure of a model, and never the score of a case."""
+"""HealthBench's score of one response (arXiv:2505.08775).
+
+The authors clip only the mean over cases to [0, 1], which is the score of a model.
+"""
 
 
 def saturated(value: float, rate: float) -> float:
-    """(1 - exp(-rate v)) / (1 - exp(-rate)): concave from 0 to 1 for rate > 0, v itself for rate 0.
+    """Return (1 - exp(-rate v)) / (1 - exp(-rate)) for v in [0, 1], which is concave from 0 to 1.
+
+    With rate 0, return v.
 
     >>> saturated(0.5, 0.0), round(saturated(0.5, 4.0), 4)
     (0.5, 0.8808)
@@ -81,10 +88,13 @@ def saturated(value: float, rate: float) -> float:
 
 
 def anchored(rate: float = 2.0, joint_weights: Mapping[tuple[str, str], float] | None = None) -> RubricScore:
-    """Rubric Anchors: 1[no veto] (sum_k w_k σ(s_k) + sum_{k<l} w_kl s_k s_l) / (sum_k w_k + sum w_kl)  arXiv:2508.12790
+    """Return the score function of Rubric Anchors (arXiv:2508.12790).
 
-    σ saturates at `rate`, so that no single dimension can be farmed; `together` are the weights w_kl >= 0 of what
-    counts jointly. The paper tells the idea; the formula is ours. Weights have to be positive.
+        1[no veto] (Σ_k w_k σ(s_k) + Σ_{k<l} w_kl s_k s_l) / (Σ_k w_k + Σ_{k<l} w_kl)
+
+    s_k is the value of criterion k in [0, 1], w_k > 0 its weight, and σ is `saturated` at `rate`, so that no single
+    criterion can dominate. `joint_weights` are the weights w_kl >= 0 of pairs of criteria. The paper describes the
+    idea; the formula is ours.
     """
     joint = dict(joint_weights or {})
     if any(weight < 0 for weight in joint.values()):

@@ -1,4 +1,4 @@
-"""Generative reward model: reasoning in words, and the probability of the verdict that follows it."""
+"""Generative reward model: reasoning as text, then the probability of the verdict."""
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
@@ -17,7 +17,7 @@ from .._comparison import ComparisonPrompt, Order, comparison_prompt, nothing_as
 from .probabilities import Preference, before_verdict, choosing, first_probability, preference
 
 SPREAD = "spread"
-"""Criterion of every response: the spread of its score over replies."""
+"""Name of the criterion with the standard deviation of a response's score over replies."""
 
 
 def generative(
@@ -29,14 +29,18 @@ def generative(
     sampling: Sampling = GREEDY,
     name: str = "",
 ) -> Judging:
-    """s_i = mean over the other answers j of P(y_i ≻ y_j), in [0, 1], where P(y_i ≻ y_j) is the mean over both orders
-    and `samples` replies of p_A / (p_A + p_B) at the verdict, for the label of y_i
+    """Score each response by the probability that it is preferred to the others.
 
-    p are the model's probabilities of the labels behind the reasoning that it has written, at temperature 1 (GenRM:
-    Zhang et al. 2024, arXiv:2408.15240, where a reply is about a single answer and the labels are Yes and No). The
-    criterion `spread` is the standard deviation over the replies of both orders, and for more than two answers the mean
-    of those. A reply without a verdict is left out; unless more than half of the replies of an order have one, the case
-    is an abstention. `rubric` is shown to the model, and a case without one is an abstention if others have one.
+        s_i = mean over other responses j of P(y_i ≻ y_j), in [0, 1]
+
+    P(y_i ≻ y_j) is the mean of p_A / (p_A + p_B), taken for the label of y_i, over both orders and `samples` replies.
+    p_A and p_B are the model's probabilities of the two labels at its verdict, after its own reasoning, at temperature
+    1. This follows GenRM (Zhang et al. 2024, arXiv:2408.15240), where a reply is about a single response and the labels
+    are Yes and No.
+
+    The criterion `spread` is the standard deviation over the replies of both orders, averaged over j. A reply without a
+    verdict is left out. The judge abstains on a case unless more than half of the replies in each order have a verdict.
+    `rubric` is part of the request. If other cases have a rubric, the judge abstains on a case without one.
     """
     if samples < 1 or (samples > 1 and sampling.temperature == 0):
         raise UsageError(
@@ -78,11 +82,11 @@ def generative(
 
 
 Read = tuple[float, str] | NoVerdict
-"""P(the response shown first is preferred) of a reply, and its reasoning."""
+"""Probability that the response shown first is preferred, and the reasoning of the reply."""
 
 
 def _probabilities(stated: Sequence[tuple[Choice, str] | NoVerdict], chooser: ChoosingChat | None) -> Iterator[Read]:
-    """Yield the probability and the reasoning of every reply, in order, from one call for all choices."""
+    """Yield the probability and the reasoning of every reply, in order. All probabilities are computed in one call."""
     choices = [item[0] for item in stated if not isinstance(item, NoVerdict)]
     if choices and chooser is None:
         raise UsageError("a scripted chat has no probabilities of verdicts; give one with `choice_logprobs`")
@@ -94,7 +98,7 @@ def _probabilities(stated: Sequence[tuple[Choice, str] | NoVerdict], chooser: Ch
 def _stated(
     case: Case, order: Order, ask: Ask, reply: Reply, comparison: ComparisonPrompt
 ) -> tuple[Choice, str] | NoVerdict:
-    """Return the choice between the labels at the verdict of a reply, and its reasoning."""
+    """Return the choice between the labels at the verdict of a reply, and the reply's reasoning."""
     verdict = comparison.verdict(case, order, reply)
     if isinstance(verdict, NoVerdict):
         return verdict
@@ -129,5 +133,5 @@ def _judged(case: Case, plan: Sequence[Order], replies: Sequence[Reply], read: S
 
 
 def _won(chance: float | NoVerdict) -> float:
-    """Return 1 if the response shown first is the likelier one, 0.5 if both are as likely, else 0; NaN if unknown."""
+    """Return 1 if the response shown first is more probable, 0.5 if both are equal, else 0. NaN without a verdict."""
     return float("nan") if isinstance(chance, NoVerdict) else float(chance > 0.5) + (chance == 0.5) / 2

@@ -1,4 +1,4 @@
-"""Probability of a verdict: where a reply states it, and how probable each label is there."""
+"""Verdict probabilities: the position of the verdict in a reply, and the probability of each label there."""
 
 import math
 import re
@@ -19,10 +19,10 @@ Reader = Callable[[str], Verdict | NoVerdict]
 
 
 def before_verdict(text: str, read: Reader) -> str | None:
-    """Return a reply up to the label that states its verdict; None if there is no such label.
+    """Return the text of a reply before the label that states its verdict; None if there is no such label.
 
-    It is the last label that makes the reply name the other response when it is replaced by the other label; if the
-    reply states its verdict several times, the first of these statements, all of which are replaced.
+    Exchanging this label for the other one must change the parsed verdict; the last such label is used. If the reply
+    states its verdict several times, all statements are exchanged together, and the first one is used.
 
     >>> from ...parsing.verdicts import pair_verdict
     >>> before_verdict('{"reasoning": "A has no source", "winner": "B"}', pair_verdict)
@@ -43,7 +43,9 @@ def before_verdict(text: str, read: Reader) -> str | None:
 
 
 def first_probability(logprobs: Sequence[float]) -> float:
-    """p_A / (p_A + p_B) of the log-probabilities of both labels: P(the response shown first is preferred), in [0, 1]
+    """Return p_A / (p_A + p_B), in [0, 1], from the log-probabilities of both labels.
+
+    It is the probability that the response shown first is preferred.
 
     >>> round(first_probability([math.log(0.6), math.log(0.2)]), 9)
     0.75
@@ -53,7 +55,7 @@ def first_probability(logprobs: Sequence[float]) -> float:
 
 
 class Preference(NamedTuple):
-    """P(a response is preferred to another), and its spread over replies."""
+    """P(one response is preferred to another), and its spread over replies."""
 
     value: float
     spread: float
@@ -61,10 +63,14 @@ class Preference(NamedTuple):
 
 
 def preference(first: Mapping[Order, Sequence[float | NoVerdict]]) -> Preference | NoVerdict:
-    """P(y_i ≻ y_j) = (mean_k v_k + mean_k (1 - w_k)) / 2, where v_k, w_k are P(shown first) in orders (i, j), (j, i)
+    """Return the probability that response i is preferred to response j.
 
-    A reply without a verdict is left out of its mean; if not more than half of an order's replies have one, there is no
-    preference.
+        P(y_i ≻ y_j) = (mean_k v_k + mean_k (1 - w_k)) / 2
+
+    v_k and w_k are the probabilities of the response shown first, in reply k of order (i, j) and of order (j, i).
+
+    A reply without a verdict is left out of its mean. Return a `NoVerdict` unless more than half of the replies in each
+    order have a verdict.
 
     >>> preference({(0, 1): [0.75, 1.0], (1, 0): [0.25, 0.5]}).value
     0.75
@@ -81,7 +87,7 @@ def preference(first: Mapping[Order, Sequence[float | NoVerdict]]) -> Preference
 
 
 def choosing(chat: Chat) -> ChoosingChat | None:
-    """Return the chat behind stores and counters that knows the probabilities of labels; None for a dry run."""
+    """Return the chat, without its store and counter, that computes label probabilities; None for a dry run."""
     inner = chat
     while isinstance(inner, WrappedChat) and not isinstance(inner, ChoosingChat):
         inner = inner.chat

@@ -1,4 +1,4 @@
-"""Verdict reward: whether the verdict of a written comparison is right, for policy training of a judge."""
+"""Verdict reward: correctness of the verdict in a written comparison, for RL training of a judge."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,11 +18,13 @@ PROMPTS, LABEL_COLUMN, SHOWN_COLUMN = "prompt_variants", "labels", "responses"
 
 
 def verdict_reward(verdict: Verdict | NoVerdict, label: str, no_verdict: float = 0.0) -> float:
-    """r = 1 if v = label, 0 if v is the other label or a tie, `no_verdict` without a verdict (NaN: missing)
+    """Return the reward of a verdict: 1 for the right label, 0 for the other label or a tie.
 
-    RM-R1 (Chen et al. 2025, arXiv:2505.02387) has 1 and -1, and J1 (Whitehouse et al. 2025, arXiv:2505.10320)
-    1 and 0; both give a reply without a verdict the lower value. With missing rewards a policy learns to give no
-    verdict where it is unsure (`research/studies/generative`).
+    Without a verdict the reward is `no_verdict`, where NaN means a missing reward.
+
+    RM-R1 (Chen et al. 2025, arXiv:2505.02387) uses 1 and -1, and J1 (Whitehouse et al. 2025, arXiv:2505.10320) 1 and 0.
+    Both give a reply without a verdict the lower value. With missing rewards a policy learns to give no verdict when it
+    is unsure (`research/studies/generative`).
 
     >>> verdict_reward(Verdict("A"), "A"), verdict_reward(Verdict("tie"), "A")
     (1.0, 0.0)
@@ -41,7 +43,7 @@ def verdict_row(case: Case, prompt: ComparisonPrompt, rubric: Rubric | None = No
 
 
 class LabelledPrompts(NamedTuple):
-    """The right label of each request of a row, and the responses that are shown."""
+    """The right label of each request of a row, and the two responses."""
 
     labels: Mapping[str, str]
     """Text of the request -> label."""
@@ -49,7 +51,7 @@ class LabelledPrompts(NamedTuple):
 
 
 def labelled_prompts(prompts: Sequence[Messages], columns: Mapping[str, Any]) -> LabelledPrompts:
-    """Parse the columns of a row whose requests are `prompts`; only those of `verdict_row` are valid."""
+    """Parse the columns of a row whose requests are `prompts`. Only columns from `verdict_row` are valid."""
     labels, responses = columns.get(LABEL_COLUMN), columns.get(SHOWN_COLUMN)
     if not isinstance(labels, list) or len(labels) != len(prompts) or not {*labels} <= {*LABELS}:
         raise ValueError(f"'{LABEL_COLUMN}' has A or B for each of its {len(prompts)} requests, got {labels!r}")
@@ -61,9 +63,9 @@ def labelled_prompts(prompts: Sequence[Messages], columns: Mapping[str, Any]) ->
 class VerdictRewards:
     """A reward source for requests of comparisons: 1 for the right verdict, 0 for a wrong one.
 
-    A completion that was cut off has no verdict, as for a judge. `facts` are about the completions rated last: shares
-    of right verdicts and of completions without one, and the share of verdicts for the response shown first, which is
-    0.5 without position bias if both orders are asked equally often.
+    A truncated completion has no verdict. `facts` are metrics of the last batch: shares of right verdicts and of
+    completions without a verdict, and the share of verdicts for the response shown first. The last one is 0.5 without
+    position bias if both orders are equally frequent.
     """
 
     reads_finished = True
@@ -74,7 +76,7 @@ class VerdictRewards:
         self._last: list[tuple[Verdict | NoVerdict, str]] = []
 
     def __call__(self, examples: Sequence[Example], rows: Sequence[int], finished: Sequence[bool]) -> list[float]:
-        """Return one reward for each completion; `rows` are those of the data that the prompts come from."""
+        """Return one reward per completion. `rows` are the indices of the prompts' data rows."""
         self._last = [
             self._read(example, self.rows[row], ended)
             for example, row, ended in zip(examples, rows, finished, strict=True)
@@ -86,7 +88,7 @@ class VerdictRewards:
         return verdict, row.labels[prompt_text(example.prompt)]
 
     def facts(self) -> dict[str, float]:
-        """Return the metrics of the completions rated last; NaN without a verdict among them."""
+        """Return the metrics of the last batch. NaN if it has no verdict."""
         read = [(verdict.choice, label) for verdict, label in self._last if isinstance(verdict, Verdict)]
         shares = {"right": [choice == label for choice, label in read], "first": [v == LABELS[0] for v, _ in read]}
         means = {name: sum(values) / len(read) if read else math.nan for name, values in shares.items()}

@@ -1,4 +1,4 @@
-"""Traces to learn from: replies of a teacher, or of the model itself, with the right verdict in both orders."""
+"""Reasoning traces for training: replies of a teacher, or of the model itself, with right verdicts in both orders."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,26 +18,29 @@ WRONG, ONE_ORDER, NO_VERDICT = "wrong verdict", "right in one order only", "no v
 
 
 class Traces(NamedTuple):
-    """Conversations to learn from, two for every kept pair, and why the other pairs are dropped."""
+    """Training conversations, two for every kept pair, and the reason why each other pair was dropped."""
 
     records: list[Record]
     ids: list[str]
-    """Ids of the kept pairs."""
+    """Ids of the pairs whose conversations are in the training data."""
     dropped: dict[str, str]
     """Id -> reason."""
 
     def account(self) -> dict[str, Any]:
-        """Return the numbers of kept and dropped pairs, the latter by reason."""
+        """Return the numbers of kept and dropped pairs, the dropped ones by reason."""
         return {"kept": len(self.ids), "dropped": dict(Counter(self.dropped.values()).most_common())}
 
 
 def right_label(case: Case, order: Order) -> str:
-    """Return the label under which the right response of a pair is shown."""
+    """Return the label of the right response when the pair is shown in this order."""
     return LABELS[order.index(case.best[0])]
 
 
 def labelled_pairs(case: Case) -> list[Case]:
-    """Pairs of a right and a wrong response; of a case of more than two, 0 and 2 have the id `ID#0-2`."""
+    """Return all pairs of a right and a wrong response of a case.
+
+    With more than two responses, the pair of responses 0 and 2 has the id `ID#0-2`.
+    """
     wrong = [index for index in range(len(case.answers)) if index not in case.best]
     if len(case.answers) == 2 and wrong:
         return [case]
@@ -53,7 +56,7 @@ def labelled_pairs(case: Case) -> list[Case]:
 
 
 def drop_reason(outcomes: Sequence[Sequence[bool | None]]) -> str:
-    """Return why a pair has no trace, or an empty string if it has; outcomes of replies by order, None: no verdict.
+    """Return why a pair has no trace; empty if it has one. `outcomes` are by order and reply; None is no verdict.
 
     >>> drop_reason([[False, True], [True]]), drop_reason([[True], [None]]), drop_reason([[None], [False]])
     ('', 'right in one order only', 'wrong verdict')
@@ -76,11 +79,11 @@ def select_traces(
     rubrics: Sequence[Rubric | None] | None = None,
     samples: int = 1,
 ) -> Traces:
-    """Ask for `samples` replies in each order of every pair; keep the first right one of each order if both have one.
+    """Sample `samples` replies in each order of every pair, and keep the first right reply of each order.
 
-    `rubrics` are shown with the pairs, one each; None shows none.
-    A pair that is right in one order only may be right by its position, so none of its replies is kept. This is
-    rejection sampling, as in STaR (Zelikman et al. 2022, arXiv:2203.14465) if `chat` is the model that is trained.
+    A pair without a right reply in both orders is dropped, since one right order may be due to position bias. `rubrics`
+    has one rubric per pair; None uses no rubrics. If `chat` is the model to be trained, this is rejection sampling as
+    in STaR (Zelikman et al. 2022, arXiv:2203.14465).
     """
     plans = [orders_of(pair) for pair in pairs]
     asks = [
@@ -109,6 +112,6 @@ def _outcome(pair: Case, order: Order, prompt: ComparisonPrompt, reply: Reply) -
 def _first_right(
     asks: Sequence[Ask], replies: Sequence[Reply], outcomes: Sequence[Sequence[bool | None]]
 ) -> list[Record]:
-    """Return the conversation of the first right reply in each order."""
+    """Return the conversation with the first right reply in each order."""
     indices = [row * len(of_order) + of_order.index(True) for row, of_order in enumerate(outcomes)]
     return [conversation_record(asks[index], replies[index].text) for index in indices]

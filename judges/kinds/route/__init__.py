@@ -1,4 +1,4 @@
-"""Routing judge: chooses between a cheap and a strong judge before either is asked."""
+"""Routing judge: a rule chooses between a cheap and a strong judge before any judge is called."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from .features import case_features
 from .rule import Need, RoutingRule
 
 ROUTED = "routed"
-"""Name of the criterion with the probability (NaN: the rule had none) and the sentence that explains the choice."""
+"""Name of the criterion with the probability and the reason of the choice. The probability is NaN if unknown."""
 
 
 def route(
@@ -27,12 +27,13 @@ def route(
     reward_model: RewardModel | None = None,
     name: str = "",
 ) -> Judging:
-    """The strong judge's scores where its need p_i is high, else the cheap judge's; each case asks and pays one judge.
+    """Judge each case with the strong judge if its probability p_i of needing it is high, else with the cheap judge.
 
-    strong_i = [p_i >= threshold], or the floor(budget · N) of the N cases of a call with the highest p_i; exactly one
-    of both is set, in [0, 1]. p_i is the rule's P(the strong judge is needed) from metadata, prompt and, where a
-    `reward_model` is given, its margin and spread. A case without p_i goes to the strong judge, also beyond the budget.
-    A criterion `routed` keeps p_i and the rule's sentence. After Pre-Route (Chen et al. 2026, arXiv:2605.10235).
+    p_i is the rule's P(the strong judge is needed), from metadata and prompt, and from the margin and spread of
+    `reward_model` if there is one. Set either `threshold` or `budget`, in [0, 1]. `threshold`: strong judge where p_i
+    >= threshold. `budget`: strong judge for the floor(budget · N) cases of a call of N with the highest p_i. A case
+    without p_i goes to the strong judge, even beyond the budget. The criterion `routed` records p_i and the rule's
+    reason. After Pre-Route (Chen et al. 2026, arXiv:2605.10235).
     """
     limits = [(name, value) for name, value in (("threshold", threshold), ("budget", budget)) if value is not None]
     if len(limits) != 1 or not 0 <= limits[0][1] <= 1:
@@ -66,7 +67,7 @@ def route(
 def chosen(
     cases: Sequence[Case], probabilities: Sequence[float], threshold: float | None, budget: float | None
 ) -> np.ndarray:
-    """Return which cases [N] go to the strong judge. Of equal probabilities a hash of the case decides, not its index.
+    """Return which cases [N] go to the strong judge. A hash of the case breaks ties of probability, whatever its index.
 
     >>> cases = [Case(str(i), (), ("a", "b")) for i in range(4)]
     >>> chosen(cases, [0.2, 0.9, float("nan"), 0.4], 0.5, None).tolist()
@@ -86,7 +87,7 @@ def chosen(
 
 
 def _routed(case: Case, judgment: Judgment, need: Need, choice: str) -> Judgment:
-    """Return the judgment with the choice, its explanation and the cost of the rule's request."""
+    """Return the judgment with the routing choice, its reason and the cost of the rule's request added."""
     parts = [judgment] if need.request is None else [need.request, judgment]
     index = judgment.scores.index(max(judgment.scores)) if judgment.scores else 0
     criterion = Criterion(index, ROUTED, need.probability, f"{choice}: {need.reason}")
@@ -94,7 +95,7 @@ def _routed(case: Case, judgment: Judgment, need: Need, choice: str) -> Judgment
 
 
 def routing_counts(judgments: Sequence[Judgment]) -> dict[str, int]:
-    """Count the routed judgments, those of the strong judge, and those for which the rule had no probability."""
+    """Count the routed judgments, those by the strong judge, and those without a probability from the rule."""
     routed = [criterion for judgment in judgments for criterion in judgment.criteria if criterion.name == ROUTED]
     return {
         "routed": len(routed),
@@ -104,11 +105,11 @@ def routing_counts(judgments: Sequence[Judgment]) -> dict[str, int]:
 
 
 def is_right(case: Case, judgment: Judgment) -> bool:
-    """Return whether every right response scores above every wrong one; an abstention or a tie is wrong."""
+    """Return whether every right response scores above every wrong one. An abstention or a tie is wrong."""
     return not judgment.abstained and strictly_best(case, judgment.scores) == 1
 
 
 def strong_needed(cases: Sequence[Case], cheap: Sequence[Judgment], strong: Sequence[Judgment]) -> np.ndarray:
-    """Return z [N] in {0, 1}: z_i = [the cheap judge is wrong] · [the strong judge is right]."""
+    """Return z [N] in {0, 1}: 1 if the cheap judge is wrong on a case and the strong judge is right."""
     judged = zip(cases, cheap, strong, strict=True)
     return np.array([is_right(case, b) and not is_right(case, a) for case, a, b in judged], np.int64)

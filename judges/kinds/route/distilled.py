@@ -1,4 +1,4 @@
-"""Routing by a small sequence classifier that was trained on labels or on the decisions of a guideline."""
+"""Routing by a small sequence classifier, trained on labels or on the decisions of a guideline."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class Distilled:
-    """p = r(prompt, metadata) clipped to [0, 1], r the output of a sequence classifier fitted by squared error.
+    """Estimate p = P(the strong judge is needed) with a sequence classifier r(prompt, metadata), clipped to [0, 1].
 
-    min E (r - z)² is the Brier score, so that r estimates P(z = 1). z are decisions of a guideline, which a small model
-    then takes over (Pre-Route, arXiv:2605.10235), or labels (`strong_needed`). A scalar reward model is the classifier;
-    the metadata are what it reads as the completion.
+    Training minimises E (r - z)², the Brier score, so that r estimates P(z = 1). The targets z are labels
+    (`strong_needed`), or the decisions of a guideline, which are thereby distilled (Pre-Route, arXiv:2605.10235). The
+    classifier is a scalar reward model that reads the metadata as the completion.
     """
 
     name = "distilled"
@@ -33,12 +33,12 @@ class Distilled:
         self.contract = content_hash(["distilled", model.contract.hash(), fingerprint(model.model), self.needs])
 
     def __call__(self, features: Sequence[CaseFeatures]) -> list[Need]:
-        """Return the probabilities; a case without a feature that was there in training has none."""
+        """Return the probabilities. If a case lacks a feature that the training cases had, its probability is NaN."""
         probabilities = self.outputs(features)[:, 0].clip(0, 1)
         return [self._need(each, float(p)) for each, p in zip(features, probabilities, strict=True)]
 
     def outputs(self, features: Sequence[CaseFeatures]) -> np.ndarray:
-        """Return the classifier's outputs [N, K], of which the first is the probability before it is clipped."""
+        """Return the classifier's outputs [N, K]. The first one is the probability before clipping."""
         return self.model.rate([metadata_example(each) for each in features])
 
     def _need(self, features: CaseFeatures, probability: float) -> Need:
@@ -53,16 +53,17 @@ class Distilled:
 
 
 def metadata_example(features: CaseFeatures) -> Example:
-    """Return what the classifier reads: the prompt, and the metadata as its completion."""
+    """Return the classifier's input: the prompt, with the metadata as its completion."""
     return Example(features.case.prompt, described(features))
 
 
 def distil(
     model: "ScalarRewardModel", features: Sequence[CaseFeatures], targets: np.ndarray, arguments: "RewardArguments"
 ) -> Distilled:
-    """Train a classifier on targets z [N], or [N, K] for one output each, in [0, 1]; NaN is an unknown target.
+    """Train a classifier on targets z [N], or [N, K] for K outputs, in [0, 1]. NaN is an unknown target.
 
-    `arguments.per_device_train_batch_size` counts cases. Raises DataError if only some cases have a margin or a spread.
+    `arguments.per_device_train_batch_size` counts cases. Raise `DataError` if only some cases have a margin or a
+    spread.
     """
     from ....rm.data.scored_rows import ScoredCompletion
     from ....rm.kinds.multi_objective.training import ObjectivesTask, encode_scored
@@ -83,7 +84,7 @@ def distil(
 
 
 def _known_rewards(features: Sequence[CaseFeatures]) -> list[str]:
-    """Return which of margin and spread all cases have."""
+    """Return the reward features, `margin` and `spread`, that all cases have."""
     counts = {name: sum(np.isfinite(getattr(each, name)) for each in features) for name in REWARDS}
     if partly := [name for name, count in counts.items() if 0 < count < len(features)]:
         raise DataError(

@@ -1,4 +1,4 @@
-"""Features of a case before a judge is asked: metadata of prompt and responses, and a reward model's margin."""
+"""Features of a case for routing: metadata of prompt and responses, and a reward model's margin."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,24 +27,27 @@ NAN = float("nan")
 
 
 class CaseFeatures(NamedTuple):
-    """Features of a case that cost no judge; lengths in characters, differences in doublings."""
+    """Features of a case that need no judge. Lengths are in characters, differences in doublings (log2)."""
 
     case: Case
     kind: str
     """Kind of the prompt: `code`, `maths` or `other`; see `prompt_kind`."""
     prompt_length: int
     response_length: float
-    """Mean over the responses."""
+    """Mean length of the responses."""
     length_difference: float
-    """log2 of the longest response's length over the shortest's, >= 0; an empty response counts as one character."""
+    """log2 of the longest over the shortest response, >= 0. An empty response counts as one character."""
     markdown: float
     """Mean number of Markdown marks of a response."""
     markdown_difference: float
-    """log2 of the most 1 + marks over the fewest, >= 0."""
+    """log2 of the largest over the smallest 1 + number of Markdown marks, >= 0."""
     margin: float = NAN
-    """Best minus second best reward; NaN without a reward model, of one response, or if a reward is not finite."""
+    """Best minus second best reward.
+
+    NaN without a reward model, with a single response, or if a reward is not finite.
+    """
     spread: float = NAN
-    """Standard deviation of that margin over the reward model's members; NaN if it has none."""
+    """Standard deviation of the margin over the members of a reward model ensemble. NaN if there are no members."""
 
     @property
     def prompt(self) -> str:
@@ -53,7 +56,7 @@ class CaseFeatures(NamedTuple):
 
 
 def prompt_kind(text: str) -> str:
-    """Return `code`, `maths` or `other`, by the first list of signs of which one is in the prompt.
+    """Return the kind of a prompt: `code`, `maths` or `other`. Code is tested first.
 
     Code: a fenced block, a line that begins with def, class, import or #include, a language's name, "standard input".
     Maths: a LaTeX formula, or a word such as equation, polynomial, triangle, probability.
@@ -65,7 +68,7 @@ def prompt_kind(text: str) -> str:
 
 
 def case_features(cases: Sequence[Case], reward_model: RewardModel | None = None) -> list[CaseFeatures]:
-    """Compute the features of cases; `reward_model` (the mean over its objectives) adds margin and spread."""
+    """Compute the features of cases. `reward_model` (mean of its objectives) adds margin and spread."""
     rewards = _reward_features(cases, reward_model) if reward_model else [(NAN, NAN)] * len(cases)
     return [
         _metadata(case)._replace(margin=margin, spread=spread)
@@ -88,7 +91,7 @@ def _metadata(case: Case) -> CaseFeatures:
 
 
 def _reward_features(cases: Sequence[Case], model: RewardModel) -> Iterator[tuple[float, float]]:
-    """Return margin and spread of every case."""
+    """Yield margin and spread of every case."""
     examples = [Example(case.prompt, answer) for case in cases for answer in case.answers]
     rewards = np.asarray(model.rate(examples)).mean(axis=1)
     uncertain = isinstance(model, UncertainRewardModel)
@@ -124,7 +127,7 @@ METADATA = tuple(name for name in NUMBERS if name not in REWARDS)
 
 
 def feature_numbers(features: Sequence[CaseFeatures], names: Sequence[str] = METADATA) -> np.ndarray:
-    """Return the named features [N, F] in float64; lengths as log2(1 + characters)."""
+    """Return the named features [N, F] in float64. Lengths are transformed to log2(1 + characters)."""
     if unknown := [name for name in names if name not in NUMBERS]:
         raise UsageError(f"no feature '{unknown[0]}' of a case; there is {', '.join(NUMBERS)}")
     return np.array([[NUMBERS[name](each) for name in names] for each in features], np.float64).reshape(
@@ -133,7 +136,7 @@ def feature_numbers(features: Sequence[CaseFeatures], names: Sequence[str] = MET
 
 
 def described(features: CaseFeatures) -> str:
-    """Return the metadata as text, for a model that reads; margin and spread only if they are known."""
+    """Return the metadata as text for a language model. Margin and spread are included if they are known."""
     lines = [
         f"kind of prompt: {features.kind}",
         f"length of the prompt: {features.prompt_length} characters",

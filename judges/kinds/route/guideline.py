@@ -17,10 +17,10 @@ REQUEST = f"{Reason.DECLINED}: the request chooses a judge and scores no respons
 
 
 class Guideline:
-    """p = 1 where the model's reply is STRONG, 0 where it is CHEAP, NaN without a choice in the reply.
+    """Return p = 1 if the model replies STRONG, 0 if it replies CHEAP, and NaN if the reply has no choice.
 
-    The model, usually the cheap judge's, is shown the beginning of the prompt and the metadata, not the responses
-    (Pre-Route, Chen et al. 2026, arXiv:2605.10235). The reason is the reply's own.
+    The model is usually that of the cheap judge. It sees the beginning of the prompt and the metadata, but no responses
+    (Pre-Route, Chen et al. 2026, arXiv:2605.10235). The reason is taken from the reply.
     """
 
     name = "guideline"
@@ -32,7 +32,7 @@ class Guideline:
         self.contract = content_hash(settings)
 
     def __call__(self, features: Sequence[CaseFeatures]) -> list[Need]:
-        """Ask once per case, in one call."""
+        """Return one need per case, from one request each, all in one call."""
         replies = self.chat.ask([self._ask(each) for each in features])
         return [self._need(each, reply) for each, reply in zip(features, replies, strict=True)]
 

@@ -27,25 +27,28 @@ FOLDS, STEPS = 5, 5000
 
 @dataclass(frozen=True)
 class LinearProbe:
-    """Standardised inputs x [F] and their weights: P = σ(b + Σ_j w_j (x_j - μ_j) / σ_j)."""
+    """Logistic regression on standardised inputs x [F]: P = σ(b + Σ_j w_j (x_j - μ_j) / σ_j).
+
+    b is the bias, w [F] the weights, and μ [F] and σ [F] the means and standard deviations of the inputs.
+    """
 
     mean: np.ndarray
     scale: np.ndarray
     weights: np.ndarray
     bias: np.ndarray
-    """[1]"""
+    """Bias b, shape [1]."""
 
     def terms(self, inputs: np.ndarray) -> np.ndarray:
-        """Return the terms [N, F] of the log-odds, without the bias."""
+        """Return the terms w_j (x_j - μ_j) / σ_j of the log-odds [N, F], without the bias."""
         return (inputs - self.mean) / self.scale * self.weights
 
 
 class Probe:
     """P(the strong judge is needed) by L2-regularised logistic regression on features and states.
 
-    P = σ(b + w · z),  min_w ½|w|² - C Σ_i log P(z_i | x_i),  z standardised inputs: the named features, then the mean
-    hidden state of the prompt under a frozen encoder, if there is one. Linear probes of routing are Pre-Route's
-    (arXiv:2605.10235), which reads states under its guideline; the inputs here are ours.
+    P = σ(b + w · x), fitted by min_w ½|w|² - C Σ_i log P(z_i | x_i) for labels z_i. The standardised inputs x are the
+    named features, then the mean hidden state of the prompt under a frozen encoder, if there is one. Linear probes for
+    routing are from Pre-Route (arXiv:2605.10235), which reads states under its guideline; the inputs here are ours.
     """
 
     name = "probe"
@@ -63,7 +66,7 @@ class Probe:
         self.contract = content_hash(["probe", self.inputs, encoder, *(a.tolist() for a in vars(linear).values())])
 
     def __call__(self, features: Sequence[CaseFeatures]) -> list[Need]:
-        """Return the probabilities; the reason names the inputs with the largest terms of the log-odds."""
+        """Return the probabilities. Each reason names the inputs with the largest terms of the log-odds."""
         terms = self.linear.terms(probe_inputs(features, self.inputs, self.embedder))
         probabilities = expit(terms.sum(axis=1) + self.linear.bias)
         return [self._need(float(p), row) for p, row in zip(probabilities, terms, strict=True)]
@@ -78,7 +81,7 @@ class Probe:
         return Need(probability, _reason(by_input))
 
     def save(self, folder: Path) -> None:
-        """Save weights as safetensors, settings as JSON, and of the encoder its name and fingerprint."""
+        """Save the weights as safetensors and the settings as JSON. Of the encoder, save its name and fingerprint."""
         names = ("encoder", "fingerprint", "max_length", "dtype")
         encoder = {name: getattr(self.embedder, name) for name in names} if self.embedder else None
         save_rule(folder, self.name, {"inputs": self.inputs, "encoder": encoder, "facts": self.facts})
@@ -86,7 +89,7 @@ class Probe:
 
 
 def _reason(terms: Mapping[str, float]) -> str:
-    """Return the largest terms for and against the strong judge in one sentence.
+    """Return a sentence with the largest terms for and against the strong judge.
 
     >>> _reason({"prompt length": 0.5, "code": -0.25, "maths": 0.0})
     'Most for the strong judge is prompt length (+0.50), most against it code (-0.25).'
@@ -102,7 +105,7 @@ def _reason(terms: Mapping[str, float]) -> str:
 def probe_inputs(
     features: Sequence[CaseFeatures], names: Sequence[str], embedder: "Embedder | None" = None
 ) -> np.ndarray:
-    """Return the named features, and the prompt's mean hidden states if there is an encoder [N, F + D]."""
+    """Return the probe's inputs [N, F + D]: the named features, then the prompt's mean hidden state from an encoder."""
     numbers = feature_numbers(features, names)
     return np.hstack([numbers, embedder([each.prompt for each in features])]) if embedder else numbers
 
@@ -116,10 +119,10 @@ def fit_probe(
     C: float | None = None,
     seed: int = 0,
 ) -> Probe:
-    """Fit a probe to labels [N] in {0, 1} (`strong_needed`); NaN inputs are refused.
+    """Fit a probe to labels [N] in {0, 1} (`strong_needed`). Raise an error for NaN inputs.
 
-    Without `C` it is the power of ten in [1e-5, 10] with the lowest cross-validated log loss; a prompt's cases are in
-    one fold of five, which `seed` shuffles.
+    By default, `C` is the power of ten in [1e-5, 10] with the lowest cross-validated log loss. The five folds keep the
+    cases of a prompt together and are shuffled by `seed`.
     """
     values, groups = probe_inputs(features, inputs, embedder), [each.prompt for each in features]
     if np.isnan(values).any():
@@ -132,7 +135,7 @@ def fit_probe(
 def fit_logistic(
     inputs: np.ndarray, labels: np.ndarray, groups: Sequence[str], *, C: float | None = None, seed: int = 0
 ) -> tuple[LinearProbe, float]:
-    """Fit standardised logistic regression to inputs [N, F] and labels [N]; return it and C. See `fit_probe`."""
+    """Fit standardised logistic regression to inputs [N, F] and labels [N]. Return it with C; see `fit_probe`."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold
     from sklearn.preprocessing import StandardScaler
@@ -158,7 +161,7 @@ def fit_logistic(
 def load_probe(
     folder: Path, settings: Mapping[str, Any], *, cache: Path | None = None, trust_remote_code: bool = False
 ) -> Probe:
-    """Load a saved probe; its encoder has to have the weights that it was fitted with."""
+    """Load a saved probe. Raise an error if its encoder's weights differ from those of the fit."""
     try:
         linear = LinearProbe(**load_file(folder / WEIGHTS))
         inputs, encoder, facts = tuple(settings["inputs"]), settings["encoder"], settings["facts"]
@@ -190,7 +193,7 @@ def open_embedder(
     cache: Path | None = None,
     trust_remote_code: bool = False,
 ) -> "Embedder":
-    """Open a frozen encoder (path or Hub id) whose mean hidden states a probe reads."""
+    """Open a frozen encoder (path or Hub id) whose mean hidden states are a probe's inputs."""
     from ....rm.kinds.embedding.model import DEFAULT_CACHE, new_embedding
 
     options = {"max_length": max_length, "dtype": dtype, "trust_remote_code": trust_remote_code}

@@ -13,31 +13,31 @@ from .features import CaseFeatures
 
 FILE = "route.json"
 SAVED = ("probe", "distilled")
-"""Rules that are saved in folders: each module has a function `load_NAME`."""
+"""Rules that are saved in folders. Each module has a function `load_NAME`."""
 
 
 class Need(NamedTuple):
-    """Whether a case needs the strong judge."""
+    """Estimate of whether a case needs the strong judge."""
 
     probability: float
-    """P(the strong judge is needed) in [0, 1]; NaN if the rule has none, and then the strong judge is asked."""
+    """P(the strong judge is needed) in [0, 1]. NaN if unknown; the case then goes to the strong judge."""
     reason: str
-    """One sentence."""
+    """Reason for the probability, in one sentence."""
     request: Judgment | None = None
-    """Reply and cost of the request that the rule made, if it made one; its abstention scores no response."""
+    """Reply and cost of the rule's own request, as an abstention. None if the rule sent no request."""
 
 
 class RoutingRule(Protocol):
-    """Rule that chooses a judge before one is asked."""
+    """Rule that chooses a judge before any judge is called."""
 
     name: str
     contract: str
-    """Hash of what the probabilities depend on."""
+    """Hash of the settings that the probabilities depend on."""
     needs: tuple[str, ...]
-    """Features beyond the metadata that it reads: `margin`, `spread`."""
+    """Required features beyond the metadata: `margin`, `spread`."""
 
     def __call__(self, features: Sequence[CaseFeatures]) -> list[Need]:
-        """Return one need per case, in order; a case's need does not depend on the other cases."""
+        """Return one need per case, in order. The need of a case does not depend on the other cases."""
         ...
 
 
@@ -48,7 +48,7 @@ def save_rule(folder: Path, rule: str, settings: Mapping[str, Any]) -> None:
 
 
 def load_rule(source: str | Path, **options: Any) -> RoutingRule:
-    """Load the rule in a folder that a probe or a distilled rule was saved to; options are those of its loader."""
+    """Load a probe or distilled rule from its folder. `options` are passed to its loader."""
     folder = Path(source)
     settings = read_settings(folder)
     module = import_module(f".{settings['rule']}", __package__)
@@ -57,7 +57,7 @@ def load_rule(source: str | Path, **options: Any) -> RoutingRule:
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """Read the settings that `save_rule` wrote; raise DataError if they are missing or of an unknown rule."""
+    """Load the settings from `save_rule`. Raise `DataError` if the file is missing or names an unknown rule."""
     try:
         settings = from_json((folder / FILE).read_text(encoding="utf-8"))
         if settings["rule"] not in SAVED:
