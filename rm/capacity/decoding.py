@@ -22,11 +22,11 @@ class Decoding(NamedTuple):
     """Bytes per number."""
     guiding: Guiding = "none"
     adapters: Adapters | None = None
-    """The guide's. On a shared backbone: one forward of 2 N rows, below `from_layer` of N if it branches late."""
+    """Adapters of a guide on the same backbone: one forward of 2 N rows, or of N rows in layers below `from_layer`."""
     guide: Shape | None = None
-    """A guide with separate weights."""
+    """Shape of a guide (autoregressive reward model) with separate weights."""
     held: bool = True
-    """Whether the weights are counted here, or elsewhere."""
+    """Whether the weights are part of this estimate."""
 
     @property
     def positions(self) -> int:

@@ -32,7 +32,7 @@ class Step(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """N L."""
+        """Number of tokens, N L."""
         return self.rows * self.length
 
 

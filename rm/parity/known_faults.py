@@ -25,7 +25,7 @@ CONVENTIONS: tuple[tuple[str, Edge, Edge], ...] = (
     ("BOS once and EOS as the template writes it, as reward-bench reads", "once", "template"),
     ("BOS as the template writes it and EOS once, as OpenRLHF reads", "template", "once"),
 )
-"""What other programs do with BOS and EOS where the template writes none, and the contract that says so."""
+"""BOS and EOS policies of other programs if the template writes neither, with the matching contract fields."""
 Ids = list[list[int]]
 
 
@@ -33,11 +33,11 @@ class BackendScores(NamedTuple):
     """Scores of the same conversations from another backend."""
 
     scores: np.ndarray
-    """[N, K]"""
+    """Scores [N, K]."""
     tokens: Sequence[Sequence[int]] | None = None
     """Token ids that the backend read, if it reports them."""
     because: str = ""
-    """Why the scores differ or are missing, if the backend reports a reason."""
+    """Reason for different or missing scores, if the backend reports one."""
 
 
 def first_token(model: Any, examples: Sequence[Example], tokens: Sequence[Sequence[int]] | None) -> str:
