@@ -54,7 +54,7 @@ def first_token(model: Any, examples: Sequence[Example], tokens: Sequence[Sequen
 
 
 def culprit(model: Any, examples: Sequence[Example], ours: np.ndarray, theirs: BackendScores) -> str:
-    """Name the fault that leaves at most a tenth of the difference of our scores to theirs, or say that none does."""
+    """Return the name of the fault that explains the difference to the other scores, or a sentence that none does."""
     if theirs.because:
         return theirs.because
     gap = np.abs(theirs.scores - ours).max()
@@ -135,7 +135,7 @@ def readings(model: Any, examples: Sequence[Example], right: Ids) -> Iterator[tu
 
 
 def _as(model: Any, examples: Sequence[Example], bos: Edge, eos: Edge) -> Ids:
-    """Return token ids under other policies of BOS and EOS; one whose token the tokenizer lacks changes nothing."""
+    """Return token ids under other BOS and EOS policies. A policy has no effect if the tokenizer lacks the token."""
     has = [edge_id(model, index) is not None for index in (0, 1)]
     policies = {name: edge for name, edge, has_edge in zip(("bos", "eos"), (bos, eos), has, strict=True) if has_edge}
     encoder = type(model.encoder)(model.encoder.tokenizer, replace(model.contract, **policies))
