@@ -11,7 +11,7 @@ AGGREGATES = ("min", "product", "last", "mean")
 
 
 def neutral_label(text: str) -> float | None:
-    """Parse the label of neutral steps: a number in [0, 1], or NaN (unlabelled). None if the text is neither."""
+    """Parse the label of neutral steps: a number in [0, 1], or NaN for the text `UNLABELLED`. None for other texts."""
     if text == UNLABELLED:
         return math.nan
     try:
