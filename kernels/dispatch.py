@@ -1,4 +1,4 @@
-"""Which way the kernels run here: as Triton, as PyTorch, or as their plain definition."""
+"""Dispatch of kernel operations to one of three backends: Triton, plain PyTorch (eager), or the slow reference."""
 
 import functools
 import importlib.util
@@ -14,11 +14,11 @@ OLDEST = (8, 0)  # compute capability: bfloat16 products and asynchronous copies
 
 
 def way(tensor: Tensor) -> Way:
-    """How an operation on this tensor runs; read at each call.
+    """Return the backend that runs an operation on this tensor: `triton`, `eager` or `reference`.
 
-    `triton` on a CUDA device of capability 8.0 or more, where Triton is installed; elsewhere and for float64 `eager`,
-    which is PyTorch alone. REWARDLAB_KERNELS=reference, eager or triton overrules that; on a CPU `triton` needs
-    TRITON_INTERPRET=1 from the process's start.
+    The default is `triton` on a CUDA device of capability 8.0 or more with Triton installed, and `eager` (PyTorch only)
+    elsewhere and for float64. The environment variable REWARDLAB_KERNELS=reference, eager or triton overrides the
+    default and is read at each call. On a CPU, `triton` requires TRITON_INTERPRET=1 from the start of the process.
     """
     requested = _requested_way()
     if requested == "reference":
@@ -33,17 +33,17 @@ def way(tensor: Tensor) -> Way:
 
 
 def on_gpu(tensor: Tensor) -> bool:
-    """Whether an operation on this tensor goes as on a GPU: it lies on one, or has no data (`meta`), in a dry run."""
+    """Return whether the GPU code path applies: the tensor is on a CUDA device, or on `meta` in a dry run."""
     return tensor.is_cuda or tensor.is_meta
 
 
 def full_precision(tensor: Tensor) -> torch.autocast:
-    """Autocast off on the tensor's device: it would round what is to stay float32 to bfloat16."""
+    """Return a context without autocast on the tensor's device, so that float32 is not rounded to bfloat16."""
     return torch.autocast("cuda" if tensor.is_meta else tensor.device.type, enabled=False)
 
 
 def backend() -> str:
-    """What serves float32 tensors on this machine's best device, in words for people."""
+    """Return the name of the backend for float32 tensors on this machine's best device, for messages."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         name = way(torch.empty(0, device=device))
@@ -53,7 +53,7 @@ def backend() -> str:
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
-    """What sums over a vocabulary are taken in: float64 stays, everything else is float32."""
+    """Return the dtype of sums over a vocabulary: float64 for float64 inputs, else float32."""
     return torch.promote_types(dtype, torch.float32)
 
 

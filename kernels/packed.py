@@ -6,11 +6,11 @@ from torch import Tensor
 
 
 def bounds_of(lengths: Int[Tensor, " S"]) -> Int[Tensor, " _"]:
-    """0 and the running sum: the S + 1 bounds of S sequences. Rows [N, L] are N sequences of length L."""
+    """Return the S + 1 bounds of S sequences: 0 and the cumulative sum of `lengths`."""
     return torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
 
 
 def check_bounds(operation: str, bounds: Int[Tensor, " _"], total: int) -> None:
-    """Bounds that do not rise from 0 to `total` are a `ValueError`; a GPU's are not looked at."""
+    """Raise `ValueError` unless `bounds` increases from 0 to `total`. Bounds on a GPU are not checked."""
     if bounds.is_cpu and (bounds[0] != 0 or bounds[-1] != total or (bounds.diff() < 0).any()):
         raise ValueError(f"{operation}: bounds rise from 0 to the number of tokens, {total}; got {bounds.tolist()[:8]}")

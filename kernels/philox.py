@@ -1,4 +1,4 @@
-"""Random numbers that belong to a place, not to an order of drawing: Philox4x32-10."""
+"""Counter-based random numbers (Philox4x32-10): a function of seed and position, independent of the order of calls."""
 
 import torch
 from jaxtyping import Float, Int
@@ -11,12 +11,12 @@ WORD = 0xFFFFFFFF
 
 
 def philox4x32(counter: Int[Tensor, "4 ..."], key: Int[Tensor, "2 ..."]) -> Int[Tensor, "4 ..."]:
-    """Four random 32-bit words for every counter and key, each word an int64 in [0, 2³²).
+    """Return four random 32-bit words for every counter (c0, ..., c3) and key (k0, k1); each is an int64 in [0, 2³²).
 
     c0' = hi(F1 c2) ^ c1 ^ k0,  c1' = lo(F1 c2),  c2' = hi(F0 c0) ^ c3 ^ k1,  c3' = lo(F0 c0), ten times;
-    k += steps mod 2³² between rounds                      Salmon et al. 2011, "Parallel random numbers", section 3.3
+    k += constants mod 2³² between rounds                  Salmon et al. 2011, "Parallel random numbers", section 3.3
 
-    Both halves of a round are one tensor of two rows: (c0, c2) and (c1, c3).
+    F0 and F1 are Philox's multipliers; hi and lo are the upper and lower 32 bits of a product.
     """
     shape = (2,) + (1,) * (counter.dim() - 1)
     factors, steps = (torch.tensor(pair, device=counter.device).view(shape) for pair in (FACTORS, STEPS))
@@ -31,20 +31,23 @@ def philox4x32(counter: Int[Tensor, "4 ..."], key: Int[Tensor, "2 ..."]) -> Int[
 def words(
     seed: Int[Tensor, "..."], index: Int[Tensor, "..."], position: Int[Tensor, "..."], stream: int
 ) -> Int[Tensor, "4 ..."]:
-    """The words of a place: key is the 64-bit seed, counter (index, position, stream, 0), all below 2³²; broadcasts."""
+    """Return the Philox words of the key `seed` (64 bits) and the counter (index, position, stream, 0); broadcasts.
+
+    All parts of the counter are below 2³².
+    """
     seed, index, position = torch.broadcast_tensors(seed, index, position)
     counter = torch.stack([index, position & WORD, torch.full_like(index, stream), torch.zeros_like(index)])
     return philox4x32(counter, torch.stack([seed & WORD, (seed >> 32) & WORD]))
 
 
 def uniform(word: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """(word + 1/2) 2⁻³², float64 strictly inside (0, 1)."""
+    """Return the uniform number (word + 1/2) 2⁻³² in float64, in the open interval (0, 1)."""
     return (word.double() + 0.5) * 2.0**-32
 
 
 def gumbel(word: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """A standard Gumbel variable -log E with E = -log(1 - U), float64.
+    """Return the standard Gumbel variable -log E with E = -log(1 - U) in float64; U is the word's uniform number.
 
-    The smallest U gives the largest Gumbel, 22.9: a token of probability 1e-8 is still drawn as often as it should.
+    The largest value, at the smallest U, is 22.9: tokens of probability 1e-8 are still sampled at the right rate.
     """
     return -torch.log(-torch.log1p(-uniform(word)))

@@ -5,23 +5,23 @@ from collections.abc import Iterable
 
 
 class UsageError(ValueError):
-    """A request that does not exist or is inconsistent (exit code 2)."""
+    """Invalid or inconsistent request (exit code 2)."""
 
 
 class DataError(ValueError):
-    """Data that cannot be used as they are (exit code 3)."""
+    """Unusable data (exit code 3)."""
 
 
 class CheckFailed(Exception):
-    """A requested check that failed (exit code 5)."""
+    """Failed check (exit code 5)."""
 
 
 UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
-"""What reading unexpected values may raise: a missing key, a text for a number, a number out of range, deep nesting."""
+"""Exceptions raised by malformed values: missing key, text instead of a number, number out of range, deep nesting."""
 
 
 def did_you_mean(value: str, choices: Iterable[str], otherwise: str = "") -> str:
-    """Return the end of a message about an unknown name: a close match, else `otherwise`, else all choices.
+    """Return a hint for a message about an unknown name: a close match, else `otherwise`, else all choices.
 
     >>> did_you_mean("scaler", ["linear", "scalar"])
     "did you mean 'scalar'?"

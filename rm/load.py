@@ -23,9 +23,9 @@ def load_reward_model(
 ) -> RewardModel:
     """Load the reward model in a folder by the kind its contract names; other paths and Hub ids load as `scalar`.
 
-    `objective`, `bos` and `eos` state the contract of a model that has none: the output that is the reward, and how
-    BOS and EOS are added. With `check`, weights that differ from the saved bytes or that no longer reproduce the golden
-    scores raise `CheckFailed`.
+    `objective`, `bos` and `eos` are for models without a scoring contract: the output that is the reward, and the
+    policies of BOS and EOS. With `check`, raise `CheckFailed` if the weights differ from the saved checksums or do not
+    reproduce the golden scores (rewards saved with the model).
     """
     folder, (contract, kind) = Path(source), contract_and_kind(source)
     if check:
@@ -57,7 +57,7 @@ def contract_and_kind(source: str) -> tuple[ScoringContract | None, str]:
 
 
 def _refuse_restated(source: str, contract: ScoringContract, stated: Mapping[str, str]) -> None:
-    """Raise `UsageError` for settings of a model without a contract that differ from the contract that there is."""
+    """Raise `UsageError` if the stated settings differ from the model's scoring contract."""
     fixed = {"objective": ", ".join(contract.objectives), "bos": contract.bos, "eos": contract.eos}
     for name, value in stated.items():
         if value != fixed[name]:

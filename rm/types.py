@@ -17,12 +17,12 @@ OVERALL = "overall"
 
 
 class Message(TypedDict):
-    """One message of a conversation; fields that are not set are absent, so that plain messages have two keys."""
+    """One message of a conversation. Fields without a value are absent, so that plain messages have two keys."""
 
     role: str
     content: str
     tool_calls: NotRequired[list[dict[str, Any]]]
-    """`{"type": "function", "function": {"name": ..., "arguments": {...}}}`, with an `id` where the data have one."""
+    """`{"type": "function", "function": {"name": ..., "arguments": {...}}}`, with an `id` if the data have one."""
     tool_call_id: NotRequired[str]
     name: NotRequired[str]
     reasoning_content: NotRequired[str]
@@ -68,7 +68,7 @@ def call_text(call: Mapping[str, Any]) -> str:
 
 
 def message_text(turn: Message) -> str:
-    """Return a message as text: its reasoning, its content and its tool calls; a plain message's content."""
+    """Return a message as text: reasoning, content and tool calls. For a plain message this is the content."""
     reasoning = turn.get("reasoning_content")
     parts = [turn["content"], *map(call_text, turn.get("tool_calls", ()))]
     text = "\n".join(part for part in parts if part)
@@ -102,8 +102,8 @@ def _speaker(turn: Message) -> str:
 class Completion(str):
     """A completion with more than the text of one assistant message: tool calls, tool results, reasoning.
 
-    As a `str` it is a text that shows all of its messages, for readers of plain text (judges, linear models, tables);
-    chat templates render `turns`. Two are equal if their messages are equal; none is equal to a plain `str`.
+    Its `str` value is a text of all messages, for code that reads plain text (judges, linear models, tables); chat
+    templates render `turns`. Completions are equal if their messages are equal, and never equal to a plain `str`.
     """
 
     turns: Messages
@@ -141,9 +141,11 @@ def completion_turns(completion: str) -> Messages:
 
 
 class Steps(str):
-    """A completion whose steps are given; as a `str` it is the steps joined by a separator, by default a blank line.
+    """A completion that is stored as steps.
 
-    Process reward models score the given steps; everything else reads the text. Equal texts are equal.
+    Its `str` value is the steps joined by a separator, by default a blank line.
+
+    Process reward models score the stored steps; all other code reads the text. Two are equal if their texts are equal.
     """
 
     steps: tuple[str, ...]
@@ -181,8 +183,8 @@ class PreferencePair:
 
     `wins[objective]` is P(chosen is better) in [0, 1] for that objective; hard labels are `{"overall": 1.0}`.
     `margin` is the difference in quality in units of reward (>= 0), or None if the data do not state it.
-    `gaps[objective]` is the chosen completion's score minus the rejected one's, if an oracle's scores were stored.
-    `rationales` are written reasons for the quality of the chosen and of the rejected completion; empty: none stated.
+    `gaps[objective]` is the score of the chosen minus the rejected completion, if the data have scores.
+    `rationales` are written reasons for the quality of the chosen and the rejected completion; empty if missing.
     """
 
     id: str
@@ -215,7 +217,8 @@ class PreferencePair:
     def preferred(self, objective: str = OVERALL) -> "PreferencePair | None":
         """Return the pair with the more likely winner as chosen: the pair itself, or the swapped pair if P < 1/2.
 
-        None if P = 1/2 or the pair has no label for the objective. Swapping replaces P by 1 - P and negates the gaps.
+        Return None if P = 1/2 or the pair has no label for the objective. Swapping replaces P by 1 - P and negates
+        gaps.
         """
         chance = self.chance(objective)
         if chance > 0.5:
@@ -223,7 +226,7 @@ class PreferencePair:
         return self._turned() if chance < 0.5 else None
 
     def labelled_for(self, objective: str) -> "PreferencePair":
-        """Return the pair with its overall label, or else the objective's, or none, under the objective's name."""
+        """Return the pair with one label, named `objective`: its overall label, or else that of the objective."""
         wins = self.wins.get(OVERALL, self.wins.get(objective))
         return replace(self, wins={} if wins is None else {objective: wins})
 
@@ -239,7 +242,7 @@ class PreferencePair:
 
 
 class RewardModel(Protocol):
-    """Interface of everything that assigns K rewards to a completion: neural models, linear models, exact oracles."""
+    """Interface of models that assign K rewards to a completion: neural models, linear models, exact oracles."""
 
     contract: "ScoringContract"
 
@@ -253,7 +256,7 @@ class RewardModel(Protocol):
 
 @runtime_checkable
 class ReadsTokens(Protocol):
-    """A reward model of token ids, which its encoder makes of conversations under its contract."""
+    """A reward model that reads token ids; its encoder tokenises conversations by the scoring contract."""
 
     contract: "ScoringContract"
     encoder: Any
@@ -262,7 +265,7 @@ class ReadsTokens(Protocol):
 
 @runtime_checkable
 class ScoresTokens(ReadsTokens, Protocol):
-    """A reward model of one network over token ids."""
+    """A reward model that is a single network over token ids."""
 
     model: Any
     """A `torch.nn.Module`."""
@@ -274,7 +277,7 @@ class ScoresTokens(ReadsTokens, Protocol):
 
 @runtime_checkable
 class ScoresSteps(ReadsTokens, Protocol):
-    """A process reward model, which has outputs at every token and reads several tokens of a row."""
+    """A process reward model, which has outputs at every token and reads them at the ends of steps."""
 
     model: Any
 
@@ -289,7 +292,7 @@ class ScoresSteps(ReadsTokens, Protocol):
 
 @runtime_checkable
 class LatentSteps(ScoresTokens, Protocol):
-    """A reward model that feeds hidden states back before it scores."""
+    """A reward model that feeds hidden states back as inputs (latent steps) before scoring."""
 
     def rate_without_cache(self, examples: Sequence[Example]) -> "np.ndarray":
         """Return rewards [N, K] computed without a cache of keys and values."""
@@ -305,20 +308,20 @@ class SumsTokens(ReadsTokens, Protocol):
     """A reward model whose reward is a sum over the tokens of the completion."""
 
     def logprobs(self, examples: Sequence[Example]) -> "list[np.ndarray]":
-        """Return the log-probability (of a ratio, for implicit rewards) of each token of each completion."""
+        """Return the log-probability of each token of each completion; for implicit rewards the log-ratio."""
         ...
 
 
 @runtime_checkable
 class Guide(SumsTokens, Protocol):
-    """An autoregressive reward model, which may follow a preference among its objectives."""
+    """An autoregressive reward model that guides decoding, optionally conditioned on a preference vector."""
 
     adapter: Any
-    """`adapters.adapter.PreferenceAdapter`, or None for a guide that has all weights of its own."""
+    """`adapters.adapter.PreferenceAdapter`, or None for a guide without an adapter."""
     preference: Mapping[str, float] | None
 
     def at(self, preference: Mapping[str, float]) -> RewardModel:
-        """Return the model at a preference."""
+        """Return the model with a fixed preference."""
         ...
 
 
@@ -340,10 +343,10 @@ class ReportsSpread(Protocol):
 
 @runtime_checkable
 class MeasuresLength(Protocol):
-    """A reward model that is no language model with a template, and counts tokens itself."""
+    """A reward model without a chat template, which counts the tokens of conversations itself."""
 
     def lengths(self, examples: Sequence[Example]) -> list[int]:
-        """Return the tokens of each conversation before truncation."""
+        """Return the number of tokens of each conversation before truncation."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Discounted sums to the right inside packed sequences: returns from rewards, GAE from temporal differences."""
+"""Discounted sums over later tokens in packed sequences: returns from rewards, GAE from temporal differences."""
 
 import math
 
@@ -16,12 +16,12 @@ __all__ = ["discounted_scan", "eager", "reference"]
 
 @torch.no_grad()
 def discounted_scan(x: Float[Tensor, " T"], bounds: Int[Tensor, " _"], *, discount: float) -> Float[Tensor, " T"]:
-    """y_t = x_t + c y_{t+1} inside each sequence, 0 beyond its end; c = `discount` in [0, 1].
+    """Compute y_t = x_t + c y_{t+1} in each sequence, with y = 0 after its end and c = `discount` in [0, 1].
 
     With rewards and c = γ these are returns; with δ_t = r_t + γ V_{t+1} - V_t and c = γλ they are GAE's advantages
     (Schulman et al. 2016, arXiv:1506.02438, eq. 16). Sequence s is x[bounds[s] : bounds[s + 1]], bounds[0] = 0 and
     bounds[-1] = T; sequences may be empty. Rows [N, L] are sequences of length L. The result is float32 (float64 for
-    float64) and a constant to autograd. Bounds are not checked on a GPU, which would wait for it.
+    float64) without gradient. `bounds` is not checked on a GPU, since the check would synchronise.
     """
     if not (math.isfinite(discount) and 0 <= discount <= 1):
         raise ValueError(f"discounted_scan: discount lies in [0, 1], got {discount}")

@@ -1,4 +1,4 @@
-"""The definition of the discounted scan, token by token."""
+"""Reference implementation of the discounted scan, one token at a time."""
 
 import torch
 from jaxtyping import Float, Int
@@ -9,7 +9,7 @@ from ..dispatch import wide
 
 @torch.no_grad()
 def reference(x: Float[Tensor, " T"], bounds: Int[Tensor, " _"], *, discount: float) -> Float[Tensor, " T"]:
-    """The definition, token by token from the right."""
+    """Compute `discounted_scan` in plain PyTorch, from the last token to the first."""
     y = x.to(wide(x.dtype)).clone()
     for first, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         for t in reversed(range(first, end - 1)):

@@ -1,4 +1,4 @@
-"""`kernels.discounted_scan` as one kernel: a sequence a program, from its last token to its first.
+"""Triton kernel of `kernels.discounted_scan`: one program per sequence, from the last token to the first.
 
 Tokens are loaded in that order, because Triton's scan of tuples with `reverse=True` was wrong in several versions
 (github.com/triton-lang/triton, issues 4362 and 8412).
@@ -17,7 +17,10 @@ ELEMENTS = {"scan": "BLOCK"}
 
 
 def fused(x: Tensor, bounds: Tensor, *, discount: float) -> Tensor:
-    """The same numbers up to float32's rounding; bounds are int64."""
+    """Compute `discounted_scan` with the Triton kernel, equal to the reference up to float32 rounding.
+
+    `bounds` is int64.
+    """
     y = torch.empty(x.shape, dtype=torch.float32, device=x.device)
     grid = (len(bounds) - 1,)
     launch(scan, grid, x=x.contiguous(), bounds=bounds.contiguous(), y=y, discount=float(discount), BLOCK=BLOCK)
@@ -26,7 +29,7 @@ def fused(x: Tensor, bounds: Tensor, *, discount: float) -> Tensor:
 
 @triton.jit
 def scan(x, bounds, y, discount, BLOCK: tl.constexpr):
-    """y_t = x_t + discount y_{t+1}, of one sequence."""
+    """Compute y_t = x_t + discount y_{t+1} of one sequence."""
     sequence = tl.program_id(0)
     first = tl.load(bounds + sequence)
     end = tl.load(bounds + sequence + 1)
@@ -45,5 +48,5 @@ def scan(x, bounds, y, discount, BLOCK: tl.constexpr):
 
 @triton.jit
 def _then(decay, value, further_decay, further):
-    """Two stretches y -> value + decay y, the second before the first in the sequence."""
+    """Compose two maps y -> value + decay y of adjacent ranges of tokens; the second range precedes the first."""
     return decay * further_decay, further + further_decay * value

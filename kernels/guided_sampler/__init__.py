@@ -1,4 +1,4 @@
-"""Base and guide logits -> a token for every row, and how likely it was."""
+"""Sampling of tokens in guided decoding from base and guide logits, with log-probabilities of the sampled tokens."""
 
 import torch
 from jaxtyping import Float, Int
@@ -25,21 +25,22 @@ def guided_sampler(
     top_p: Float[Tensor, " N"] | None = None,
     min_p: Float[Tensor, " N"] | None = None,
 ) -> Sampled:
-    """A token for every row from softmax(u / T), truncated, where G guides tilt the base.
+    """Sample a token for every row from the truncated softmax(u / T) of base logits plus weighted logits of G guides.
 
     u = z_0 + Σ_g w_g z_g                                      GenARM, Xu et al. 2025, arXiv:2410.08193, eq. 8
     keep x = u / T where x >= max(τ_k, τ_p, max x + log min_p),
     τ_k the k-th largest x, τ_p the largest τ with mass{x >= τ} >= p mass{x >= τ_k}: top-k, then top-p, then min-p
 
-    Logits need no normalising: a constant per row and model cancels. Every parameter belongs to a row. Temperature 0 is
-    greedy, the lowest id among equals; `None` is 0 for all rows and the cheapest. G may be 0. Tokens that tie with a
-    threshold are kept. A guide of weight 0 is not read; a token that is -inf in a model that is read stays -inf, for
-    negative weights too. The parameters are not checked against their ranges, which would wait for the device: T >= 0,
-    top_k >= 0, top_p and min_p in [0, 1]. A row without any finite logit gets some token and NaN for `guided`,
-    `entropy` and `kl`.
+    z_0 are the logits of the base model, z_g and w_g those of autoregressive reward model (guide) g and its weight.
 
-    The token is a function of the row alone and of (seed, position): the same in any batch, at any place in it.
-    How noise and place belong together is the RNG contract of kernels/README.md.
+    Logits need not be normalised: a constant per row and model cancels. Every parameter is per row. Temperature 0 is
+    greedy (the lowest id of equal logits); `None` means 0 for all rows, and is fastest. G may be 0. Tokens equal to a
+    threshold are kept. A guide of weight 0 is not read. A logit of -inf in the base or in a guide that is read stays
+    -inf, also for negative weights. Ranges are not checked, since that would synchronise: T >= 0, top_k >= 0, top_p and
+    min_p in [0, 1]. A row without finite logits gets an arbitrary token, and NaN for `guided`, `entropy` and `kl`.
+
+    The token depends only on the row and on (seed, position), not on the batch or on the row's index in it.
+    kernels/README.md specifies the random numbers (RNG contract).
     """
     _check(base, guides, weights)
     options = {"temperature": temperature, "seed": seed, "position": position}

@@ -1,4 +1,4 @@
-"""The guided sampler in PyTorch: logits in cells of 1024, and truncated rows by their leading logits."""
+"""Guided sampler in PyTorch: logits in cells of 1024 tokens; thresholds of truncated rows from the largest logits."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -34,7 +34,7 @@ def eager(
     top_p: Float[Tensor, " N"] | None = None,
     min_p: Float[Tensor, " N"] | None = None,
 ) -> Sampled:
-    """Sample as `reference` does, one Gumbel variable for each cell of 1024 tokens where a row is not truncated."""
+    """Compute `guided_sampler`; rows without truncation need one Gumbel variable per cell of 1024 tokens."""
     dtype = wide(base.dtype)
     base = base.to(dtype)
     z = shifted(base)
@@ -52,10 +52,10 @@ def eager(
 def mixed(
     base: Float[Tensor, "N V"], guides: Float[Tensor, "N G V"], weights: Float[Tensor, "N G"]
 ) -> Float[Tensor, "N V"]:
-    """u = z_0 + Σ_g w_g z_g, in base's dtype.
+    """Return the guided logits u = z_0 + Σ_g w_g z_g in the base logits' dtype.
 
-    Product and sum are two steps on purpose: a fused one rounds differently in a vector's tail, and with it the token
-    would depend on the row's place.
+    Product and sum are separate operations: a fused operation rounds differently in a vector's tail, so that the token
+    would depend on the row's index in the batch.
     """
     u, positive = base, _all_true(weights > 0)
     for guide, weight in zip(guides.unbind(1), weights.split(1, dim=1), strict=True):
@@ -67,14 +67,14 @@ def mixed(
 
 
 def shifted(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N C 1024"]:
-    """Logits minus their row's largest, in cells of 1024; the last is filled up with -inf."""
+    """Return the logits minus their row's maximum, in cells of 1024; the last cell is padded with -inf."""
     cells = in_cells(logits)
     top = cells.amax((1, 2), keepdim=True)
     return cells - top.masked_fill_(top == -torch.inf, 0)
 
 
 def _facts(x: Float[Tensor, "N C 1024"], z: Float[Tensor, "N C 1024"], token: Int[Tensor, " N"]) -> tuple[Tensor, ...]:
-    """log p(token), log base(token), H(p), KL(p || base) from shifted logits, p = softmax(x).
+    """Return log p(token), log base(token), H(p) and KL(p || base) from shifted logits x and z, p = softmax(x).
 
     H = log Σ e^x - E x,   KL = (E x - log Σ e^x) - (E z - log Σ e^z),   expectations under p
     """
@@ -93,7 +93,7 @@ def _facts(x: Float[Tensor, "N C 1024"], z: Float[Tensor, "N C 1024"], token: In
 
 
 def _all_true(all_of: Bool[Tensor, "..."]) -> bool:
-    """All true, as far as can be told without waiting for a device."""
+    """Return whether all values are true; False for tensors on a GPU, where the test would synchronise."""
     return all_of.is_cpu and bool(all_of.all())
 
 
@@ -105,7 +105,7 @@ def _sample(
     limits: Truncation | None,
     vocabulary: int,
 ) -> tuple[Int[Tensor, " N"], Float[Tensor, " N"]]:
-    """A token from softmax(x / T), truncated, and its log-probability there."""
+    """Sample a token from the truncated softmax(x / T); return it and its log-probability."""
     x = x / torch.where(temperature == 0, 1, temperature)[:, None, None]
     mass = x.exp()
     if limits is None:
@@ -122,7 +122,10 @@ def _sample(
 
 
 def _threshold(x: Float[Tensor, "N V"], limits: Truncation) -> Float[Tensor, " N"]:
-    """τ from the largest logits alone where they suffice, as they nearly always do; reads from the device."""
+    """Return the threshold τ, from the largest logits only if they determine it, as is usual.
+
+    Synchronises with the device.
+    """
     vocabulary = x.shape[1]
     width = max(1, int(torch.where(limits.by_rank(vocabulary), limits.top_k, 0).max()))
     if (limits.top_p < 1).any():

@@ -1,4 +1,4 @@
-"""The definition of the guided sampler: whole distributions, sorted logits, a Gumbel variable for every token."""
+"""Reference implementation of the guided sampler: sorted logits, and a Gumbel variable for every token."""
 
 import torch
 from jaxtyping import Float, Int
@@ -22,7 +22,7 @@ def reference(
     top_p: Float[Tensor, " N"] | None = None,
     min_p: Float[Tensor, " N"] | None = None,
 ) -> Sampled:
-    """The definition: distributions written out, logits sorted, a Gumbel variable for every token."""
+    """Compute `guided_sampler` in plain PyTorch: sort the logits, and sample with a Gumbel variable per token."""
     dtype, vocabulary = wide(base.dtype), base.shape[1]
     z, w = base.to(dtype), weights.to(dtype)[:, :, None]
     u = z + (w * torch.where(w == 0, 0, guides.to(dtype))).sum(1)

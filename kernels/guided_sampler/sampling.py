@@ -1,4 +1,4 @@
-"""How a token is drawn: random numbers by cell and by token, and the threshold of a truncation."""
+"""Sampling of a token: by cell of 1024 tokens or by token, and the threshold of top-k, top-p and min-p."""
 
 from typing import NamedTuple
 
@@ -14,44 +14,50 @@ CELLS, TOKENS = 1, 3  # streams of random numbers
 
 
 class Sampled(NamedTuple):
-    """A token for every row; log-probabilities of that token, entropy and divergence in nats."""
+    """Sampled token of every row, and its log-probabilities, entropy and KL divergence in nats."""
 
     token: Int[Tensor, " N"]
     logprob: Float[Tensor, " N"]
-    """Under what was sampled from, temperature and truncation applied; 0 for a greedy row, which is a point mass."""
+    """Log-probability of the token under the sampling distribution, after temperature and truncation.
+
+    0 for greedy rows.
+    """
     guided: Float[Tensor, " N"]
-    """Under p = softmax(u), temperature 1, nothing truncated."""
+    """Log-probability of the token under p = softmax(u) of the guided logits u, at temperature 1 without truncation."""
     base: Float[Tensor, " N"]
-    """Under softmax(z_0)."""
+    """Log-probability of the token under softmax(z_0) of the base logits z_0."""
     entropy: Float[Tensor, " N"]
-    """H(p)."""
+    """Entropy of p."""
     kl: Float[Tensor, " N"]
-    """KL(p || softmax(z_0))."""
+    """KL divergence KL(p || softmax(z_0))."""
 
 
 class Truncation(NamedTuple):
-    """Which tokens a row may draw, each limit off at top_k = 0 (or V and more), top_p = 1, min_p = 0."""
+    """Top-k, top-p and min-p of every row.
+
+    A limit is off at top_k = 0 or >= V (vocabulary size), top_p = 1, min_p = 0.
+    """
 
     top_k: Int[Tensor, " N"]
     top_p: Float[Tensor, " N"]
     min_p: Float[Tensor, " N"]
 
     def on(self, vocabulary: int) -> Bool[Tensor, " N"]:
-        """The rows that are truncated at all, by what they ask for and not by what it does."""
+        """Return which rows have a limit that is not off, also if it removes no token."""
         return self.by_rank(vocabulary) | (self.top_p < 1) | (self.min_p > 0)
 
     def by_rank(self, vocabulary: int) -> Bool[Tensor, " N"]:
-        """The rows with a top-k."""
+        """Return which rows have a top-k limit."""
         return (self.top_k > 0) & (self.top_k < vocabulary)
 
 
 def draw_by_cell(
     mass: Float[Tensor, "N C 1024"], seed: Int[Tensor, " N"], position: Int[Tensor, " N"]
 ) -> Int[Tensor, " N"]:
-    """A token with probability mass / Σ mass: the cell of the largest log mass + Gumbel, then by inversion in it.
+    """Sample a token with probability mass / Σ mass: a cell by Gumbel-max, and a token in the cell by inversion.
 
-    Masses are unnormalised, the largest about 1. Stream 1, index = cell: word 0 is the cell's Gumbel, word 1 the
-    uniform number for the inside.
+    Masses are unnormalised, the largest about 1. Random numbers are of Philox stream 1 with the cell as index: word 0
+    gives the cell's Gumbel variable, word 1 the uniform number for the inversion.
     """
     cells = torch.arange(mass.shape[1], device=mass.device)
     word = philox.words(seed[:, None], cells, position[:, None], CELLS)
@@ -64,7 +70,7 @@ def draw_by_cell(
 def draw_by_token(
     x: Float[Tensor, "N V"], candidates: Bool[Tensor, "N V"], seed: Int[Tensor, " N"], position: Int[Tensor, " N"]
 ) -> Int[Tensor, " N"]:
-    """The kept token of the largest x + Gumbel of stream 3, index = token; 0 where a row keeps none."""
+    """Return the candidate token with the largest x + Gumbel (Philox stream 3, index = token); 0 without candidates."""
     row, token = candidates.nonzero(as_tuple=True)
     noise = philox.gumbel(philox.words(seed[row], token, position[row], TOKENS)[0])
     score = torch.full_like(x, -torch.inf, dtype=torch.float64)
@@ -73,7 +79,7 @@ def draw_by_token(
 
 
 def truncation(top_k: Tensor | None, top_p: Tensor | None, min_p: Tensor | None, base: Tensor) -> Truncation:
-    """Return the limits of all rows; one that is None is off."""
+    """Return the limits of all rows. A limit of None is off."""
     off = torch.zeros(len(base), dtype=torch.float64, device=base.device)
     return Truncation(
         off.long() if top_k is None else top_k,
@@ -85,10 +91,10 @@ def truncation(top_k: Tensor | None, top_p: Tensor | None, min_p: Tensor | None,
 def threshold(
     leading: Float[Tensor, "N K"], x: Float[Tensor, "N V"], limits: Truncation
 ) -> tuple[Float[Tensor, " N"], Bool[Tensor, " N"]]:
-    """τ per row, -inf where nothing is cut, and whether the row's K largest x were enough to know it.
+    """Return the threshold τ of every row (-inf without truncation), and whether the K largest x determine it.
 
-    `leading` are the K largest x in descending order, the first of them 0; K is at least every row's top_k below V.
-    Masses e^x are summed in float64.
+    x are the logits u / T minus their maximum. `leading` are the K largest x in descending order; K is at least the
+    largest top_k below V. Masses e^x are summed in float64.
     """
     width, vocabulary = leading.shape[1], x.shape[1]
     by_rank, by_mass = limits.by_rank(vocabulary), limits.top_p < 1
@@ -110,7 +116,7 @@ def in_cells(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N C 1024"]:
 
 
 def row_sums(cells: Float[Tensor, "N C 1024"]) -> Float[Tensor, " N"]:
-    """The sum of each row. In two steps: a lone row's long sum is split among threads and rounds otherwise."""
+    """Return the sum of each row, in two steps, so that the rounding is the same for a single row and for a batch."""
     return cells.sum(2).sum(1)
 
 

@@ -1,11 +1,11 @@
-"""`kernels.guided_sampler` as kernels: one pass over the logits, then the one cell that matters.
+"""Triton kernels of `kernels.guided_sampler`: one pass over the logits, and then one over the sampled cell.
 
-    scan_cells           a few cells a program: running sums of each distribution, the best cell
-    finish               a row a program: sums put together, the token drawn in the winning cell, every output
-    draw_truncated_rows  where some row may be truncated, the kernels of `triton_truncated.py` draw those rows again
+    scan_cells           a few cells per program: running sums of each distribution, the best cell
+    finish               one row per program: total sums, the token within the best cell, all outputs
+    draw_truncated_rows  the kernels of `triton_truncated.py`, which sample truncated rows again
 
-A truncated row is one with top-k, top-p or min-p and a temperature above 0. Nothing waits for the device. Which kernels
-a row goes through, and with how many warps, does not depend on the other rows.
+A cell has 1024 tokens. A truncated row has top-k, top-p or min-p, and a temperature above 0. No kernel synchronises
+with the host. The kernels and warps that compute a row do not depend on other rows.
 """
 
 # pyright: reportGeneralTypeIssues=none
@@ -56,7 +56,7 @@ def fused(
     span: int = SPAN,
     warps: int = WARPS,
 ) -> Sampled:
-    """The same row by row; a token may differ where two are within float32's rounding of each other."""
+    """Compute `guided_sampler` with Triton kernels. A token may differ from the reference's within float32 rounding."""
     rows, vocabulary = base.shape
     memory = {"dtype": torch.float32, "device": base.device}
     truncates = not (top_k is top_p is min_p is None) and temperature is not None
@@ -80,7 +80,7 @@ def fused(
 
 
 def _logits(base: Tensor, guides: Tensor, weights: Tensor) -> dict[str, Any]:
-    """Logits where they lie: only the step from token to token has to be 1."""
+    """Return the kernel arguments of the logits without copying them, if the stride between tokens is 1."""
     base = base if base.stride(1) == 1 else base.contiguous()
     guides = guides if guides.stride(2) == 1 else guides.contiguous()
     return {
@@ -98,7 +98,7 @@ def scan_cells(
     base, base_step, guides, guides_step, guide_step, weights, temperature, vocabulary, seed, position,
     sums, picks, splits, G: tl.constexpr, CELL: tl.constexpr, SPAN: tl.constexpr,
 ):  # fmt: skip
-    """Sums over SPAN cells of a row, each relative to the largest logit met.
+    """Compute sums over SPAN cells of a row, each relative to the largest logit so far.
 
     In order: max u, Σ e^u, Σ u e^u, Σ z e^u, max z, Σ e^z, Σ e^(u/T), and the best cell's log mass plus Gumbel.
     """
@@ -152,7 +152,7 @@ def finish(
     sums, picks, splits, token, facts, rows, scales,
     G: tl.constexpr, CELL: tl.constexpr, SPLITS: tl.constexpr,
 ):  # fmt: skip
-    """Splits put together; the token of the winning cell by inversion, or the largest u's where T = 0."""
+    """Combine the splits of a row; sample the token of the best cell by inversion, or take the largest u if T = 0."""
     row = tl.program_id(0)
     t, inverse = inverse_of(temperature, row)
     split = tl.arange(0, SPLITS)

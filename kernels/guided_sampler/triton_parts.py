@@ -1,4 +1,4 @@
-"""What the kernels of `guided_sampler` share inside: a row's logits, its limits, and depths below its largest logit.
+"""Device functions of the `guided_sampler` kernels: a row's logits, limits, and depths below its largest logit.
 
 The depth of a token is -x >= 0 with x = (u - max u) / T. Read as integers, the bits of float32 depths have the order of
 the depths, so that a threshold is found bit by bit. Masses e^x are counted in units of 2⁻⁴⁰: sums of integers are the
@@ -21,7 +21,10 @@ SCALES = tl.constexpr(7)  # what `finish` leaves of each row, and the depth down
 def read(
     base, base_step, guides, guides_step, guide_step, weights, row, token, inside, G: tl.constexpr
 ):  # fmt: skip
-    """z and u = z + Σ_g w_g z_g of some tokens of a row; a guide of weight 0 is not read; -inf becomes MASKED."""
+    """Load base logits z and guided logits u = z + Σ_g w_g z_g of tokens of a row. -inf becomes MASKED.
+
+    Guides of weight 0 are not read.
+    """
     row = row.to(tl.int64)
     z = tl.load(base + row * base_step + token, mask=inside, other=-INFINITY).to(tl.float32)
     u = z
@@ -38,27 +41,27 @@ def read(
 def tempered(
     base, base_step, guides, guides_step, guide_step, weights, row, token, vocabulary, inverse, shift, G: tl.constexpr
 ):  # fmt: skip
-    """x = u / T below the row's largest, of some tokens; -inf where they are masked."""
+    """Return x = (u - max u) / T of tokens of a row; -inf for masked tokens."""
     _, u = read(base, base_step, guides, guides_step, guide_step, weights, row, token, token < vocabulary, G)
     return tl.where(u > MASKED, (u - shift) * inverse, -INFINITY)
 
 
 @triton.jit
 def inverse_of(temperature, row):
-    """T and 1 / T of a row, 1 where it is greedy."""
+    """Return T and 1 / T of a row; the inverse is 1 for a greedy row."""
     t = tl.load(temperature + row).to(tl.float32)
     return t, 1 / tl.where(t == 0, 1.0, t)
 
 
 @triton.jit
 def seed_of(seed, row):
-    """A row's 64-bit seed."""
+    """Load a row's 64-bit seed."""
     return tl.load(seed + row).to(tl.int64)
 
 
 @triton.jit
 def limits_of(top_k, top_p, min_p, row, t, vocabulary):
-    """Whether a row is truncated, by its parameters alone; k, 0 where it is off; p; log min-p, -inf where it is off."""
+    """Return whether a row is truncated (by its parameters only), k (0 if off), p, and log min-p (-inf if off)."""
     k = tl.load(top_k + row).to(tl.int64)
     p = tl.load(top_p + row).to(tl.float64)
     least = tl.load(min_p + row).to(tl.float64)
@@ -69,25 +72,28 @@ def limits_of(top_k, top_p, min_p, row, t, vocabulary):
 
 @triton.jit
 def depth(x):
-    """The bits of -x for x <= 0, as integers: 0 for the largest logit."""
+    """Return the bits of -x for x <= 0 as integers; 0 for the largest logit."""
     return tl.abs(x).to(tl.int32, bitcast=True)
 
 
 @triton.jit
 def units(x):
-    """The mass e^x as an integer."""
+    """Return the mass e^x as an integer, in units of 2⁻⁴⁰."""
     return (tl.exp(x) * UNIT).to(tl.int64)
 
 
 @triton.jit
 def share(p, total):
-    """The least mass that is at least p times `total`."""
+    """Return the smallest integer mass that is at least p times `total`."""
     return tl.ceil(p * total.to(tl.float64)).to(tl.int64)
 
 
 @triton.jit
 def least_depth(depths, weights, enough, BITS: tl.constexpr):
-    """The least depth of BITS bits down to which integer weights add up to `enough`; all bits where they never do."""
+    """Return the least depth of BITS bits down to which integer weights sum to `enough`.
+
+    All bits set if they never do.
+    """
     last = 0
     for bit in range(BITS):
         step = 1 << (BITS - 1 - bit)
@@ -100,7 +106,7 @@ def least_depth(depths, weights, enough, BITS: tl.constexpr):
 def replace_token(
     base, base_step, guides, guides_step, guide_step, weights, row, sample, token, facts, rows, scales, G: tl.constexpr
 ):  # fmt: skip
-    """Store another token for the row: its id, and its log-probability under the guided and the base distribution."""
+    """Overwrite the row's token: its id, and its log-probability under the guided and the base distribution."""
     at = scales + row * SCALES
     z, u = read(base, base_step, guides, guides_step, guide_step, weights, row, sample, sample >= 0, G)
     tl.store(token + row, sample.to(tl.int64))

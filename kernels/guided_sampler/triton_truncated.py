@@ -1,10 +1,11 @@
 """Kernels of `guided_sampler` for truncated rows: those with top-k, top-p or min-p and a temperature above 0.
 
-    count      a few cells a program: a histogram of the tokens' depths and masses
-    collect    the same cells: the tokens of the bins in which a threshold lies, and the best token of those above
-    draw       a row a program: the thresholds among the collected tokens, the token and its log-probability
+    count      a few cells per program: a histogram of the tokens' depths and masses
+    collect    the same cells: the tokens of bins that contain a threshold, and the best token of the bins above
+    draw       one row per program: the thresholds among the collected tokens, the token and its log-probability
 
-Depths are below the row's largest logit, which `finish` knows. Cells of which no token can matter are not read again.
+A depth is the distance to the row's largest logit, which `finish` stores. Cells without possible candidates are not
+read again.
 All sums are of integers, so that neither the order of atomic operations nor the number of warps changes a bit.
 """
 
@@ -50,7 +51,7 @@ def draw_truncated_rows(
     logits: dict[str, Any], noise: dict[str, Any], scan: dict[str, Any], out: dict[str, Any],
     top_k: Tensor | None, top_p: Tensor | None, min_p: Tensor | None,
 ) -> None:  # fmt: skip
-    """Sample the tokens of truncated rows again; `scan` are arguments of `scan_cells`."""
+    """Sample the tokens of truncated rows again, and overwrite their outputs; `scan` are arguments of `scan_cells`."""
     rows, device = len(out["token"]), out["token"].device
     limits = {
         "top_k": _limit(top_k, 0, rows, torch.int64, device),
@@ -86,16 +87,16 @@ def _limit(limit: Tensor | None, off: int, rows: int, dtype: torch.dtype, device
 
 @triton.jit
 def bin_of(x):
-    """The bin of depth -x; everything from 255 on is in the last one."""
+    """Return the histogram bin of depth -x. Depths of 255 or more are in the last bin."""
     return tl.minimum(((1 - x).to(tl.int32, bitcast=True) - 0x3F800000) >> 16, BINS - 1)
 
 
 @triton.jit
 def reach(k, p, log_least, sums, row, splits, vocabulary, inverse, shift, SPLITS: tl.constexpr):
-    """A depth that neither a kept token nor the k-th largest is below.
+    """Return a bound on depth: all kept tokens, and the k-th largest token, are at most this deep.
 
-    The k-th largest token is not below the k-th largest of the splits' largest. Tokens below log V - log(1 - p) have at
-    most 1 - p of the mass; one more pays for rounding.
+    The k-th largest logit is at least the k-th largest of the maxima of the splits. Tokens deeper than
+    log V - log(1 - p) have at most 1 - p of the mass; the bound adds 1 for rounding.
     """
     split = tl.arange(0, SPLITS)
     bottom = 0.0 * shift + INFINITY
@@ -116,7 +117,7 @@ def count(
     top_k, top_p, min_p, scales, histogram, sums, splits,
     G: tl.constexpr, CELL: tl.constexpr, SPAN: tl.constexpr, SPLITS: tl.constexpr,
 ):  # fmt: skip
-    """Tokens and masses of SPAN cells by bin, down to the row's `reach`."""
+    """Add the tokens and masses of SPAN cells to the row's histogram, down to the depth `reach`."""
     row, split = tl.program_id(0), tl.program_id(1)
     t, inverse = inverse_of(temperature, row)
     truncates, k, p, log_least = limits_of(top_k, top_p, min_p, row, t, vocabulary)
@@ -139,10 +140,10 @@ def count(
 
 @triton.jit
 def undecided(histogram, row, k, p, log_least, total):
-    """The bin of the k-th largest token; the first and the last bin of which some tokens may be kept and some not.
+    """Return the bin of the k-th largest token, and the first and last undecided bin, which may contain a threshold.
 
-    And what lies above: tokens and mass above the k-th largest's bin, mass above the first undecided one. The mass of
-    the top k, a share p of which counts, is known up to the mass of the k-th largest's bin.
+    Also return the number and mass of tokens above the k-th largest's bin, and the mass above the first undecided bin.
+    The mass of the top k tokens, which top-p refers to, is known up to the mass of the k-th largest's bin.
     """
     bin = tl.arange(0, BINS)
     at = histogram + row.to(tl.int64) * HISTOGRAM + bin
@@ -168,7 +169,7 @@ def collect(
     top_k, top_p, min_p, scales, histogram, sums, splits, tokens, depths, best_tokens, best_scores,
     G: tl.constexpr, CELL: tl.constexpr, SPAN: tl.constexpr, CAPACITY: tl.constexpr,
 ):  # fmt: skip
-    """Of SPAN cells the tokens in undecided bins, and the largest x + Gumbel of the tokens above them."""
+    """Collect the tokens of SPAN cells in undecided bins, and the largest x + Gumbel of the tokens above these bins."""
     row, split = tl.program_id(0), tl.program_id(1)
     t, inverse = inverse_of(temperature, row)
     truncates, k, p, log_least = limits_of(top_k, top_p, min_p, row, t, vocabulary)
@@ -202,7 +203,7 @@ def collect(
 
 @triton.jit
 def better(score, x, token, best, best_x, best_token):
-    """The largest score, its x and its token, of a block or the best before it; the smaller token of equal scores."""
+    """Return the best score so far with its x and token, after a block; of equal scores the smaller token wins."""
     here = tl.max(score, 0)
     leader = tl.min(tl.where(score == here, token, DEEPEST), 0)
     best_x = tl.where(here > best, tl.sum(tl.where(token == leader, x, 0.0), 0), best_x)
@@ -211,7 +212,7 @@ def better(score, x, token, best, best_x, best_token):
 
 @triton.jit
 def append(histogram, tokens, depths, row, token, x, chosen, CAPACITY: tl.constexpr):
-    """Put the chosen tokens behind the row's collected ones; what does not fit is counted and not kept."""
+    """Append the chosen tokens to the row's collected tokens. Tokens beyond CAPACITY are counted but not stored."""
     number = tl.sum(chosen.to(tl.int32), 0)
     if number > 0:
         before = tl.atomic_add(histogram + row.to(tl.int64) * HISTOGRAM + 2 * BINS, number.to(tl.int64), sem="relaxed")
@@ -230,7 +231,7 @@ def draw(
     top_k, top_p, min_p, scales, histogram, tokens, depths, best_tokens, best_scores, token, facts, rows, splits,
     G: tl.constexpr, SPLITS: tl.constexpr, CAPACITY: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The largest x + Gumbel of the kept tokens; a row without any keeps what `finish` gave it."""
+    """Store the kept token with the largest x + Gumbel. A row without kept tokens keeps the outputs of `finish`."""
     row = tl.program_id(0)
     t, inverse = inverse_of(temperature, row)
     truncates, k, p, log_least = limits_of(top_k, top_p, min_p, row, t, vocabulary)
@@ -260,7 +261,7 @@ def sample_from_collected(
     histogram, tokens, depths, best_tokens, best_scores, seed, position, row, splits, number,
     k, p, log_least, bottom, total, SPLITS: tl.constexpr, CAPACITY: tl.constexpr,
 ):  # fmt: skip
-    """Token, its x, and the kept mass: the tokens above the undecided bins, and those within the thresholds."""
+    """Return token, its x, and the kept mass, from the tokens above the undecided bins and the collected ones."""
     bin_k, _, _, tokens_above, mass_above_k, mass_above = undecided(histogram, row, k, p, log_least, total)
     slot = tl.arange(0, CAPACITY)
     live = slot < number
@@ -299,7 +300,7 @@ def sample_from_all(
     base, base_step, guides, guides_step, guide_step, weights, seed, position, row, vocabulary, inverse, shift,
     k, p, bottom, total, G: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The same from all logits of a row, which are read once for every bit of a threshold."""
+    """Return token, its x, and the kept mass from all logits of a row, which are read once per bit of a threshold."""
     if k > 0:
         last, within = deepest(
             base, base_step, guides, guides_step, guide_step, weights, row, vocabulary, inverse, shift,
@@ -330,7 +331,7 @@ def deepest(
     base, base_step, guides, guides_step, guide_step, weights, row, vocabulary, inverse, shift, number, mass,
     G: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The least depth down to which a row has that number of tokens and that mass; the mass down to there."""
+    """Return the least depth down to which a row has `number` tokens and `mass`, and the mass down to there."""
     last, total = 0, 0 * mass
     for bit in range(31):
         step = 1 << (30 - bit)

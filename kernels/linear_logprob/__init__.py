@@ -1,4 +1,4 @@
-"""Hidden states and the output head -> log π of the target token and the entropy, never all logits at once."""
+"""Log-probability of target tokens and entropy from hidden states and output head, without storing all logits."""
 
 import math
 from typing import NamedTuple
@@ -26,15 +26,16 @@ def linear_logprob(
     softcap: float | None = None,
     chunk: int | None = None,
 ) -> LinearLogprob:
-    """log π(target) and the entropy of π = softmax(z), in nats, both differentiable.
+    """Return log π(target) and the entropy H of π = softmax(z), in nats; both are differentiable.
 
-    z = cap(h Wᵀ + b) / T,  cap(a) = c tanh(a / c) where a softcap c is given (Gemma 2, arXiv:2408.00118, section 2)
+    z = cap(h Wᵀ + b) / T,  cap(a) = c tanh(a / c) with a softcap c, else a      (Gemma 2, arXiv:2408.00118, section 2)
     dz_j = g (1[j = y] - p_j) - q p_j (log p_j + H)     for upstream g = dL/dlog π, q = dL/dH; derived in the README
 
-    Logits are float32 (float64 for float64 arguments) and exist for `chunk // V` rows at a time, at least one; `chunk`
-    is 2²⁴ on a CPU and 2²⁸ on a GPU unless told. The backward pass computes them again. A target of -100 is ignored:
-    log π and entropy 0, no gradient. Other targets lie in [0, V). Logits are finite: -inf in `bias` leaves no entropy.
-    Where the loss of a row is known from its log π and entropy, `linear_loss` saves one product of four.
+    h is `hidden`, W `weight`, b `bias`, T `temperature`, y the target, p = π. Logits are float32 (float64 for float64)
+    and exist for `chunk // V` rows at a time, at least one; `chunk` is by default 2²⁴ on a CPU and 2²⁸ on a GPU. The
+    backward pass recomputes them. A target of -100 is ignored: log π and entropy are 0 without gradient; other targets
+    are in [0, V). Logits must be finite: with -inf in `bias` the entropy is undefined. If the loss of a row is a
+    function of its log π and entropy, `linear_loss` saves one matrix product of four.
     """
     _check(hidden, weight, temperature, softcap, chunk)
     chosen = way(hidden)
@@ -46,7 +47,7 @@ def linear_logprob(
 
 
 class LinearLoss(NamedTuple):
-    """The sum of a loss over rows, differentiable; of every row log π(target) and the entropy, constants."""
+    """Sum of a loss over rows (differentiable), and log π(target) and entropy of every row (without gradient)."""
 
     total: Float[Tensor, ""]
     logprob: Float[Tensor, " N"]
@@ -64,12 +65,12 @@ def linear_loss(
     softcap: float | None = None,
     chunk: int | None = None,
 ) -> LinearLoss:
-    """Σ_i loss_i(log π_i, H_i) over rows that are not ignored, whose gradient is made while the logits are there.
+    """Compute Σ_i loss_i(log π_i, H_i) over rows i that are not ignored; the forward pass computes the gradient too.
 
-    As `linear_logprob` with the sum taken afterwards, in three products instead of four: g_i and q_i, the derivatives
-    of row i's loss, come from autograd on a chunk's `logprob` and `entropy` alone. `loss(logprob, entropy, rows)` is
-    given some of the rows, at a slice of all N, and returns a value for each that depends on no other row's. Weights (1
-    / number of tokens) belong into it. Only hidden, weight and bias get a gradient, handed out once: no second backward
+    Equal to summing a loss of `linear_logprob`, with three matrix products instead of four: the derivatives g_i and q_i
+    of row i's loss come from autograd on `logprob` and `entropy` of a chunk. `loss(logprob, entropy, rows)` gets a
+    chunk and its slice of all N rows, and returns one value per row, which must not depend on other rows. It also
+    applies weights such as 1 / number of tokens. Only `hidden`, `weight` and `bias` have gradients, for one backward
     pass.
     """
     _check(hidden, weight, temperature, softcap, chunk)
@@ -96,13 +97,15 @@ def _engine(chosen: Way) -> Engine:
 
 
 def _rows(hidden: Tensor, weight: Tensor, chunk: int | None) -> int:
-    """Rows that have their logits at a time."""
+    """Return the number of rows whose logits are in memory at the same time."""
     number = LINEAR_LOGPROB_CHUNK["cuda" if on_gpu(hidden) else "cpu"] if chunk is None else chunk
     return even_rows(len(hidden), max(1, number // len(weight)))
 
 
 def even_rows(rows: int, most: int) -> int:
-    """Rows of a chunk: the fewest chunks of at most `most` rows, of even size, in whole tiles of 128 if that fits.
+    """Return the rows per chunk for the fewest chunks of at most `most` rows, of even size.
+
+    The result is a multiple of 128 if that needs no further chunk.
 
     >>> even_rows(8192, 1766), even_rows(8192, 100), even_rows(200, 150)
     (1664, 100, 128)

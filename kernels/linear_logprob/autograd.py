@@ -11,7 +11,7 @@ from ..dispatch import full_precision, wide
 from .eager import IGNORED, Chunk, Engine, Head, gradients_in_chunks
 
 RowLoss = Callable[[Tensor, Tensor, slice], Tensor]
-"""(log π [n], entropy [n], their place among all rows) -> a loss for each of the n rows."""
+"""Function (log π [n], entropy [n], slice of these rows among all rows) -> loss [n]."""
 
 
 class Recomputed(torch.autograd.Function):
@@ -67,7 +67,7 @@ class FormedInForward(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor, *_: Tensor) -> Any:
-        """Return the kept gradient times upstream, once."""
+        """Return the gradient stored by `forward` times upstream; raise an error on a second call."""
         if ctx.totals is None:
             raise RuntimeError("linear_loss: its gradient is handed out once; call linear_loss again for another")
         totals, ctx.totals = [total if total is None else total.mul_(upstream) for total in ctx.totals], None
@@ -75,7 +75,7 @@ class FormedInForward(torch.autograd.Function):
 
 
 def _derivatives(loss: RowLoss, chunk: Chunk, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
-    """A chunk's losses, g = dL/dlog π and q = dL/dH."""
+    """Return a chunk's losses, g = dL/dlog π and q = dL/dH (H is the entropy)."""
     with torch.enable_grad():
         leaves = chunk.logprob.detach().requires_grad_(), chunk.entropy.detach().requires_grad_()
         values = loss(*leaves, rows)
@@ -92,7 +92,7 @@ def _derivatives(loss: RowLoss, chunk: Chunk, rows: slice) -> tuple[Tensor, Tens
 
 
 def _refuse_other_leaves(values: Tensor, leaves: Sequence[Tensor]) -> None:
-    """A gradient that would be lost in silence is an error."""
+    """Raise `ValueError` if the loss depends on another tensor that requires a gradient, which it would not get."""
     visited, ahead = set(), [values.grad_fn]
     while ahead:
         node = ahead.pop()
@@ -109,5 +109,5 @@ def _refuse_other_leaves(values: Tensor, leaves: Sequence[Tensor]) -> None:
 
 
 def _in_their_dtypes(totals: Sequence[Tensor | None], inputs: Sequence[Any]) -> list[Tensor | None]:
-    """Every gradient in the dtype of its argument, which may be said by the argument."""
+    """Return every gradient in the dtype of its input; `inputs` are the tensors or their dtypes."""
     return [total if total is None else total.to(of) for total, of in zip(totals, inputs, strict=True)]

@@ -1,4 +1,4 @@
-"""An output head some rows at a time: their products with its weights, the function of them, and gradients."""
+"""Output head in chunks of rows: products with its weights, log-probabilities and entropy, and gradients."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ IGNORED = -100  # a target without a log-probability
 
 
 class Head(NamedTuple):
-    """How logits are made beyond the product, and for how many rows at a time."""
+    """Temperature and softcap of the logits, and the number of rows per chunk."""
 
     temperature: float
     softcap: float | None
@@ -22,25 +22,25 @@ class Head(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Some rows between the two halves of an engine."""
+    """Statistics of a chunk of rows, which `Engine.statistics` returns and `Engine.gradient` reads."""
 
     memory: Float[Tensor, "n V"]
-    """Whatever the first half leaves to the second, which makes the gradient."""
+    """Buffer that `Engine.statistics` leaves for `Engine.gradient`; its content depends on the engine."""
     logprob: Float[Tensor, " n"]
     entropy: Float[Tensor, " n"]
     lse: Float[Tensor, " n"]
-    """log Σ_j exp z_j."""
+    """log Σ_j exp z_j of the logits z."""
 
 
 class Engine(NamedTuple):
-    """One way to the numbers of z = cap(a + b) / T from products a = h Wᵀ, whose memory both halves may overwrite."""
+    """Implementation of statistics and gradients of z = cap(a + b) / T; may overwrite the products a = h Wᵀ."""
 
     score: Callable[..., tuple[Tensor, Tensor]]
-    """(hidden, weight, bias, target, head) -> log π and entropy of all rows."""
+    """Function (hidden, weight, bias, target, head) -> log π and entropy of all rows."""
     statistics: Callable[[Tensor, Tensor | None, Tensor, Head], Chunk]
-    """(a, bias, target, head) -> a chunk."""
+    """Function (a, bias, target, head) -> `Chunk`."""
     gradient: Callable[[Chunk, Tensor | None, Tensor, Tensor, Tensor, Head, torch.dtype], Tensor]
-    """(chunk, bias, target, g, q, head, dtype) -> dL/da."""
+    """Function (chunk, bias, target, g = dL/dlog π, q = dL/dentropy, head, dtype) -> dL/da."""
 
 
 # ---- all chunks ----
@@ -50,7 +50,7 @@ def score_in_chunks(
     statistics: Callable[[Tensor, Tensor | None, Tensor, Head], Chunk],
     hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, head: Head,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """log π and entropy of all rows, `head.rows` at a time."""
+    """Return log π and entropy of all rows, computed `head.rows` at a time."""
     logprob, entropy = hidden.new_empty((2, len(hidden)), dtype=wide(hidden.dtype))
     for rows, a in _products(*operands(hidden, weight), head):
         chunk = statistics(a, bias, target[rows], head)
@@ -62,7 +62,10 @@ def gradients_in_chunks(
     inputs: Sequence[Any], needs_gradient: Sequence[bool], target: Tensor, head: Head, engine: Engine,
     upstream: Callable[[slice, Chunk], tuple[Tensor, Tensor]],
 ) -> list[Tensor | None]:  # fmt: skip
-    """Gradients of hidden, weight and bias where wanted, in float32 or wider; `upstream` says g and q of some rows."""
+    """Return the required gradients of hidden, weight and bias, at least float32.
+
+    `upstream` returns g and q of a chunk.
+    """
     dtype = wide(inputs[0].dtype)
     totals = [
         torch.zeros_like(tensor, dtype=dtype) if want else None
@@ -79,7 +82,7 @@ def gradients_in_chunks(
 
 
 def _products(hidden: Tensor, weight: Tensor, head: Head) -> Iterator[tuple[slice, Float[Tensor, "_ V"]]]:
-    """Rows and their products h Wᵀ, chunk after chunk in the same memory, which the consumer may overwrite."""
+    """Yield slices of rows and their products h Wᵀ. All chunks share one buffer, which the consumer may overwrite."""
     memory = hidden.new_empty((min(head.rows, len(hidden)), len(weight)), dtype=wide(hidden.dtype))
     for first in range(0, len(hidden), head.rows):
         part = hidden[first : first + head.rows]
@@ -87,7 +90,7 @@ def _products(hidden: Tensor, weight: Tensor, head: Head) -> Iterator[tuple[slic
 
 
 def _accumulate(totals: Sequence[Tensor | None], rows: slice, da: Tensor, hidden: Tensor, weight: Tensor) -> None:
-    """Add a chunk's share to the gradients of hidden, weight and bias, where they are wanted."""
+    """Add a chunk's contribution to those gradients of hidden, weight and bias that are required."""
     of_hidden, of_weight, of_bias = totals
     if of_hidden is not None:
         _product(da, weight, of_hidden[rows])
@@ -98,9 +101,9 @@ def _accumulate(totals: Sequence[Tensor | None], rows: slice, da: Tensor, hidden
 
 
 def operands(hidden: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Both as they go into products: bfloat16 on a GPU, which sums its products in float32; otherwise float32 or wider.
+    """Return both operands in the dtype of the product: bfloat16 stays on a GPU (float32 sums); else float32 or wider.
 
-    A CPU rounds bfloat16 products to bfloat16. float16 holds no small gradients.
+    On a CPU, products of bfloat16 would be rounded to bfloat16. float16 cannot represent small gradients.
     """
     if on_gpu(hidden) and hidden.dtype == weight.dtype == torch.bfloat16:
         return hidden, weight
@@ -109,14 +112,14 @@ def operands(hidden: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _product(left: Tensor, right: Tensor, out: Tensor) -> Tensor:
-    """left @ right, summed and kept in float32 or wider, in the memory of `out`."""
+    """Compute left @ right into `out`, in float32 or wider."""
     if left.dtype == out.dtype:
         return torch.mm(left, right, out=out)
     return torch.mm(left, right, out_dtype=out.dtype, out=out)
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
-    """total += left @ right, without a matrix of that size in between."""
+    """Compute total += left @ right without a temporary matrix of that size."""
     if left.dtype == total.dtype:
         total.addmm_(left, right)
     else:
@@ -131,7 +134,7 @@ def _score(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, 
 
 
 def _statistics(a: Tensor, bias: Tensor | None, target: Tensor, head: Head) -> Chunk:
-    """Leaves log p in a's memory."""
+    """Return the statistics of a chunk, and overwrite `a` with log p."""
     logprob, entropy, lse = a.new_empty((3, len(a)))
     for rows in _blocks(a):
         z = _logits(a[rows], bias, head)
@@ -149,7 +152,7 @@ def _statistics(a: Tensor, bias: Tensor | None, target: Tensor, head: Head) -> C
 def _gradient(
     chunk: Chunk, bias: Tensor | None, target: Tensor, g: Tensor, q: Tensor, head: Head, dtype: torch.dtype
 ) -> Tensor:
-    """Overwrites log p; the bias is in it already."""
+    """Return dL/da, overwriting the stored log p, which already includes the bias."""
     for rows in _blocks(chunk.memory):
         logp = chunk.memory[rows]
         slope = _slope(logp, chunk.lse[rows], head)
@@ -163,20 +166,20 @@ EAGER = Engine(_score, _statistics, _gradient)
 
 
 def _blocks(a: Tensor) -> Iterator[slice]:
-    """Rows that fit into a CPU's cache together; all of them elsewhere."""
+    """Yield slices of rows that fit into a CPU's cache; on other devices a single slice of all rows."""
     number = max(1, LINEAR_LOGPROB_BLOCK // a.shape[1] if a.is_cpu else len(a))
     return (slice(first, first + number) for first in range(0, len(a), number))
 
 
 def _logits(a: Float[Tensor, "n V"], bias: Tensor | None, head: Head) -> Float[Tensor, "n V"]:
-    """z = cap(a + b) / T, in a's memory."""
+    """Compute z = cap(a + b) / T in the memory of `a`."""
     z = a if bias is None else a.add_(bias)
     z = z if head.softcap is None else z.div_(head.softcap).tanh_().mul_(head.softcap)
     return z if head.temperature == 1 else z.div_(head.temperature)
 
 
 def _slope(logp: Float[Tensor, "n V"], lse: Float[Tensor, " n"], head: Head) -> Float[Tensor, "n V"] | float | None:
-    """dz / da = (1 - tanh²) / T with tanh = z T / c and z = log p + lse; None where that is 1."""
+    """Return dz / da = (1 - tanh²) / T with tanh = z T / c and z = log p + lse; None if it is 1."""
     if head.softcap is None:
         return None if head.temperature == 1 else 1 / head.temperature
     tanh = (logp + lse[:, None]).mul_(head.temperature / head.softcap)
@@ -190,7 +193,10 @@ def logit_gradient(
     g: Float[Tensor, " N"],
     q: Float[Tensor, " N"],
 ) -> Float[Tensor, "N V"]:
-    """dz_j = g (1[j = y] - p_j) - q p_j (log p_j + H), formed in the memory of logp."""
+    """Compute dz_j = g (1[j = y] - p_j) - q p_j (log p_j + H) in the memory of `logp`.
+
+    Y is the target, H the entropy.
+    """
     p = logp.exp()
     inner = torch.addcmul(-(g + q * entropy)[:, None], logp, -q[:, None], out=logp)
     return inner.mul_(p).scatter_add_(1, target.clamp_min(0)[:, None], g[:, None])

@@ -1,4 +1,4 @@
-"""The definition of a linear head's log-probabilities, with all logits at once."""
+"""Reference implementation of a linear head's log-probabilities, with all logits in memory."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from .eager import IGNORED
 
 
 class LinearLogprob(NamedTuple):
-    """Of every row: log π(target) and the entropy of π, in nats; both 0 where the target is ignored."""
+    """Per row: log π(target) and the entropy of π, in nats; both 0 if the target is ignored."""
 
     logprob: Float[Tensor, " N"]
     entropy: Float[Tensor, " N"]
@@ -27,7 +27,7 @@ def reference(
     softcap: float | None = None,
     chunk: int | None = None,
 ) -> LinearLogprob:
-    """The definition, with all logits [N, V] at once; `chunk` is not read."""
+    """Compute `linear_logprob` in plain PyTorch, with all logits [N, V] in memory. `chunk` has no effect."""
     dtype = wide(hidden.dtype)
     z = hidden.to(dtype) @ weight.to(dtype).T
     z = z if bias is None else z + bias.to(dtype)

@@ -1,12 +1,12 @@
-"""`kernels.linear_logprob` as kernels: scores without logits in memory, and what a chunk of products becomes.
+"""Triton kernels of `kernels.linear_logprob`: log-probabilities without logits in memory, and passes over a chunk.
 
     score              rows by a share of the vocabulary: product, largest logit, Σ e^z, Σ z e^z and the target's logit
-    merge              the shares put together
-    stream_forward     a row of products a program: log Σ e^z, log π, entropy
-    stream_backward    a piece of a row a program: dL/da
+    merge              log π and entropy from the sums of all shares
+    stream_forward     one row of products a = h Wᵀ per program: log Σ e^z, log π, entropy
+    stream_backward    part of a row per program: dL/da
 
-The first two serve 16-bit states and heads of one dtype. Float32 has no matrix instructions to gain from: there, and
-for every gradient, a library makes the products of a chunk and the other two read them.
+The first two are for 16-bit states and heads of one dtype. Float32 has no matrix instructions to gain from: for
+float32, and for all gradients, cuBLAS computes the products of a chunk and the last two kernels read them.
 """
 
 # pyright: reportGeneralTypeIssues=none
@@ -48,7 +48,10 @@ def fused(
     chunk: int | None = None,
     shape: Tiles | None = None,
 ) -> LinearLogprob:
-    """The same by `score` and `merge`, for tensors of one dtype; targets are int64, `chunk` is not read."""
+    """Compute `linear_logprob` with `score` and `merge`, for tensors of one dtype and int64 targets.
+
+    `chunk` has no effect.
+    """
     hidden, weight = (tensor if tensor.stride(1) == 1 else tensor.contiguous() for tensor in (hidden, weight))
     rows, width = hidden.shape
     shape = tiles(hidden, weight) if shape is None else shape
@@ -79,7 +82,10 @@ def fused(
 
 
 def serves(hidden: Tensor, weight: Tensor) -> bool:
-    """Whether `fused` is the way for these; others go through a library's products, as unaligned rows would spill."""
+    """Return whether `fused` supports these tensors.
+
+    Others use a library's products; unaligned rows would spill registers.
+    """
     fitting = hidden.dtype == weight.dtype and hidden.itemsize == 2 and hidden.stride(1) == weight.stride(1) == 1
     return fitting and (capability(hidden) == 0 or (aligned(hidden) and aligned(weight)))
 
@@ -91,7 +97,7 @@ def _score(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, 
 
 
 def statistics(a: Tensor, bias: Tensor | None, target: Tensor, head: Head) -> Chunk:
-    """log Σ e^z, log π and entropy of every row of a contiguous a, which stays as it is."""
+    """Return log Σ e^z, log π and entropy of every row of a contiguous `a`, which is not changed."""
     rows, vocabulary = a.shape
     out = torch.empty(3, rows, dtype=torch.float32, device=a.device)
     launch(
@@ -107,7 +113,7 @@ def statistics(a: Tensor, bias: Tensor | None, target: Tensor, head: Head) -> Ch
 def gradient(
     chunk: Chunk, bias: Tensor | None, target: Tensor, g: Tensor, q: Tensor, head: Head, dtype: torch.dtype
 ) -> Tensor:
-    """dL/da, in a's memory where that has the dtype asked for."""
+    """Return dL/da in `dtype`, in the memory of `a` if that has the same dtype."""
     a = chunk.memory
     rows, vocabulary = a.shape
     da = a if a.dtype == dtype else torch.empty_like(a, dtype=dtype)
@@ -126,7 +132,7 @@ TRITON = Engine(_score, statistics, gradient)
 
 
 def dry_run(arguments: dict[str, Any]) -> None:
-    """Both ways to score, and the gradient in bfloat16 and in float32."""
+    """Run both forward variants, and the gradient in bfloat16 and float32, to record the kernel launches."""
     fused(**arguments)
     target, bias = arguments["target"], arguments.get("bias")
     head = Head(arguments.get("temperature", 1.0), arguments.get("softcap"), 1)
@@ -147,7 +153,7 @@ def _beyond_the_product(
 
 
 def _launch_with_scratch(device: torch.device, *positional: Any, **named: Any) -> None:
-    """Descriptors made in a kernel need memory from an allocator, which is set for this start alone."""
+    """Launch `score` with an allocator for descriptors that are created in the kernel; the allocator is then reset."""
 
     def scratch(size: int, alignment: int, stream: int | None) -> Tensor:
         return torch.empty(size, dtype=torch.int8, device=device)
@@ -162,7 +168,7 @@ def _launch_with_scratch(device: torch.device, *positional: Any, **named: Any) -
 
 @triton.jit
 def logits(a, b, inverse, cap, HAS_CAP: tl.constexpr):
-    """z = cap(a + b) / T."""
+    """Return z = cap(a + b) / T for products a and bias b; `inverse` is 1 / T."""
     a += b
     if HAS_CAP:
         a = cap * tanh(a / cap)
@@ -171,7 +177,7 @@ def logits(a, b, inverse, cap, HAS_CAP: tl.constexpr):
 
 @triton.jit
 def slope(z, inverse, cap, HAS_CAP: tl.constexpr):
-    """dz / da = (1 - tanh²) / T with tanh = z T / c."""
+    """Return dz / da = (1 - tanh²) / T with tanh = z T / c, or 1 / T without a softcap c."""
     if HAS_CAP:
         bent = z / (cap * inverse)
         return (1 - bent * bent) * inverse
@@ -181,7 +187,7 @@ def slope(z, inverse, cap, HAS_CAP: tl.constexpr):
 
 @triton.jit
 def tanh(x):
-    """Within 1e-7 of itself also near 0, where 1 - 2 / (e^2x + 1) cancels: there its series up to x⁹, for |x| < 1/4."""
+    """Return tanh(x) with relative error 1e-7: its series up to x⁹ for |x| < 1/4, where 1 - 2 / (e^2x + 1) cancels."""
     s = x * x
     near = x * (
         1 - s * (0.3333333333333333 - s * (0.13333333333333333 - s * (0.05396825396825397 - s * 0.021869488536155203)))
@@ -192,7 +198,7 @@ def tanh(x):
 
 @triton.jit
 def finite(x):
-    """x, or 0 where x is -inf: what a row without any finite logit is shifted by."""
+    """Return x, or 0 if x is -inf: the shift of a row without finite logits."""
     return tl.where(x == -INFINITY, 0.0, x)
 
 
@@ -206,7 +212,7 @@ def score(
     HAS_BIAS: tl.constexpr, HAS_CAP: tl.constexpr, DESCRIPTORS: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """Of BLOCK_N rows over `share` tiles of BLOCK_V tokens; sums are relative to the largest logit met."""
+    """Compute the sums of BLOCK_N rows over `share` tiles of BLOCK_V tokens, relative to the largest logit so far."""
     row_tile, split = grouped(tl.program_id(0), row_tiles, number)
     first = row_tile * BLOCK_N
     n = first + tl.arange(0, BLOCK_N)
@@ -256,7 +262,7 @@ def score(
 
 @triton.jit
 def part(matrix, step, first, rows, k, width, BLOCK: tl.constexpr, BLOCK_D: tl.constexpr):
-    """[BLOCK, BLOCK_D] of a matrix from (first, k) on, 0 beyond its edges; int64 for the tile, int32 inside."""
+    """Load the [BLOCK, BLOCK_D] tile of a matrix at (first, k), 0 beyond its edges; int64 tile offset, int32 inside."""
     row = tl.arange(0, BLOCK)
     column = tl.arange(0, BLOCK_D)
     start = matrix + tl.cast(first, tl.int64) * step + k
@@ -266,7 +272,7 @@ def part(matrix, step, first, rows, k, width, BLOCK: tl.constexpr, BLOCK_D: tl.c
 
 @triton.jit(do_not_specialize=["rows", "number"])
 def merge(sums, target, out, rows, number, BLOCK: tl.constexpr):
-    """log π = z_y - max - log Σ e^(z - max) and H = log Σ e^(z - max) - Σ p (z - max); 0 for ignored rows."""
+    """Store log π = z_y - max - log Σ e^(z - max) and H = log Σ e^(z - max) - Σ p (z - max); 0 for ignored rows."""
     n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     row_mask = n < rows
     top = tl.full([BLOCK], -INFINITY, tl.float32)
@@ -301,7 +307,7 @@ def stream_forward(
     a, bias, target, out, rows, vocabulary, inverse, cap,
     HAS_BIAS: tl.constexpr, HAS_CAP: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """log π, entropy and log Σ e^z of a row; the first two 0 where it is ignored."""
+    """Store log π, entropy and log Σ e^z of a row. The first two are 0 if the row's target is ignored."""
     row = tl.program_id(0)
     a += row.to(tl.int64) * vocabulary
     target_id = tl.load(target + row)
@@ -337,7 +343,7 @@ def stream_backward(
     a, da, bias, target, lse, entropy, g, q, vocabulary, inverse, cap,
     HAS_BIAS: tl.constexpr, HAS_CAP: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """dL/da_j = (g (1[j = y] - p_j) - q p_j (log p_j + H)) dz_j/da_j of BLOCK tokens; da may be a."""
+    """Store dL/da_j = (g (1[j = y] - p_j) - q p_j (log p_j + H)) dz_j/da_j of BLOCK tokens j; `da` may be `a`."""
     row = tl.program_id(0)
     v = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = v < vocabulary

@@ -1,4 +1,4 @@
-"""Tiles of the kernel `score`: their sizes, the shares of the vocabulary, and the order in which programs take them."""
+"""Tiles of the kernel `score`: sizes, division of the vocabulary, and the order in which programs process them."""
 
 # pyright: reportGeneralTypeIssues=none
 # (what Triton's functions return is not typed)
@@ -21,7 +21,7 @@ _GROUP = tl.constexpr(GROUP)
 
 
 class Tiles(NamedTuple):
-    """What a program of `score` holds at a time, and how it loads it."""
+    """Tile sizes of a program of `score`, and whether it loads with descriptors."""
 
     rows: int
     vocabulary: int
@@ -29,11 +29,14 @@ class Tiles(NamedTuple):
     warps: int = 8
     stages: int = 3
     descriptors: bool = False
-    """Hopper's copies of whole tiles, which spare the registers of pointers."""
+    """Whether tiles are copied by Hopper's tensor descriptors, which need no registers for pointers."""
 
 
 def tiles(hidden: Tensor, weight: Tensor) -> Tiles:
-    """By capability; 128 x 256 with pointers would spill, or find too little shared memory."""
+    """Return tile sizes by compute capability.
+
+    128 x 256 with pointers would spill registers or exceed shared memory.
+    """
     device = capability(hidden)
     if device == 0:
         return Tiles(64, 256, 32)
@@ -43,17 +46,17 @@ def tiles(hidden: Tensor, weight: Tensor) -> Tiles:
 
 
 def aligned(matrix: Tensor) -> bool:
-    """Whether all rows begin at multiples of 16 bytes, for descriptors and for loads of 16 bytes, and none is another's
-    (an expanded row), which descriptors do not know."""
+    """Return whether all rows begin at multiples of 16 bytes, as descriptors and 16-byte loads need, and do not overlap
+    (as rows of an expanded tensor would, which descriptors do not support)."""
     apart = matrix.stride(0) >= matrix.shape[1]
     return apart and matrix.stride(0) * matrix.itemsize % 16 == matrix.data_ptr() % 16 == 0
 
 
 def shares(row_tiles: int, vocabulary_tiles: int, processors: int) -> int:
-    """Into how many shares the vocabulary is cut, so that rows x shares keep all processors busy to the end.
+    """Return the number of parts (shares) of the vocabulary, so that row tiles times shares keep all processors busy.
 
-    The time is the number of rounds times the tiles of a share; the fewest shares of the shortest time. Where there are
-    more row tiles than a group, a group's programs keep all processors busy.
+    The time is the number of rounds times the tiles per share; the result is the fewest shares with the shortest time.
+    With more row tiles than `GROUP`, the programs of a group keep all processors busy.
     """
     least = min(vocabulary_tiles, max(1, processors // GROUP)) if row_tiles > GROUP else 1
     most = min(vocabulary_tiles, max(2 * least, 4 * processors // max(1, row_tiles)))
@@ -63,7 +66,7 @@ def shares(row_tiles: int, vocabulary_tiles: int, processors: int) -> int:
 
 
 def processors_of(hidden: Tensor) -> int:
-    """Return the number of multiprocessors of the tensor's device, or of the one that a dry run is for."""
+    """Return the number of multiprocessors of the tensor's device, or of the target device of a dry run."""
     if hidden.is_cuda:
         return torch.cuda.get_device_properties(hidden.device).multi_processor_count
     return PROCESSORS.get(capability(hidden), 2)
@@ -71,7 +74,7 @@ def processors_of(hidden: Tensor) -> int:
 
 @triton.jit
 def grouped(program, row_tiles, number):
-    """Row tile and share of a program: GROUP row tiles with all shares, one share after the other, then the next."""
+    """Return row tile and share of a program: GROUP row tiles take all shares in turn, then the next GROUP tiles do."""
     first = program // (_GROUP * number) * _GROUP
     inside = program - first * number
     tiles = tl.minimum(row_tiles - first, _GROUP)

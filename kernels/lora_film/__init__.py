@@ -1,4 +1,4 @@
-"""A low-rank adapter whose rank-r features every row scales, mixes or shifts in its own way."""
+"""Low-rank adapter whose rank-r features are scaled, mixed or shifted per row (MoSLoRA, PBLoRA), or plain LoRA."""
 
 import torch
 from jaxtyping import Float
@@ -10,7 +10,10 @@ from .reference import modulate, reference
 
 __all__ = ["WIDEST", "WIDEST_CORE", "lora_film", "modulate", "reference"]
 WIDEST, WIDEST_CORE = 64, 32
-"""Largest ranks that the kernels take without and with a core (up to 64 positions): more would spill registers."""
+"""Maximum ranks of the Triton kernels without and with a core (at most 64 positions).
+
+Larger ones would spill registers.
+"""
 
 
 def lora_film(
@@ -25,17 +28,19 @@ def lora_film(
     factor: float = 1.0,
     start: int = 0,
 ) -> Float[Tensor, "N L n"]:
-    """What a frozen layer gave, plus its adapter for the rows from `start` on; **y may be overwritten**.
+    """Add an adapter's output to the output y of a frozen layer, for the rows from `start` on.
+
+    **y may be overwritten.**
 
     y_i += s B (M_i A x_i + δ_i)   for i >= start,   s = factor
     M = diag(scale): MoSLoRA (UniARM, arXiv:2602.09538); M = core: PBLoRA (arXiv:2505.06274); neither: LoRA
 
-    Rows before `start` come back bit for bit: the base model's rows of a shared batch. `scale`, `core` and `shift` have
-    one row for each row from `start` on, or one that serves all. Where autograd needs no gradient the sum is formed in
-    y's own memory; keep a clone of y if it is wanted later. On a CPU that sum is taken in float32 for bfloat16 too. The
-    kernels take ranks up to 64, with a core up to 32, and up to 16 where there are more than 64 positions; larger ones
-    go through PyTorch's products. Layers that read one x, such as q, k and v, are one call: their y beside each other,
-    their A stacked, B and core block-diagonal.
+    Rows before `start` are unchanged: they are the base model's rows of a shared batch. `scale`, `core` and `shift` (δ)
+    have one row for each row from `start` on, or a single row for all. If autograd needs no gradient, the sum
+    overwrites y; clone y to keep it. On a CPU the sum is computed in float32, also for bfloat16. The Triton kernels
+    accept ranks up to 64; with a core up to 32, or 16 for more than 64 positions. Larger ranks use PyTorch's matrix
+    products. Layers with the same input x, such as q, k and v, can share a call: y concatenated, A stacked, B and core
+    block-diagonal.
     """
     _check(y, scale, core, shift, start)
     chosen, film = way(x), {"scale": scale, "core": core, "shift": shift, "factor": factor, "start": start}
@@ -52,7 +57,7 @@ def lora_film(
 
 
 def _autograd_or_autocast(*tensors: Tensor | None) -> bool:
-    """Whether PyTorch wants to see the operations: to differentiate them or to choose their precision."""
+    """Return whether autograd or autocast is active for these tensors, so that PyTorch operations are required."""
     if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors):
         return True
     return torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")

@@ -1,4 +1,4 @@
-"""A modulated low-rank adapter in PyTorch, in y's own memory where autograd needs no graph."""
+"""Modulated low-rank adapter in PyTorch; overwrites y if autograd needs no graph."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from .reference import modulate
 
 
 def add_in_place(y: Tensor, x: Tensor, A: Tensor, B: Tensor, scale: Any, core: Any, shift: Any, factor: float) -> None:
-    """As few small operations as there can be: this runs for every adapted layer of every decoded token."""
+    """Add the adapter's output to y in place, with few operations, since every decoded token runs every layer's."""
     dtype = wide(x.dtype) if x.is_cpu else x.dtype  # a CPU's small bfloat16 products cost ten times float32's
     A, B = _as(A, dtype), _as(B, dtype)
     u = _modulated(torch.mm(_as(x.reshape(-1, x.shape[2]), dtype), A.t()), x.shape[1], scale, core, shift)
@@ -23,12 +23,12 @@ def add_in_place(y: Tensor, x: Tensor, A: Tensor, B: Tensor, scale: Any, core: A
 
 
 def _as(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """`tensor.to(dtype)`, which costs a microsecond even where there is nothing to do."""
+    """Return `tensor.to(dtype)`, skipped if the dtype is already right, since the call costs a microsecond."""
     return tensor if tensor.dtype == dtype else tensor.to(dtype)
 
 
 def _modulated(u: Float[Tensor, "NL r"], length: int, scale: Any, core: Any, shift: Any) -> Float[Tensor, "NL r"]:
-    """`modulate` on flat rows."""
+    """Return M u + δ for features flattened to [N L, r], with one modulation per `length` rows."""
     if scale is None and core is None and shift is None:
         return u
     scale, core, shift = (tensor if tensor is None else _as(tensor, u.dtype) for tensor in (scale, core, shift))

@@ -1,4 +1,4 @@
-"""The definition of a modulated low-rank adapter."""
+"""Reference implementation of a modulated low-rank adapter."""
 
 import torch
 from jaxtyping import Float
@@ -11,7 +11,10 @@ def modulate(
     core: Float[Tensor, "#N r r"] | None = None,
     shift: Float[Tensor, "#N r"] | None = None,
 ) -> Float[Tensor, "N L r"]:
-    """u -> M u + δ for every row's features: M = diag(scale) or core, or the identity where both are None."""
+    """Return M u + δ for every row's features u: M is diag(scale) or `core`, or the identity if both are None.
+
+    Δ is `shift`.
+    """
     if scale is not None:
         u = u * scale[:, None]
     elif core is not None:
@@ -31,7 +34,7 @@ def reference(
     factor: float = 1.0,
     start: int = 0,
 ) -> Float[Tensor, "N L n"]:
-    """The definition; nothing is overwritten, and autograd follows it to every argument."""
+    """Compute `lora_film` in plain PyTorch, out of place and differentiable with respect to every argument."""
     scale, core, shift = (None if tensor is None else tensor.to(x.dtype) for tensor in (scale, core, shift))
     added = modulate(x[start:] @ A.T, scale, core, shift) @ B.T
     return torch.cat([y[:start], y[start:] + factor * added])

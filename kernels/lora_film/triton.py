@@ -1,7 +1,7 @@
-"""`kernels.lora_film` as two kernels in y's memory.
+"""Triton kernels of `kernels.lora_film`, which overwrite y:
 
-shrink    u = A x, in parts that share x's columns
-expand    the parts put together, modulated, and times B added to y
+shrink    partial sums of u = A x over ranges of x's columns
+expand    sum of the partial sums, modulation M u + δ, and y += factor B (M u + δ)
 """
 
 from typing import Any, NamedTuple
@@ -28,29 +28,32 @@ ELEMENTS = {"shrink": "BLOCK_K"}
 
 
 class Tiles(NamedTuple):
-    """Positions and outputs of a program, and the most parts of u; few programs would leave processors idle."""
+    """Number of positions and outputs per program, and maximum number of partial sums of u."""
 
     positions: int
     outputs: int
     parts: int
     core: int
-    """The largest rank of a core; a program holds r x r numbers for each position."""
+    """Maximum rank of a core. A program holds r x r numbers per position."""
 
 
 def tiles(positions: int) -> Tiles:
-    """Sizes by the number of positions alone: more parts and fewer outputs a program where there are few."""
+    """Return tile sizes for a number of positions.
+
+    With few positions there are more partial sums, to use all processors.
+    """
     return Tiles(16, 64, 16, WIDEST_CORE) if positions <= FEW else Tiles(64, 128, 4, 16)
 
 
 def serves(y: Tensor, x: Tensor, A: Tensor, B: Tensor, core: Tensor | None, start: int) -> bool:
-    """Whether the kernels take these: contiguous x and y of one dtype, whole rows of A and B, a rank that fits."""
+    """Return whether the kernels support these tensors, by contiguity, dtype of x and y, and rank."""
     contiguous = all(tensor.stride(-1) == 1 for tensor in (A, B)) and x.is_contiguous() and y.is_contiguous()
     widest = WIDEST if core is None else tiles((len(y) - start) * y.shape[1]).core
     return contiguous and x.dtype == y.dtype and B.shape[1] <= widest
 
 
 def shrunk(x: Tensor, A: Tensor) -> Tensor:
-    """u = A x of every position in parts [parts, positions, r], float32: their sum is u."""
+    """Return partial sums [parts, positions, r] of u = A x for every position, in float32."""
     rows, length, m = x.shape
     positions, r = rows * length, len(A)
     shape = tiles(positions)
@@ -78,7 +81,7 @@ def fused(
     factor: float = 1.0,
     start: int = 0,
 ) -> Tensor:
-    """The same, in y's memory; A and B are read in their own dtype and multiplied in x's."""
+    """Compute `lora_film` with the Triton kernels, overwriting y. A and B are converted to x's dtype."""
     rows, length, n = y.shape
     if start == rows:
         return y
@@ -101,17 +104,17 @@ def fused(
 
 
 def _rank(r: int) -> int:
-    """Ranks of a tile: matrix instructions take at least 16."""
+    """Return the padded rank of a tile: matrix instructions need at least 16."""
     return max(16, 1 << (r - 1).bit_length())
 
 
 def _warps(positions: int, r: int) -> int:
-    """Warps of a program: four would spill registers of large tiles on sm_80."""
+    """Return the number of warps per program: with four, large tiles would spill registers on sm_80."""
     return 8 if positions * _rank(r) >= 4096 else 4
 
 
 def _modulation(name: str, tensor: Tensor | None, unread: Tensor) -> dict[str, Any]:
-    """The tensor and the step from a row's modulation to the next row's: 0 where one serves all."""
+    """Return the kernel arguments of a modulation: the tensor, and its row stride (0 if one row serves all)."""
     if tensor is None:
         return {name: unread, f"{name}_step": 0}
     return {name: tensor.contiguous(), f"{name}_step": tensor[0].numel() if len(tensor) > 1 else 0}
@@ -121,7 +124,7 @@ def _modulation(name: str, tensor: Tensor | None, unread: Tensor) -> dict[str, A
 def shrink(
     x, A, A_step, u, positions, m, r, part, R: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr
 ):  # fmt: skip
-    """A x over `part` of x's columns, for BLOCK_M positions."""
+    """Compute a partial sum of A x over a range of `part` columns of x, for BLOCK_M positions."""
     p = (tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)  # positions of all rows, one after the other
     rank = tl.arange(0, R)
     first = tl.program_id(1) * part
@@ -145,7 +148,7 @@ def expand(
     SCALE: tl.constexpr, CORE: tl.constexpr, SHIFT: tl.constexpr, PARTS: tl.constexpr,
     R: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """y += factor B (M u + shift) for BLOCK_M positions and BLOCK_N outputs."""
+    """Compute y += factor B (M u + shift) for BLOCK_M positions and BLOCK_N outputs."""
     offset = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     p = offset.to(tl.int64)
     row = offset // length  # of scale, core and shift

@@ -1,4 +1,4 @@
-"""Log-probabilities and advantages of packed sequences -> a clipped policy loss, its gradient, and sums for metrics."""
+"""Clipped policy loss of packed sequences from log-probabilities and advantages, with gradient and sums for metrics."""
 
 import math
 from typing import Any
@@ -28,22 +28,22 @@ def policy_loss(
     kl: str = "k3",
     corrected: bool = False,
 ) -> PolicyLoss:
-    """Σ_t w_t (L_t + β KL_t) over packed sequences; sequence s is [bounds[s] : bounds[s + 1]] of every tensor.
+    """Compute Σ_t w_t (L_t + β KL_t) over packed sequences; sequence s is [bounds[s] : bounds[s + 1]] of every tensor.
 
     L = -clamp(r, bounds by the sign of A) A       PPO: Schulman et al. 2017, arXiv:1707.06347, eq. 7
     L = -sg(clamp(r)) A log π                      CISPO: MiniMax 2025, arXiv:2506.13585
     r of a sequence: e^{mean_t (log π - log old)}  GSPO and GSPO-token: Zheng et al. 2025, arXiv:2507.18071
 
-    The clip rule is derived in the README. Where r lies exactly on a bound the gradient still flows. `weight` carries
-    the aggregation (1 / (N length), 1 / Σ tokens, 1 / (N longest), ...): no denominator is made up here. `base` is what
-    `divergence` compares the policy with; it needs no β to be measured. `corrected` multiplies KL_t by the token's own
-    ratio π_t / old_t: tokens of an older policy then have the present one's mean, and k3 the gradient of KL(π | base)
-    (DeepSeek-V3.2, arXiv:2512.02556). Rows [N, L] are sequences of length L with a mask. A token that is masked or has
-    weight 0 is no token: not read, not counted, its gradient exactly 0. A log-ratio counts within ±20, as in verl:
-    beyond that the ratio is e^±20 and has no gradient, also where the rule has no bound.
+    r = π / old is the probability ratio, A the advantage, w the `weight`, sg the stop-gradient; the README derives the
+    clip rule. Where r equals a bound, the gradient still flows. `weight` contains the normalisation (1 / (N length), 1
+    / Σ tokens, ...); the loss is a plain sum. `base` are the base policy's log-probabilities for KL_t, which is
+    measured also for β = 0. `corrected` multiplies KL_t by π_t / old_t: its mean is then that of tokens sampled from π,
+    and k3 has the gradient of KL(π | base) (DeepSeek-V3.2, arXiv:2512.02556). Rows [N, L] are sequences of length L
+    with a mask. Tokens that are masked or have weight 0 are not read and not counted, and their gradient is exactly 0.
+    Log-ratios beyond ±20 are clamped without a gradient, as in verl, also if the rule has no bound.
 
-    The result is float32 (float64 for float64); only `logprob` gets a gradient, formed along with the loss. Bounds
-    rise from 0 to T; they are not checked on a GPU, which would wait for it.
+    The result is float32 (float64 for float64). Only `logprob` has a gradient, which the forward pass computes.
+    `bounds` increases from 0 to T. This is not checked on a GPU, since the check would synchronise.
     """
     _check(logprob, (old, advantage, weight, base, mask), bounds, rule, beta, kl)
     chosen: dict[str, Any] = {"rule": rule, "mask": mask, "base": base, "beta": beta, "kl": kl, "corrected": corrected}

@@ -13,7 +13,7 @@ def eager(
     logprob: Tensor, old: Tensor, advantage: Tensor, weight: Tensor, bounds: Tensor,
     *, rule: ClipRule, mask: Tensor | None, base: Tensor | None, beta: float, kl: str, corrected: bool,
 ) -> PolicyLoss:  # fmt: skip
-    """The definition, for all sequences at once."""
+    """Compute `policy_loss` in PyTorch for all sequences at once."""
     tokens = tokens_of(logprob, old, advantage, weight, mask, base)
     apart = torch.stack([tokens.logprob - tokens.old, tokens.live.to(tokens.logprob.dtype)], 1)
     drift, number = _by_sequence(apart, bounds).unbind(1)
@@ -23,7 +23,7 @@ def eager(
 
 
 def _by_sequence(values: Float[Tensor, "T C"], bounds: Tensor) -> Float[Tensor, "S C"]:
-    """Sums over every sequence, in lanes first: thousands of tokens one by one would lose digits."""
+    """Sum values over each sequence, in parallel lanes first: adding thousands of tokens in turn loses digits."""
     (T, C), S = values.shape, len(bounds) - 1
     sequence = torch.repeat_interleave(bounds.diff(), output_size=T)
     lane = sequence * LANES + torch.arange(T, device=values.device) % LANES

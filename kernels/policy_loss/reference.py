@@ -1,4 +1,4 @@
-"""The definition of the clipped policy loss, sequence by sequence, and the formulas of one token."""
+"""Reference implementation of the clipped policy loss, one sequence at a time, and its formulas per token."""
 
 import math
 from itertools import pairwise
@@ -20,30 +20,33 @@ FARTHEST = 20.0  # of a log-ratio: e^20 is 4.9e8, and from e^89 on float32 has n
 
 
 class ClipRule(NamedTuple):
-    """Within which bounds the ratio r of the policy to the old one counts, and where the gradient flows.
+    """Clipping of the ratio r of policy to old policy: bounds by the sign of the advantage A, and where gradients flow.
 
-    One rule is PPO, dual-clip, DAPO, GSPO, CISPO, REINFORCE: PPO's min(r A, clip(r) A) is one-sided, (0, 1 + ε) where
-    A >= 0 and (1 - ε, inf) where A < 0; a second bound there, (1 - ε, c), is dual-clip's.
+    PPO, dual-clip, DAPO, GSPO, CISPO and REINFORCE are instances of this class. PPO's min(r A, clip(r) A) bounds r to
+    (0, 1 + ε) where A >= 0 and to (1 - ε, inf) where A < 0; dual-clip adds an upper bound for A < 0: (1 - ε, c).
     """
 
     positive: tuple[float, float]
-    """Bounds of r where A >= 0; 0 and inf are none."""
+    """Lower and upper bound of r where A >= 0. A bound of 0 or inf has no effect."""
     negative: tuple[float, float]
-    """Bounds of r where A < 0."""
+    """Lower and upper bound of r where A < 0."""
     through: str = "ratio"
-    """"ratio": L = -clamp(r) A, no gradient where r is out of bounds; "logprob": L = -sg(clamp(r)) A log π."""
+    """"ratio": L = -clamp(r) A, no gradient where r is clipped.
+
+    "logprob": L = -sg(clamp(r)) A log π, sg = stop-gradient.
+    """
     level: str = "token"
     """"token": r_t = π_t / old_t; "sequence": r = (Π_t r_t)^(1/n) for all n tokens of a sequence (GSPO);
     "sequence-token": that value with the gradient of r_t (GSPO-token)."""
 
 
 class PolicyLoss(NamedTuple):
-    """The loss, differentiable with respect to the log-probabilities alone, and what metrics are made of."""
+    """The loss, differentiable with respect to the log-probabilities only, and sums per sequence for metrics."""
 
     total: Float[Tensor, ""]
-    """Σ_t w_t (L_t + β KL_t)."""
+    """Σ_t w_t (L_t + β KL_t) over all tokens, with weights w_t."""
     sums: Float[Tensor, "S 5"]
-    """Of every sequence: Σ w L, Σ KL (neither weighted nor scaled), tokens out of bounds, tokens, Σ r."""
+    """Per sequence: Σ w L, Σ KL (without w and β), number of clipped tokens, number of tokens, Σ r."""
 
 
 def reference(
@@ -60,7 +63,7 @@ def reference(
     kl: str = "k3",
     corrected: bool = False,
 ) -> PolicyLoss:
-    """The definition, sequence by sequence."""
+    """Compute `policy_loss` in plain PyTorch, one sequence at a time."""
     tokens = tokens_of(logprob, old, advantage, weight, mask, base)
     total, sums = tokens.logprob.sum() * 0, [tokens.logprob.new_zeros(0, 5)]
     for first, end in pairwise(bounds.tolist()):
@@ -73,7 +76,7 @@ def reference(
 
 
 def divergence(kind: str, logprob: Float[Tensor, " T"], base: Float[Tensor, " T"]) -> Float[Tensor, " T"]:
-    """An estimate, token by token, of how far the policy π is from the base policy; nats.
+    """Estimate the KL divergence between the policy π and the base policy for every token, in nats.
 
     With d = log base - log π and tokens drawn from π (Schulman, "Approximating KL divergence", 2020):
 
@@ -98,7 +101,7 @@ def divergence(kind: str, logprob: Float[Tensor, " T"], base: Float[Tensor, " T"
 
 
 def log_bounds(rule: ClipRule) -> tuple[float, float, float, float]:
-    """Logarithms of low and high where A >= 0, of low and high where A < 0; within ±20, so that no ratio overflows."""
+    """Return log(low), log(high) for A >= 0 and for A < 0, clamped to ±20 so that no ratio overflows."""
     low, high, low_negative, high_negative = (
         min(max(math.log(bound), -FARTHEST), FARTHEST) if bound > 0 else -FARTHEST
         for bound in (*rule.positive, *rule.negative)
@@ -107,7 +110,7 @@ def log_bounds(rule: ClipRule) -> tuple[float, float, float, float]:
 
 
 class Tokens(NamedTuple):
-    """The arguments in the dtype of the sums, all but logprob constants; 0 where a token is not live."""
+    """Arguments of `policy_loss` in the dtype of the sums; only `logprob` has a gradient. Masked tokens are 0."""
 
     logprob: Float[Tensor, " T"]
     old: Float[Tensor, " T"]
@@ -134,7 +137,10 @@ def tokens_of(
 def per_token(
     tokens: Tokens, drift: Float[Tensor, " T"], rule: ClipRule, beta: float, kl: str, corrected: bool
 ) -> tuple[Float[Tensor, " T"], Float[Tensor, "T 5"]]:
-    """w (L + β KL), and what `PolicyLoss.sums` adds up; `drift` is the mean log-ratio of a token's sequence."""
+    """Return w (L + β KL) and the terms of `PolicyLoss.sums` per token.
+
+    `drift` is the mean log-ratio of its sequence.
+    """
     log_ratio = torch.where(tokens.live, _at_level(tokens.logprob - tokens.old, drift, rule.level), 0)
     low, high, low_negative, high_negative = log_bounds(rule)
     gain = tokens.advantage >= 0

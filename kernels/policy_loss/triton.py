@@ -1,4 +1,4 @@
-"""`kernels.policy_loss` as one kernel: a sequence a program; loss, gradient and sums in one launch."""
+"""Triton kernel of `kernels.policy_loss`: one program per sequence computes loss, gradient and sums in one launch."""
 
 from typing import Any
 
@@ -38,12 +38,15 @@ def fused(
     kl: str = "k3",
     corrected: bool = False,
 ) -> PolicyLoss:
-    """The same numbers up to float32's rounding; bounds are int64."""
+    """Compute `policy_loss` with the Triton kernel, equal to the reference up to float32 rounding.
+
+    `bounds` is int64.
+    """
     return PolicyLoss(*_Fused.apply(logprob, old, advantage, weight, bounds, rule, mask, base, beta, kl, corrected))
 
 
 class _Fused(torch.autograd.Function):
-    """The gradient is made along with the loss; backward scales it."""
+    """Autograd function that computes the gradient together with the loss; the backward pass only scales it."""
 
     @staticmethod
     def forward(
@@ -86,7 +89,7 @@ def sequence_loss(
     THROUGH: tl.constexpr, LEVEL: tl.constexpr, MASK: tl.constexpr, KL: tl.constexpr, PENALTY: tl.constexpr,
     CORRECTED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Σ w (L + beta KL) of one sequence, its gradient token by token, and its sums; bounds are logarithms.
+    """Compute Σ w (L + beta KL) of one sequence, its gradient per token, and its sums. The clip bounds are logarithms.
 
     A sequence's ratio depends on all its tokens, and so does its gradient, the same for each of them:
     -r / n (Σ w A over A >= 0 if r is in bounds there + Σ w A over A < 0 if it is there), from one pass before.
@@ -145,7 +148,7 @@ def sequence_loss(
 
 @triton.jit
 def pass_before(logprob, old, advantage, weight, mask, first, end, zero, MASK: tl.constexpr, BLOCK: tl.constexpr):
-    """Of a whole sequence: its mean log-ratio, its tokens (at least 1), Σ w A where A >= 0 and where A < 0."""
+    """Return a sequence's mean log-ratio, number of tokens (at least 1), and Σ w A over A >= 0 and over A < 0."""
     number, drift, gains, losses = zero, zero, zero, zero
     for block in range(0, tl.cdiv(end - first, BLOCK)):
         start = first + block * BLOCK
@@ -160,7 +163,10 @@ def pass_before(logprob, old, advantage, weight, mask, first, end, zero, MASK: t
 
 @triton.jit
 def read(logprob, old, advantage, weight, mask, start, end, MASK: tl.constexpr, BLOCK: tl.constexpr):
-    """A block of tokens: place, inside the sequence, live, w, log π, log π - log old, A; 0 where it is not live."""
+    """Load a block of tokens: index, within the sequence, unmasked, w, log π, log π - log old, A.
+
+    0 for masked tokens.
+    """
     t = start + tl.arange(0, BLOCK)  # int64
     inside = t < end
     w = tl.load(weight + t, mask=inside, other=0.0).to(tl.float32)
@@ -176,19 +182,19 @@ def read(logprob, old, advantage, weight, mask, start, end, MASK: tl.constexpr, 
 
 @triton.jit
 def clamped(x, low, high):
-    """e^x with x kept in [low, high]; NaN stays NaN, which a minimum would hide."""
+    """Return e^x with x clamped to [low, high]. NaN stays NaN."""
     return tl.exp(tl.where(x < low, low, tl.where(x > high, high, x)))
 
 
 @triton.jit
 def slope(x, low, high, weighted):
-    """The derivative of -clamp(e^x) Σ w A by x; of no tokens it is 0, however large e^x."""
+    """Return the derivative of -clamp(e^x) `weighted` with respect to x, where `weighted` is Σ w A; 0 if that is 0."""
     return tl.where((x < low) | (x > high) | (weighted == 0), 0.0, -weighted * clamped(x, low, high))
 
 
 @triton.jit
 def divergence(gap, log_r, farthest, KL: tl.constexpr, CORRECTED: tl.constexpr):
-    """The estimate and its derivative by log π, of gap = log base - log π; times the token's own ratio if corrected."""
+    """Return the KL estimate of gap = log base - log π and its derivative by log π; times π / old if CORRECTED."""
     if KL == "k1":
         value = -gap
         steepness = tl.zeros_like(gap) + 1.0
@@ -211,7 +217,7 @@ def divergence(gap, log_r, farthest, KL: tl.constexpr, CORRECTED: tl.constexpr):
 
 @triton.jit
 def k3(gap):
-    """e^gap - gap - 1 within 2e-6 of itself: near 0, where the difference would be noise, by its series."""
+    """Return e^gap - gap - 1 with relative error 2e-6. Near 0, where the difference cancels, a series is used."""
     series = 0.041666666666666664 + gap * (
         0.008333333333333333 + gap * (0.001388888888888889 + gap * 0.0001984126984127)
     )

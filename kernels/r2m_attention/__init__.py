@@ -1,4 +1,4 @@
-"""One query a row attends to that row's own states: how R2M's reward token reads the policy's hidden states."""
+"""R2M's cross attention: the reward token of each row (one query) attends to the policy's hidden states of that row."""
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -22,16 +22,16 @@ def r2m_attention(
     *,
     mask: Bool[Tensor, " T"] | None = None,
 ) -> Float[Tensor, "N D"]:
-    """softmax(q kᵀ / √d) v W_o with q = query W_q, k = states W_k, v = states W_v of the row's own states.
+    """Compute softmax(q kᵀ / √d) v W_o per row, with q = query W_q, k = states W_k, v = states W_v and head width d.
 
     R2M's sequence-to-token cross attention, arXiv:2601.22664, eq. 3. Row n reads states[bounds[n] : bounds[n + 1]];
     padded states [N, L, P] are `states.view(-1, P)` with bounds 0, L, 2L, ... and a mask. No key or value is ever
-    formed: with one query a row, u = W_k q / √d, a = softmax(h u), c = aᵀ h and (c W_v) W_o are the same numbers
-    for 1 / d of the work; derived in the README.
+    formed: with one query per row and the states h, the result is (c W_v) W_o with u = W_k q / √d, a = softmax(h u) and
+    c = aᵀ h, for 1 / d of the work. The README has the derivation.
 
     Differentiable with respect to query and the four matrices; states are constants, so that a reward never moves the
-    policy it reads. A row without a state, or with all of them masked, gives 0 and no gradient. Sums are float32
-    (float64 for float64), the result has the query's dtype. Bounds rise from 0 to T; they are not checked on a GPU.
+    policy. A row without unmasked states gives 0 and no gradient. Sums are computed in float32 (float64 for float64);
+    the result has the query's dtype. `bounds` increases from 0 to T, which is not checked on a GPU.
     """
     _check(query, states, bounds, W_q, W_k, W_v, W_o, mask)
     with full_precision(query):

@@ -10,7 +10,7 @@ from ..dispatch import wide
 from .reference import rows_of
 
 Attend = Callable[[Float[Tensor, "N P"], Tensor, Tensor, Tensor | None], Float[Tensor, "N P"]]
-"""u, states, bounds, mask -> Σ_t softmax(h_t · u)_t h_t over every row's states."""
+"""Function (u, states, bounds, mask) -> Σ_t softmax(h · u)_t h_t over the states h of every row."""
 
 
 def absorbed(
@@ -25,7 +25,7 @@ def absorbed(
     *,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The small products around the one pass over the states, which `attend` makes."""
+    """Compute R2M's attention as small matrix products around a single pass over the states, which is `attend`."""
     dtype = wide(query.dtype)
     q, W_k, W_v, W_o = query.to(dtype) @ W_q.to(dtype), W_k.to(dtype), W_v.to(dtype), W_o.to(dtype)
     c = attend(q @ W_k.T / W_q.shape[1] ** 0.5, states.detach(), bounds, mask)
@@ -35,7 +35,7 @@ def absorbed(
 def attend(
     u: Float[Tensor, "N P"], states: Float[Tensor, "T P"], bounds: Int[Tensor, " N+1"], mask: Bool[Tensor, " T"] | None
 ) -> Float[Tensor, "N P"]:
-    """c = Σ_t a_t h_t with a = softmax(h u) over every row's states; 0 for a row without any."""
+    """Compute c = Σ_t a_t h_t with a = softmax(h u) over the states h of every row; 0 for a row without states."""
     rows = [u[:0]]
     for row, h in enumerate(rows_of(states, bounds, mask)):
         h = h.to(u.dtype)

@@ -1,4 +1,4 @@
-"""The definition of R2M's attention, with a key and a value for every state."""
+"""Reference implementation of R2M's attention, with a key and a value for every state."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -21,7 +21,7 @@ def reference(
     *,
     mask: Bool[Tensor, " T"] | None = None,
 ) -> Float[Tensor, "N D"]:
-    """The definition, with a key and a value for every state."""
+    """Compute `r2m_attention` in plain PyTorch, one row at a time, with a key and a value for every state."""
     dtype = wide(query.dtype)
     q, W_k, W_v, W_o = query.to(dtype) @ W_q.to(dtype), W_k.to(dtype), W_v.to(dtype), W_o.to(dtype)
     rows = [query[:0].to(dtype)]
@@ -33,6 +33,6 @@ def reference(
 
 
 def rows_of(states: Tensor, bounds: Tensor, mask: Tensor | None) -> Iterator[Float[Tensor, "_ P"]]:
-    """Every row's states, the masked ones left out."""
+    """Yield the unmasked states of every row."""
     for first, end in pairwise(bounds.tolist()):
         yield states[first:end] if mask is None else states[first:end][mask[first:end]]

@@ -1,11 +1,11 @@
-"""`kernels.r2m_attention`'s pass over the states as kernels, forward and backward.
+"""Triton kernels of `kernels.r2m_attention`: the pass over the states, forward and backward.
 
     score      s_t = h_t · u of every state and its row's vector           reads the states
     soften     a = softmax(s) of every row
     centre     b_t = a_t (s_t - Σ a s), softmax's gradient, with s_t = h_t · dL/dc
     collect    Σ_t a_t h_t, or Σ_t b_t h_t = dL/du, of every row           reads the states
 
-Products are sums of float32 on purpose: one vector a row leaves matrix units nothing to do, and memory is the limit.
+Dot products are float32 sums without tensor cores: with one vector per row, memory bandwidth is the limit.
 """
 
 from typing import Any
@@ -40,18 +40,18 @@ def fused(
     *,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The same numbers up to float32's rounding; bounds are int64."""
+    """Compute `r2m_attention` with Triton kernels, equal to the reference up to float32 rounding; `bounds` is int64."""
     return absorbed(_Attend.apply, query, states, bounds, W_q, W_k, W_v, W_o, mask=mask)
 
 
 def dry_run(arguments: dict[str, Any]) -> None:
-    """Forward and backward."""
+    """Run the forward and backward pass on example arguments, to record the kernel launches."""
     query = arguments["query"].requires_grad_()
     fused(**arguments | {"query": query}).sum().backward()
 
 
 class _Attend(torch.autograd.Function):
-    """Keeps the attention; dL/du = Σ_t a_t (h_t · g - c · g) h_t for g = dL/dc."""
+    """Autograd function of c = Σ_t a_t h_t, a = softmax(h u); dL/du = Σ_t a_t (h_t · g - c · g) h_t for g = dL/dc."""
 
     @staticmethod
     def forward(ctx: Any, u: Tensor, states: Tensor, bounds: Tensor, mask: Tensor | None) -> Tensor:
@@ -74,7 +74,7 @@ class _Attend(torch.autograd.Function):
 
 
 def _scores(vectors: Tensor, row: dict[str, Any], mask: Tensor | None) -> Tensor:
-    """[T] float32; -inf where masked."""
+    """Return the score h_t · u of every state [T] in float32; -inf for masked states."""
     states = row["states"]
     out = torch.empty(len(states), dtype=torch.float32, device=states.device)
     of = row | {"vectors": vectors.contiguous(), "mask": states if mask is None else mask.contiguous(), "out": out}
@@ -83,7 +83,7 @@ def _scores(vectors: Tensor, row: dict[str, Any], mask: Tensor | None) -> Tensor
 
 
 def _collected(weights: Tensor, row: dict[str, Any], like: Tensor) -> Tensor:
-    """[N, P] float32."""
+    """Return the weighted sum of each row's states [N, P] in float32."""
     N, P = like.shape
     out = torch.empty(N, P, dtype=torch.float32, device=like.device)
     launch(collect, (N, triton.cdiv(P, COLLECT["BLOCK_P"])), **row, weights=weights, out=out, P=P, **COLLECT)
@@ -95,7 +95,7 @@ def score(
     states, step, bounds, vectors, mask, out, P,
     SPLITS: tl.constexpr, MASK: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_P: tl.constexpr,
 ):  # fmt: skip
-    """Every SPLITS-th block of a row's states times the row's vector."""
+    """Compute the scores of every SPLITS-th block of a row's states: their dot products with the row's vector."""
     row = tl.program_id(0)
     first = tl.load(bounds + row)
     end = tl.load(bounds + row + 1)
@@ -115,7 +115,7 @@ def score(
 
 @triton.jit
 def soften(scores, bounds, BLOCK: tl.constexpr):
-    """The softmax of a row's scores, in their place; 0 where they are -inf, all of them too."""
+    """Replace a row's scores by their softmax, in place. Scores of -inf become 0, also if all scores are -inf."""
     row = tl.program_id(0)
     first = tl.load(bounds + row)
     end = tl.load(bounds + row + 1)
@@ -137,7 +137,7 @@ def soften(scores, bounds, BLOCK: tl.constexpr):
 
 @triton.jit
 def centre(scores, attention, bounds, BLOCK: tl.constexpr):
-    """a (s - Σ a s) of a row, in the place of s; 0 where a is, whatever s is there."""
+    """Replace a row's scores s by the softmax gradient a (s - Σ a s), in place; 0 wherever the attention a is 0."""
     row = tl.program_id(0)
     first = tl.load(bounds + row)
     end = tl.load(bounds + row + 1)
@@ -155,7 +155,7 @@ def centre(scores, attention, bounds, BLOCK: tl.constexpr):
 
 @triton.jit
 def collect(states, step, bounds, weights, out, P, BLOCK_T: tl.constexpr, BLOCK_P: tl.constexpr):
-    """BLOCK_P columns of the weighted sum of a row's states; a state of weight 0 is not read."""
+    """Compute BLOCK_P columns of the weighted sum of a row's states. States of weight 0 are not loaded."""
     row = tl.program_id(0)
     first = tl.load(bounds + row)
     end = tl.load(bounds + row + 1)

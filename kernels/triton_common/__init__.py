@@ -1,1 +1,1 @@
-"""What the Triton kernels share: launching and tiles. Imported only where Triton is installed."""
+"""Helpers of all Triton kernels: launching and tiles. Imported only if Triton is installed."""

@@ -1,4 +1,4 @@
-"""Every kernel is started here, or written down instead, so that what is compiled without a GPU is what would run."""
+"""Launching of Triton kernels, or recording of the launches, so that the same kernels can be compiled without a GPU."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,12 +11,12 @@ from torch import Tensor
 from triton import knobs
 
 INTERPRETED: bool = knobs.runtime.interpret
-"""Whether kernels of this process are interpreted; Triton decides it once, when a kernel is defined."""
+"""Whether this process runs kernels in Triton's interpreter. Triton decides this when a kernel is defined."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """One start of a kernel: its arguments by name, and the compiler's options."""
+    """A recorded kernel launch: arguments by name, and compiler options."""
 
     kernel: Any
     arguments: Mapping[str, Any]
@@ -34,7 +34,10 @@ _RECORDER: ContextVar[_Recorder | None] = ContextVar("recorder", default=None)
 
 @contextmanager
 def recorded(capability: int) -> Iterator[list[Launch]]:
-    """Starts are written down instead of done, as for a device of that capability (80, 90); tensors may be `meta`."""
+    """Record kernel launches within the context without running them, as on a device of compute capability 80 or 90.
+
+    Tensors may be on `meta`.
+    """
     recorder = _Recorder(capability, [])
     token = _RECORDER.set(recorder)
     try:
@@ -44,7 +47,7 @@ def recorded(capability: int) -> Iterator[list[Launch]]:
 
 
 def launch(kernel: Any, grid: tuple[int, ...], /, *, num_warps: int = 4, num_stages: int = 3, **arguments: Any) -> None:
-    """`kernel[grid](**arguments)` on the device of its tensors, current or not; an empty grid starts nothing."""
+    """Launch `kernel[grid](**arguments)` on the device of its tensors. An empty grid launches nothing."""
     options = {"num_warps": num_warps, "num_stages": num_stages}
     if (recorder := _RECORDER.get()) is not None:
         recorder.launches.append(Launch(kernel, arguments, options))
@@ -55,7 +58,7 @@ def launch(kernel: Any, grid: tuple[int, ...], /, *, num_warps: int = 4, num_sta
 
 
 def capability(tensor: Tensor) -> int:
-    """Of the tensor's device: 80, 90, ...; 0 in the interpreter."""
+    """Return the compute capability of the tensor's device as 80, 90, ...; 0 in Triton's interpreter."""
     if (recorder := _RECORDER.get()) is not None:
         return recorder.capability
     if not tensor.is_cuda:

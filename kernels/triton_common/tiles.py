@@ -1,4 +1,4 @@
-"""What several kernels share inside: products, random numbers, logarithms near their edges."""
+"""Device functions of several Triton kernels: matrix products, random numbers, and logarithms without cancellation."""
 
 import triton
 import triton.language as tl
@@ -11,7 +11,7 @@ WORD_UNIT = tl.constexpr(2.0**-32)  # (word + 1/2) WORD_UNIT lies in (0, 1)
 
 @triton.jit
 def operand(tile, like):
-    """A tile as it goes into `dot`, in the dtype of the loaded tile `like`."""
+    """Cast a tile for `dot` to the dtype of the loaded tile `like`."""
     if WIDE:
         return tile.to(tl.float32)
     else:
@@ -20,13 +20,13 @@ def operand(tile, like):
 
 @triton.jit
 def dot(left, right):
-    """left @ right in float32, of operands of one dtype; float32 ones are not rounded to TF32."""
+    """Compute left @ right in float32; both operands have the same dtype, and float32 is not rounded to TF32."""
     return tl.dot(left, right, input_precision="ieee")
 
 
 @triton.jit
 def gumbel(word):
-    """-log E with E = -log(1 - U), U = (word + 1/2) 2⁻³², for uint32 words; within 1e-6 of float64.
+    """Return a Gumbel variable -log E, E = -log(1 - U), U = (word + 1/2) 2⁻³², per uint32 word; within 1e-6 of float64.
 
     1 - U loses a small U in float32: below 2⁻⁶ E is its series U + U²/2 + U³/3 + U⁴/4, off by less than U⁵/5.
     """
@@ -37,13 +37,16 @@ def gumbel(word):
 
 @triton.jit
 def rest(word):
-    """1 - U without cancellation: (not word + 1/2) 2⁻³²."""
+    """Return 1 - U for the uniform number U of a word, without cancellation: (not word + 1/2) 2⁻³²."""
     return ((word ^ 0xFFFFFFFF).to(tl.float32) + 0.5) * WORD_UNIT
 
 
 @triton.jit
 def philox(seed, index, position, stream):
-    """The words of a place, as `kernels.philox.words`: key the 64-bit seed, counter (index, position, stream, 0)."""
+    """Return the Philox words of (index, position, stream), as `kernels.philox.words` does.
+
+    The key is the 64-bit seed.
+    """
     low = (seed & 0xFFFFFFFF).to(tl.uint32)
     high = ((seed >> 32) & 0xFFFFFFFF).to(tl.uint32)
     zero = index.to(tl.uint32) ^ index.to(tl.uint32)

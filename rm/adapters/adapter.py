@@ -8,8 +8,9 @@ All three are an ordinary PEFT LoRA whose rank-r features u = A x are modulated 
     pblora   M = blockdiag(W1, Σ_i α_i V_i)            Lin et al. 2025, arXiv:2505.06274
     moslora  M = diag(γ(α)), δ = δ(α)                  UniARM, arXiv:2602.09538; not the MoSLoRA of arXiv:2406.11909
 
-PEFT selects the layers, holds A and B and computes s B (.); a forward hook on A does the rest. At a fixed α each is
-therefore a plain LoRA with B' = B M(α) and a bias s B δ(α).
+W0 is the frozen layer, A and B are the LoRA matrices, s is their scaling factor, and α is the preference vector. PEFT
+computes s B (.), and a forward hook on A the modulation. At a fixed α each adapter equals a plain LoRA with
+B' = B M(α) and a bias s B δ(α).
 """
 
 import json
@@ -86,7 +87,7 @@ class PreferenceAdapter:
         self.use(self.modulations(self._matrix(alpha, names)))
 
     def modulations(self, alpha: Tensor) -> dict[str, Modulation]:
-        """Compute every layer's modulation for α [N, K]; to be computed once per request."""
+        """Compute every layer's modulation for α [N, K], once per request."""
         alpha = alpha.to(next(self.model.parameters()).device, torch.float32)
         if not self.heads:
             return dict.fromkeys(self.layers, Modulation())
@@ -94,7 +95,7 @@ class PreferenceAdapter:
         return {name: head(mixed) for name, head in self.heads.items()}
 
     def use(self, rows: dict[str, Modulation]) -> None:
-        """Use these modulations from now on."""
+        """Set the modulations of all following forward passes."""
         self._rows = rows
 
     @contextmanager
@@ -143,7 +144,10 @@ class PreferenceAdapter:
 
     @contextmanager
     def serving(self, rows: dict[str, Modulation], start: int = 0) -> Iterator[None]:
-        """Prepare PEFT's layers for decoding: rows from `start` on are adapted by `rows`, others the base's."""
+        """Prepare PEFT's layers for decoding within the context.
+
+        Rows before `start` get base outputs, others are modulated.
+        """
         restored, blocks = {}, {}
         for name, layer in self.layers.items():
             parent = self.base.get_submodule(name.rpartition(".")[0])
@@ -157,7 +161,7 @@ class PreferenceAdapter:
                 setattr(parent, name.rpartition(".")[2], self.layers[name])
 
     def _served(self, layer: Any, rows: Modulation, start: int, block: Block) -> ServedLinear:
-        """Return the layer in its fastest precision: the base's on a GPU, at least float32 on a CPU."""
+        """Return the layer for decoding; the adapter has the base layer's dtype, on a CPU at least float32."""
         base = layer.get_base_layer()
         narrow = base.weight.is_cuda and base.weight.is_floating_point()
         dtype = base.weight.dtype if narrow else wide(base.weight.dtype)
@@ -187,10 +191,10 @@ class PreferenceAdapter:
 
     @torch.no_grad()
     def merge(self, alpha: Preference) -> nn.Module:
-        """Merge W0 + s B M(α) A and a bias + s B δ(α) into the base model, in place; the adapter is unusable then.
+        """Merge the adapter at one preference into the base model in place: W0 + s B M(α) A, and a bias + s B δ(α).
 
-        Transformers drops a bias that the architecture's config does not have, so save such a model with `export_lora`
-        instead.
+        The adapter is unusable afterwards. Transformers does not save a bias that the architecture's config lacks; use
+        `export_lora` for such models.
         """
         for name, (weight, bias) in self._fixed(alpha).items():
             layer, base = self.layers[name], self.layers[name].get_base_layer()
@@ -269,7 +273,7 @@ def attach(model: Any, settings: AdapterSettings, tokenizer: Any = None) -> Pref
 
 
 def load_adapter(model: Any, folder: Path) -> PreferenceAdapter:
-    """Load a saved adapter on its base model, which is changed in place; another base model is refused."""
+    """Load a saved adapter on its base model, which is changed in place; raise an error for another base model."""
     settings = load_settings(folder)
     if (actual := fingerprint(model)) != settings.base_fingerprint:
         raise DataError(
@@ -314,7 +318,10 @@ def _linear_names(model: Any) -> list[str]:
 
 
 def _mixer(model: Any, settings: AdapterSettings, tokenizer: Any = None, *, empty: bool = False) -> nn.Module:
-    """Create the mixer; an `empty` one has the shape of a saved one, whose vectors are not computed again."""
+    """Create the module that maps α to the generators' input.
+
+    If `empty`, its vectors are not computed (for loading).
+    """
     k, width = len(settings.objectives), model.config.get_text_config().hidden_size
     if settings.kind != "moslora":
         return Preferences(k)

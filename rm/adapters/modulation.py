@@ -15,7 +15,10 @@ Embedding = Literal["text", "one_hot", "random"]
 
 
 class Modulation(NamedTuple):
-    """u -> M u + δ for rank-r features u, one row each; M = diag(scale) or core, or the identity if both are None."""
+    """Modulation u -> M u + δ of rank-r features u per row.
+
+    M = diag(scale) or core, or the identity if both are None.
+    """
 
     scale: Float[Tensor, "N r"] | None = None
     core: Float[Tensor, "N r r"] | None = None
@@ -23,11 +26,11 @@ class Modulation(NamedTuple):
 
     @property
     def rows(self) -> int | None:
-        """Number of rows; None if nothing depends on the preference."""
+        """Number of rows; None without scale, core and shift."""
         return next((len(tensor) for tensor in self if tensor is not None), None)
 
     def map(self, change: Any) -> "Modulation":
-        """Apply a function to every tensor that is present."""
+        """Apply a function to every tensor that is not None."""
         return Modulation(*(None if tensor is None else change(tensor) for tensor in self))
 
     @staticmethod
@@ -51,7 +54,7 @@ class Modulation(NamedTuple):
 
 
 class Preferences(nn.Module):
-    """Identity: α itself mixes PBLoRA's cores."""
+    """Identity module: α itself weights PBLoRA's cores."""
 
     def __init__(self, k: int):
         super().__init__()
@@ -63,7 +66,7 @@ class Preferences(nn.Module):
 
 
 class MixedVector(nn.Module):
-    """p(α) = Σ_i α_i o_i of frozen vectors o_i of the objectives; for `trunk` followed by h = SiLU(W p + b)."""
+    """Preference vector p(α) = Σ_i α_i o_i of frozen objective vectors o_i; for `trunk`, followed by SiLU(W p + b)."""
 
     objectives: Tensor
 
@@ -105,7 +108,7 @@ def span_coordinates(objectives: Float[Tensor, "K E"]) -> Float[Tensor, "K K"]:
 
 @torch.no_grad()
 def text_objectives(model: Any, tokenizer: Any, texts: Sequence[str], *, centred: bool = True) -> Float[Tensor, "K E"]:
-    """o_i = mean of the frozen model's last hidden states over a description of the objective.
+    """Compute o_i, the mean of the frozen model's last hidden states over the description of objective i.
 
     Embeddings of language models have nearly the same direction; `centred` subtracts the objectives' mean and scales
     each to unit RMS, so that p(α) varies with α.

@@ -9,8 +9,9 @@ from .modulation import Modulation
 class ScaleAndShift(nn.Module):
     """MoSLoRA: u -> γ(α) ⊙ u + δ(α),  γ = 1 + G_γ, δ = G_δ                                 UniARM, arXiv:2602.09538
 
-    The affine modulation of features by a mixed vector is the paper's; the position, 1 + G and the generators are ours.
-    G is initialised to 0, so that training starts as a plain LoRA.
+    u are the rank-r features, and G_γ, G_δ linear generators from the mixed objective vector of α. The affine
+    modulation is the paper's; its position, 1 + G and the generators are ours. G is initialised to 0, so that training
+    starts as a plain LoRA.
     """
 
     def __init__(self, width: int, rank: int, *, scale: bool, shift: bool, bias: bool):

@@ -1,4 +1,4 @@
-"""Serving adapters in decoding: layers that read one tensor, such as q, k and v, are computed together."""
+"""Adapters in decoding: layers with the same input tensor, such as q, k and v, are computed together."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,10 @@ from .modulation import Modulation
 
 
 class ServedLinear(nn.Module):
-    """A base layer and its adapter for decoding, without PEFT's bookkeeping; rows before `start` are the base's."""
+    """A base layer and its adapter for decoding, without PEFT's overhead.
+
+    Rows before `start` get the base output only.
+    """
 
     def __init__(
         self,
@@ -38,7 +41,7 @@ class ServedLinear(nn.Module):
 
 
 class LayerGroup:
-    """Layers with the same input as one: outputs side by side, A stacked, B and cores block-diagonal."""
+    """Layers with the same input as a single layer: outputs concatenated, A stacked, B and cores block-diagonal."""
 
     def __init__(self, layers: Sequence[ServedLinear]):
         self.layers, first = layers, layers[0]
@@ -50,7 +53,7 @@ class LayerGroup:
 
     @property
     def fits(self) -> bool:
-        """Whether the GPU kernels take the layers' total rank."""
+        """Whether the GPU kernels support the layers' total rank."""
         return len(self.A) <= (WIDEST if self.film["core"] is None else WIDEST_CORE)
 
     def outputs(self, x: Float[Tensor, "N L m"]) -> Sequence[Float[Tensor, "N L n"]]:
@@ -61,7 +64,7 @@ class LayerGroup:
         return [y] if len(self.widths) == 1 else y.split(self.widths, 2)
 
     def _base(self, x: Float[Tensor, "N L m"]) -> Float[Tensor, "N L n"]:
-        """Return the base layers' outputs side by side; on a GPU each product writes its columns."""
+        """Return the concatenated outputs of the base layers."""
         bases = [layer.base for layer in self.layers]
         if len(bases) == 1:
             return bases[0](x)
@@ -78,7 +81,7 @@ class LayerGroup:
 
 
 class Block:
-    """The adapted layers of a module; those given the same tensor object at the first token are computed together."""
+    """Adapted layers of a module. Layers that get the same tensor object at the first token are computed together."""
 
     def __init__(self):
         self.x: Tensor | None = None

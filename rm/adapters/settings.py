@@ -14,18 +14,18 @@ Kind = Literal["lora", "pblora", "moslora"]
 
 @dataclass(frozen=True)
 class AdapterSettings:
-    """Everything besides the weights that determines an adapter."""
+    """Settings that, with the weights, determine an adapter."""
 
     kind: Kind
     objectives: tuple[str, ...]
-    """Names, in the order of α."""
+    """Names of the objectives, in the order of the preference vector α."""
     texts: tuple[str, ...] = ()
     """One description per objective, for `embedding="text"`; by default the names."""
     rank: int = 8
     shared_rank: int = 0
     """PBLoRA: rank r1 of the branch that does not depend on the preference; `rank` is the other's, r2."""
     factor: float = 2.0
-    """s, the factor of B's output."""
+    """Scaling factor s of the adapter's output."""
     dropout: float = 0.0
     targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj")
     """Names of the linear layers, or `("all-linear",)`."""
@@ -61,7 +61,7 @@ class AdapterSettings:
 
     @property
     def total_rank(self) -> int:
-        """Rows of A."""
+        """Total rank: the number of rows of the LoRA matrix A."""
         return self.rank + self.shared_rank
 
     @property

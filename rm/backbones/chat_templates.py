@@ -66,7 +66,7 @@ VARIABLES = {**TOKENS, "date_string": "1 Jan 2024"}
 
 
 class Costly(Exception):
-    """Raised for a template that exceeds a limit; the message ends a sentence about the template."""
+    """Raised for a template that exceeds a limit. The message completes a sentence whose subject is the template."""
 
 
 def check_template(template: Any, source: str) -> None:
@@ -85,7 +85,7 @@ def check_growth(text: str, turns: Sequence[Message]) -> None:
 
 @lru_cache(maxsize=64)
 def fault_of(template: str) -> str:
-    """Return what is wrong with a template, as the end of a sentence; empty if nothing is.
+    """Return the fault of a template, as the predicate of a sentence; empty if there is none.
 
     >>> fault_of("{% for m in messages %}{{ m.content }}{% endfor %}")
     ''
@@ -118,14 +118,16 @@ def _costly(template: str, conversations: Sequence[tuple[Sequence[Any], bool, An
 
 QUESTION = {"role": "user", "content": "a question"}
 RESPONSES = ("an answer", "<think>a thought</think>an answer")
-"""Responses to look for; some templates write a thought before a response that has none."""
+"""Marker responses for detecting a prefill. The second has reasoning, since some templates add it to others."""
 
 
 def prefilled(render: Callable[..., str]) -> str:
-    """Return the text that the generation prompt writes of a completion, such as an opening `<think>`; empty if none.
+    """Return the beginning of a completion that the generation prompt already contains, such as `<think>`.
 
-    It is what follows the header of an assistant's turn, which is what stands before a response in a conversation that
-    goes on. `render` is `Encoder.render_turns`.
+    Empty if none.
+
+    The header of an assistant turn is the text before a response in a conversation that continues; the prefill is the
+    rest of the generation prompt. `render` is `Encoder.render_turns`.
     """
     prompt, opened = render([QUESTION]), render([QUESTION], add_generation_prompt=True)
     for content in RESPONSES:
@@ -183,7 +185,7 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         return ""
 
     def sized(self, value: Any) -> Any:
-        """Return the value after adding its size to the total."""
+        """Add the size of a value to the total, and return the value."""
         large = isinstance(value, int) and value.bit_length() > 4096
         self.made += len(value) if hasattr(value, "__len__") else 0  # whatever a template makes
         if large or self.made > SIZE:
@@ -191,7 +193,7 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         return value
 
     def put(self, value: Any) -> Any:
-        """Return the value after adding its text to the characters written."""
+        """Add the length of a written value to the total, and return the value."""
         self.written += len(self.sized(str(value)))
         if self.written > SIZE:
             raise Costly(f"it writes more than {SIZE:,} characters for a conversation of a few words")
@@ -216,7 +218,7 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         return super().wrap_str_format(value)
 
     def call(self, context: Any, obj: Any, /, *args: Any, **kwargs: Any) -> Any:  # pyright: ignore
-        """Call a function; the arguments and the result are measured."""
+        """Call a function, and count the sizes of its arguments and result."""
         if obj in (self.tick, self.sized, self.put):
             return obj(*args)
         self.tick()
@@ -251,7 +253,7 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
 
 
 class _Counting(NodeTransformer):
-    """Insert a step into every loop and macro, and a measurement around every concatenation and output."""
+    """Syntax tree transformer that adds counting to every loop, macro, concatenation and output."""
 
     def visit_For(self, node: Any) -> Any:
         """Count a step for each iteration of a loop, and each call of a macro."""

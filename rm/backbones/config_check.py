@@ -53,7 +53,7 @@ def stored_numbers(folder: Path) -> int:
 
 
 def larger(config: Any, numbers: int) -> str:
-    """Return the first setting that is too large for that many numbers, as `name = value`; empty if none is.
+    """Return the first config value that implies more than `numbers` weights, as `name = value`; empty if none does.
 
     >>> from types import SimpleNamespace
     >>> larger(SimpleNamespace(vocab_size=2**40, hidden_size=8), 10_000)

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def handle_keyword(model: Any, word: str, read: Callable[[Any, Any], Any]) -> None:
-    """Make the unwrapped `model(word=x)` return `read(model, x)` inside its own forward; others are unchanged."""
+    """Make `model(word=x)` return `read(model, x)` within the model's forward; other calls are unchanged."""
     original = model.forward.__func__  # unbound, so that a deep copy of the model runs its own weights
 
     @functools.wraps(type(model).forward)  # `generate` inspects the signature

@@ -130,7 +130,7 @@ def _of_the_file(tokenizer: Any, rows: int) -> Any:
 
 
 def origin(config: Any) -> dict[str, str]:
-    """Return the contract's `weights` of a model that was converted from a GGUF file; nothing for other models."""
+    """Return the scoring contract's field `weights` for a model converted from a GGUF file; empty for other models."""
     stated = getattr(config, ORIGIN, None)
     if not isinstance(stated, dict):
         return {}

@@ -25,7 +25,7 @@ class Source(NamedTuple):
 def parse_source(source: str, *, trust_remote_code: bool = False) -> Source:
     """Split a source into name and revision; folders stay as they are. Remote code requires a full commit SHA.
 
-    A GGUF file has the name of the folder that it is converted to.
+    For a GGUF file the name is the folder of the converted model.
 
     >>> parse_source("org/model@v1.0")
     Source(name='org/model', revision='v1.0')
@@ -47,7 +47,10 @@ def parse_source(source: str, *, trust_remote_code: bool = False) -> Source:
 
 
 def tokenizer_source(source: str) -> str:
-    """Return where a model's tokenizer is, for an adapter without one its base's; `DataError` if nowhere."""
+    """Return the source of a model's tokenizer, for an adapter without one the base model.
+
+    Raise `DataError` if none.
+    """
     if not _lacks_tokenizer(Path(source)):
         return source
     base = _base_of_adapter(Path(source) / ADAPTER)

@@ -55,7 +55,7 @@ def hide_loading_bars() -> None:
 def load_tokenizer(
     source: str, *, chat_template: str | None = None, trust_remote_code: bool = False
 ) -> PreTrainedTokenizerBase:
-    """Load a tokenizer, an adapter's from its base; its chat template may be from a Jinja file, or `plain`."""
+    """Load a tokenizer, for adapters from the base model. `chat_template` is a Jinja file or `plain`."""
     holder = tokenizer_source(source)
     location = parse_source(holder, trust_remote_code=trust_remote_code)
     check_layers(source)
@@ -133,7 +133,10 @@ def small_config(
     heads: int = 4,
     positions: int = 2048,
 ) -> Any:
-    """Return a small config for the tokenizer; not Qwen 2's, beside which AutoTokenizer loads its own tokenizer."""
+    """Return a small config for the tokenizer.
+
+    Qwen 2 is excluded: AutoTokenizer would load that model's own tokenizer.
+    """
     return AutoConfig.for_model(
         architecture,
         vocab_size=len(tokenizer),
@@ -204,7 +207,7 @@ def load_causal_lm(
     trust_remote_code: bool = False,
     kind: str = "autoregressive",
 ) -> PreTrainedModel:
-    """Load a causal language model, an adapter on one, or a reward model of a kind that is one, for a tokenizer."""
+    """Load a causal language model, also with an adapter or from a reward model's folder, and check the tokenizer."""
     if (Path(source) / FILE).exists() and (stated := load_contract(Path(source)).kind) != kind:
         raise DataError(f"{source}: a reward model of kind '{stated}', no language model; give a causal language model")
     with _or_data_error(source, "causal language model"):
@@ -276,7 +279,7 @@ def load_trunk(source: str, *, dtype: str = "float32", trust_remote_code: bool =
 
 @contextmanager
 def _without_report() -> Iterator[None]:
-    """Drop Transformers' loading reports that name nothing but missing and unread tensors, which are reported here."""
+    """Suppress Transformers' reports of missing and unread tensors within the context; this module reports them."""
 
     def keep(record: LogRecord) -> bool:
         text = record.getMessage()
@@ -311,7 +314,7 @@ def _or_data_error(source: str, what: str) -> Iterator[None]:
 
 
 def name_labels(config: Any, objectives: tuple[str, ...], per_token: bool = False) -> None:
-    """Name the outputs in a classifier's config; by its problem type vLLM applies sigmoids, or to sequences nothing."""
+    """Name the outputs in a classifier's config, and set the problem type, from which vLLM derives the activation."""
     config.num_labels = len(objectives)
     config.id2label = dict(enumerate(objectives))
     config.label2id = {name: index for index, name in enumerate(objectives)}

@@ -159,7 +159,7 @@ def head_reads_last_states(model: Any, rows: int = 1) -> bool:
 def _materialised(
     model: Any, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"], logits: int
 ) -> Float[Tensor, "N L"]:
-    """Compute from the model's own logits, in chunks of as many rows as `logits` elements allow, at least one."""
+    """Compute log-probabilities from the model's logits, in chunks of at most `logits` elements (at least one row)."""
     rows, parts = max(1, logits // (tokens.shape[1] * embedding_rows(model))), []
     for ids, mask in zip(tokens.split(rows), attention.split(rows), strict=True):
         predicted = model(input_ids=ids, attention_mask=mask.long(), use_cache=False).logits[:, :-1]

@@ -1,4 +1,4 @@
-"""Load a LoRA folder as a sequence classifier: base model, adapter and head, each checked to be present and fitting."""
+"""Loading of a LoRA folder as a sequence classifier: base model, adapter and head, with checks of names and shapes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -88,7 +88,7 @@ def head_rows(folder: Path) -> int:
 
 
 def base_of(config: LoraConfig) -> str:
-    """Return the base model that a LoRA names: path, or Hub id with its revision."""
+    """Return the base model in a LoRA config: a path, or a Hub id with revision."""
     return base_name(str(config.base_model_name_or_path), config.revision)
 
 

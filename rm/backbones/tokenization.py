@@ -68,7 +68,7 @@ def end_token_ids(model: Any, tokenizer: Any) -> frozenset[int]:
 def control_tokens(tokenizer: Any) -> list[str]:
     """Return the texts that a tokenizer encodes as control tokens wherever they stand, longest first.
 
-    Those of the format of turns are often special among the added tokens only, without a role such as EOS.
+    Tokens that mark turns are often special only among the added tokens, without a role such as EOS.
     """
     added = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
     return sorted({token for token in [*added, *tokenizer.all_special_tokens] if len(token) > 2}, key=len, reverse=True)
@@ -257,7 +257,7 @@ class Encoder:
     def encode_all(self, examples: Sequence[Example]) -> list[Encoded]:
         """Return the token ids of many examples, each encoded independently.
 
-        The latest result is kept, because scoring asks for it again after `readings` of the same examples.
+        The latest result is cached, because scoring needs it again after `readings` of the same examples.
         """
         examples = [*examples]
         if len(examples) != len(self._latest[0]) or not all(map(is_, examples, self._latest[0])):

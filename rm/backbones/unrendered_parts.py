@@ -18,15 +18,15 @@ TOOLS, CALLS, RESULTS, REASONING = "declared tools", "tool calls", "tool results
 SYSTEM = ("system", "developer")
 """Roles of turns that can be written into a user turn."""
 THOUGHT = re.compile(r"</?think>")
-"""Marks around reasoning in a content, in place of which templates may write their own."""
+"""Default markers around reasoning in a content; templates may use other markers."""
 CONTENTS = ("content", "reasoning_content")
-"""Fields of a message that are texts for the model."""
+"""Message fields with text that the model reads."""
 ID = "zq1234567"
 """Id of a test call: Mistral's templates require nine letters and digits."""
 
 
 def has_parts(turns: Sequence[Message]) -> bool:
-    """Return whether a conversation has more than roles and contents of system, user and assistant."""
+    """Return whether a conversation has parts other than the contents of system, user and assistant turns."""
     return any(turn.keys() - {"role", "content", "name"} or turn["role"] in ("tool", "developer") for turn in turns)
 
 
@@ -72,9 +72,10 @@ def _call(name: str, arguments: Any, id: str) -> dict[str, Any]:
 def write_out(
     turns: Sequence[Message], tools: Sequence[dict[str, Any]], parts: frozenset[str], developer: bool
 ) -> tuple[list[Message], list[dict[str, Any]]]:
-    """Return messages and tools for a template that omits `parts`; `developer`: whether it knows that role.
+    """Return messages and tools with `parts`, which the template omits, written as text into contents.
 
-    Tools are written into the first message, calls and reasoning into their own message, results into a user turn.
+    Tools are written into the first message, calls and reasoning into the message that has them, tool results into a
+    user turn. `developer` is whether the template supports the role of that name.
     """
     messages: list[Message] = []
     for turn in turns:
@@ -118,7 +119,10 @@ def _joins(before: Message, plain: Message, turn: Message, parts: frozenset[str]
 
 
 def lost(render: Render, turns: Sequence[Message], tools: Sequence[dict[str, Any]]) -> str:
-    """Return what a template omits of a conversation of this shape (earlier reasoning may be); empty if nothing."""
+    """Return the name of a part that a template omits from such conversations; empty if none.
+
+    Reasoning of earlier turns may be omitted.
+    """
     marked, marks = [], {}
     for turn_index, turn in enumerate(turns):
         markers, probe = _marked(turn, turn_index)
@@ -164,17 +168,17 @@ def _marked(turn: Message, index: int) -> tuple[Message, dict[str, str]]:
 
 
 class Omission(NamedTuple):
-    """A text that a rendered conversation does not have, and the index of its message."""
+    """A text that is missing from a rendered conversation, and the index of its message."""
 
     turn: int
     text: str
 
 
 def omissions(turns: Sequence[Message], text: str) -> list[Omission]:
-    """Return the contents and reasoning that a rendered conversation does not have; blanks do not count.
+    """Return the contents and reasoning that are missing from a rendered conversation. Blanks are ignored.
 
-    Longer texts are looked up first and an occurrence counts once, so that a text which occurs in another one has to be
-    there by itself. What is not there literally may be there with other marks around its reasoning, or as JSON.
+    Longer texts are matched first, and an occurrence counts once, so that a text within another text must also occur
+    separately. Texts with other markers around reasoning, or in JSON notation, also match.
     """
     texts: list[Any] = [(index, turn.get(key)) for index, turn in enumerate(turns) for key in CONTENTS]
     stripped = [Omission(index, content.strip()) for index, content in texts if content and content.strip()]
@@ -188,7 +192,7 @@ def omissions(turns: Sequence[Message], text: str) -> list[Omission]:
 
 
 def _in_order(texts: Iterable[str], text: str) -> bool:
-    """Return whether a text has all of some others, one behind the other."""
+    """Return whether a text contains all `texts`, in order and without overlap."""
     position = 0
     for part in texts:
         start = text.find(part, position)
@@ -199,7 +203,7 @@ def _in_order(texts: Iterable[str], text: str) -> bool:
 
 
 def _absent(spellings: Sequence[Sequence[str]], text: str) -> list[int]:
-    """Return the indices of the texts, each in one or several spellings, that have no occurrence of their own."""
+    """Return the indices of texts without a separate occurrence in any of their spellings."""
     absent = []
     for index in sorted(range(len(spellings)), key=lambda index: -len(spellings[index][0])):
         spelling = next((spelling for spelling in spellings[index] if spelling in text), None)
@@ -215,12 +219,12 @@ def _without_blanks(text: str) -> str:
 
 
 def omits_system(turns: Sequence[Message], omitted: Iterable[Omission]) -> bool:
-    """Return whether a system turn is among what is omitted."""
+    """Return whether a system turn is omitted."""
     return any(turns[omission.turn]["role"] in SYSTEM for omission in omitted)
 
 
 def system_in_user(turns: Sequence[Message]) -> list[Message]:
-    """Return the messages with every system turn joined to the user turn beside it, the one before if there are two."""
+    """Return the messages with every system turn merged into the adjacent user turn, preferably the preceding one."""
     messages: list[Any] = []
     for turn in turns:
         roles = {messages[-1]["role"], turn["role"]} if messages else set()

@@ -68,7 +68,7 @@ def stored(source: str, names: Iterable[str], files: Iterable[str]) -> dict[str,
 
 
 def file_of(source: str, name: str) -> Path | None:
-    """Return a file of a folder or Hub id; None if it has no such file, or the Hub cannot be reached."""
+    """Return the path of a file of a folder or Hub id; None if it does not exist, or the Hub cannot be reached."""
     if Path(source).is_dir():
         return Path(source) / name if (Path(source) / name).exists() else None
     location = parse_source(source)
@@ -97,7 +97,7 @@ def put_head(model: nn.Module, head: Head, source: str) -> None:
 
 
 def warn_of_unread(model: Any, names: Iterable[str], source: str, fresh_head: bool) -> None:
-    """Warn of tensors that the model has no layer for; with a fresh head those of other heads are no loss."""
+    """Warn of stored tensors without a layer in the model; with a fresh head, tensors of other heads are ignored."""
     trunk = f"{model.base_model_prefix}."
     unread = sorted(name for name in names if not name.startswith(READ_ELSEWHERE))
     if unread := [name for name in unread if name.startswith(trunk) or not fresh_head]:
@@ -118,7 +118,7 @@ def refuse_pickles(folder: Path) -> None:
 
 
 def _safe_name(path: Path, safe: bool) -> str:
-    """Return the safetensors file for the pickle's weights; empty for files that trainers save beside the weights."""
+    """Return the name of the safetensors file that replaces a pickle; empty for pickles without model weights."""
     stem = path.stem.partition("-")[0]
     if stem == "pytorch_model" and (path.parent / "adapter_config.json").exists():
         return "value_head"  # TRL's name for the head of an adapted model

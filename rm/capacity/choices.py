@@ -11,7 +11,7 @@ class Precision(NamedTuple):
 
     weights: int
     compute: int
-    """In matrix products: fewer than for weights under autocast."""
+    """Bytes per number in matrix products; under autocast fewer than for weights."""
 
 
 PRECISIONS = {"float32": Precision(4, 4), "bfloat16": Precision(2, 2), "mixed": Precision(4, 2)}
@@ -19,7 +19,7 @@ PRECISIONS = {"float32": Precision(4, 4), "bfloat16": Precision(2, 2), "mixed": 
 STATES = {"adamw": 2, "adamw_8bit": 2, "lion": 1, "sgd": 0}
 """Number of optimizer states per parameter."""
 STRATEGIES = ("ddp", "fsdp", "zero3")
-"""A complete copy of the model on every GPU (ddp), or sharded weights, gradients and optimizer states."""
+"""Strategies: a complete model on every GPU (ddp), or sharded weights, gradients and optimizer states."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Spread:
     strategy: str = "ddp"
 
     def __post_init__(self) -> None:
-        """Raise `UsageError` for values without a formula."""
+        """Raise `UsageError` for unsupported values."""
         if self.gpus < 1:
             raise UsageError(f"gpus is at least 1, got {self.gpus}")
         if self.strategy not in STRATEGIES:

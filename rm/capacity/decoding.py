@@ -22,11 +22,11 @@ class Decoding(NamedTuple):
     """Bytes per number."""
     guiding: Guiding = "none"
     adapters: Adapters | None = None
-    """The guide's. On a shared backbone: one forward of 2 N rows, below `from_layer` of N if it branches late."""
+    """Adapters of a guide on the same backbone: one forward of 2 N rows, or of N rows in layers below `from_layer`."""
     guide: Shape | None = None
-    """A guide with separate weights."""
+    """Shape of a guide (autoregressive reward model) with separate weights."""
     held: bool = True
-    """Whether the weights are counted here, or elsewhere."""
+    """Whether the weights are part of this estimate."""
 
     @property
     def positions(self) -> int:
@@ -35,14 +35,17 @@ class Decoding(NamedTuple):
 
     @property
     def branches_at(self) -> int:
-        """The first layer that a guide on the same backbone runs too; the number of layers if there is none."""
+        """Return the first layer that a guide on the same backbone runs too.
+
+        The number of layers without such a guide.
+        """
         if self.guiding == "shared":
             return 0
         return self.adapters.from_layer if self.guiding == "late" and self.adapters else self.shape.layers
 
     @property
     def row_layers(self) -> int:
-        """Rows times layers of the backbone:  N (layers + those that the guide runs again)."""
+        """Number of rows times layers of the backbone:  N (layers + layers that the guide runs again)."""
         return self.rows * (2 * self.shape.layers - self.branches_at)
 
     @property
@@ -90,13 +93,16 @@ def decoding_read_bytes(work: Decoding) -> int:
 
 
 def decoding_flops(work: Decoding) -> tuple[int, int]:
-    """Return the operations of all prompts, and of one token of every row with a half-full cache."""
+    """Return the operations of the prefill, and of decoding one token of every row with a half-full cache."""
     half = work.prompt + work.completion // 2
     return _passed(work, work.prompt, 0), _passed(work, 1, half)
 
 
 def _passed(work: Decoding, length: int, cached: int) -> int:
-    """Return the operations of new positions of all rows in base and guide, with the head at the last position."""
+    """Return the operations of `length` new positions of all rows in base and guide.
+
+    The head reads the last position.
+    """
     tokens = length * work.rows
     layer = length * linear_flops(work.shape) + attention_flops(work.shape, length, cached + length)
     heads = 2 if work.branches_at < work.shape.layers else 1

@@ -34,12 +34,12 @@ class Adapters(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """Head on the trunk: a language model's head at some positions, or K scores at every position."""
+    """Head of the model: a language model's output head at some positions, or K scores at every position."""
 
     head_tokens: int = 0
     """Number of positions at which the output head is applied, over all rows."""
     scores: int = 0
-    """K."""
+    """Number K of scores."""
 
 
 def linear_flops(shape: Shape) -> int:
@@ -48,25 +48,25 @@ def linear_flops(shape: Shape) -> int:
 
 
 def attention_flops(shape: Shape, queries: int, keys: int) -> int:
-    """Return those of one layer's q kᵀ and the product with v, per row:  4 H d Q S   for Q queries on S keys."""
+    """Return the operations of one layer's q kᵀ and product with v, per row:  4 H d Q S   for Q queries on S keys."""
     return 4 * shape.heads * shape.head_dim * queries * keys
 
 
 def adapter_flops(adapters: Adapters, linears: list[Linear]) -> int:
-    """Return those of adapters on these matrices per token:  Σ 2 r (m + n), and 2 r² for a core between A and B."""
+    """Return the operations of adapters per token:  Σ 2 r (m + n), and 2 r² for a core between A and B."""
     core = 2 * adapters.rank**2 if adapters.kind == "pblora" else 0
     return sum(2 * adapters.rank * (linear.inputs + linear.outputs) + core for linear in linears)
 
 
 def top_flops(shape: Shape, answered: Answered, tokens: int) -> int:
-    """Return those of the output head, 2 D V per position that it is applied to, or a score head, 2 D K per token."""
+    """Return the operations of the output head, 2 D V per position, or of a score head, 2 D K per token."""
     return 2 * shape.width * (shape.vocabulary * answered.head_tokens + answered.scores * tokens)
 
 
 def forward_flops(
     shape: Shape, rows: int, length: int, answered: Answered, adapters: Adapters | None = None, *, cached: int = 0
 ) -> int:
-    """Return those of N rows of L new positions after `cached` ones:
+    """Return the operations of a forward pass of N rows with L new positions after `cached` positions:
 
     N L layers Σ 2 m n + N layers 4 H d L (cached + L) + adapters + head
     """
@@ -117,7 +117,7 @@ def training_flops(
 
 
 def _adapted_backward(shape: Shape, adapters: Adapters, tokens: int, attention_back: int) -> int:
-    """Return those of adapters and of the backward through frozen matrices, from the top to the first adapter."""
+    """Return the operations of the backward through adapters and frozen matrices, from the top to the first adapter."""
     linears = adapters.linears(shape)
     first = min((linear.stage for linear in linears), default=READS)
     layers = shape.layers - adapters.from_layer
@@ -130,7 +130,7 @@ def _adapted_backward(shape: Shape, adapters: Adapters, tokens: int, attention_b
 
 
 def _adapted_backward_to_the_embedding(shape: Shape, adapters: Adapters, tokens: int, attention_back: int) -> int:
-    """Return the same if the embedding's output requires a gradient, as with PEFT and checkpointing."""
+    """Return the operations of the backward down to the embedding, as with PEFT and checkpointing."""
     added = 2 * adapter_flops(adapters, adapters.linears(shape))
     frozen = linear_flops(shape) * tokens + attention_back
     return shape.layers * frozen + (shape.layers - adapters.from_layer) * added * tokens

@@ -47,7 +47,7 @@ class Machine:
 
 
 class Phase(NamedTuple):
-    """A phase of the work, on one GPU."""
+    """A phase of a plan: memory and seconds on one GPU."""
 
     name: str
     parts: Parts
@@ -62,7 +62,7 @@ class Phase(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """One round of the work on all GPUs: an optimizer step, or a batch."""
+    """Phases and sizes of one round on all GPUs: an optimizer step, or a batch."""
 
     phases: tuple[Phase, ...]
     items: float
@@ -124,7 +124,7 @@ def decode_plan(work: Decoding, machine: Machine) -> Plan:
 
 
 class Rl(NamedTuple):
-    """Other models and settings of policy training."""
+    """Reward models, reference model and further settings of policy training."""
 
     prompt: int
     group: int
@@ -191,7 +191,7 @@ def _training(shape: Shape, step: Step) -> int:
 def _reading(
     name: str, around: Parts, shape: Shape, step: Step, rows: int, machine: Machine, *, times: int = 1
 ) -> Phase:
-    """Return a forward phase without gradients over `rows` rows, a step's rows at a time; `around` has the weights."""
+    """Return a forward phase without gradients over `rows` rows in batches of the step's; `around` are weight bytes."""
     parts = {"weights": weight_bytes(shape, step)} if not around else dict(around)
     share = rows / step.rows
     top = step.top._replace(head_tokens=int(step.top.head_tokens * share))
@@ -207,7 +207,7 @@ def _rewarding(reward: Shape, around: Parts, step: Step, rollouts: int, work: Rl
 
 
 def _decoding(name: str, around: Parts, work: Decoding, machine: Machine, *, narrow: bool) -> Phase:
-    """Return a phase of prefill, and for every token the longer of computing it and reading memory for it."""
+    """Return a phase of prefill and decoding; the time per token is the longer of computation and memory access."""
     prefill, each = decoding_flops(work)
     parts = dict(around)
     for part, size in decoding_bytes(work).items():

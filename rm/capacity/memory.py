@@ -32,7 +32,7 @@ class Step(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """N L."""
+        """Number of tokens, N L."""
         return self.rows * self.length
 
 
@@ -84,7 +84,7 @@ def _read_bytes(shape: Shape, step: Step) -> int:
 
 
 def _modules_by_input(linears: tuple[Linear, ...] | list[Linear]) -> list[tuple[int, list[Linear]]]:
-    """Return widths of tensors that only matrices read, with these matrices; attention saves its output anyway."""
+    """Return widths of tensors that only matrices read, with these matrices. (Attention saves its output anyway.)"""
     stages = [[linear for linear in linears if linear.stage == stage] for stage in (READS, WIDENS, NARROWS)]
     return [(some[0].inputs, some) for some in stages if some]
 

@@ -1,4 +1,4 @@
-"""Refusal of a mixed precision that this machine does not have, in place of Transformers' text."""
+"""Checks that this machine supports bfloat16, with a clearer error than Transformers'."""
 
 from transformers import TrainingArguments
 from transformers.utils import is_torch_bf16_gpu_available
@@ -7,7 +7,7 @@ from ..errors import UsageError
 
 
 def check_bf16(arguments: TrainingArguments) -> None:
-    """Raise `UsageError` for bfloat16 without a GPU that has it, unless training on the CPU is requested."""
+    """Raise `UsageError` if bfloat16 is requested but no GPU supports it, unless training runs on the CPU."""
     if (arguments.bf16 or arguments.bf16_full_eval) and not arguments.use_cpu:
         name = "bf16" if arguments.bf16 else "bf16_full_eval"
         require_bf16_gpu(name, "leave it out, or add --use_cpu True to compute in bfloat16 on the CPU")

@@ -86,7 +86,7 @@ SMALL_VOCABULARY = 151936  # Qwen 2.5 up to 3B
 
 
 def choices() -> list[str]:
-    """Return the names in the table, and sizes without a family."""
+    """Return the names in the table, and sizes such as `7b`."""
     return [*SIZES, *dict.fromkeys(name.partition("-")[2] for name in SIZES)]
 
 

@@ -46,7 +46,7 @@ def resident_parts(shape: Shape, step: Step, spread: Spread, optimizer: str) -> 
 
 
 def inside(step: Step, spread: Spread) -> Step:
-    """Return the step as computed with sharding: gathered in the precision of products, without autocast copies."""
+    """Return the step as in sharded training: weights gathered in compute precision, no autocast copies."""
     if spread.shares == 1:
         return step
     c = step.precision.compute
@@ -72,7 +72,7 @@ def step_parts(
     """Return the bytes by part of a step after the optimizer's first one, at the largest of three peaks.
 
     top       end of the forward, in the head: all activations are kept, gradients only if they are accumulated
-    last      backward of the last layer: all activations are kept except the head's, and the head's gradient exists
+    last      backward of the last layer: all activations but the head's are kept, and the head has its gradient
     first     backward of the first layer: one layer's activations and all gradients, of a tied embedding twice
     """
     size = WIDE if step.adapters else step.precision.weights

@@ -1,4 +1,4 @@
-"""Golden scores of a saved reward model, and checksums of its files: written with it, checked when it is loaded."""
+"""Golden scores (rewards of stored examples) and file checksums of a saved reward model, which loading checks."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,8 @@ def write_golden(model: RewardModel, examples: Sequence[Example], folder: Path) 
 def check_files(folder: Path, *, read_all: bool = False) -> int | None:
     """Return the number of weight and tokenizer files that match their checksums; None if no checksums were saved.
 
-    Raises `CheckFailed` for a file that differs. Unless `read_all`, more than `HASHED` bytes are compared by size only.
+    Raises `CheckFailed` for a file that differs. Unless `read_all`, weights above `HASHED` bytes are compared by size
+    only.
     """
     if not (folder / SUMS).is_file():
         return None
@@ -68,7 +69,7 @@ def _damaged(folder: Path, why: object) -> DataError:
 
 
 def check_golden(model: RewardModel, folder: Path) -> float:
-    """Return the largest difference from the stored rewards; raise `CheckFailed` if the dtype does not explain it.
+    """Return the largest difference from the stored rewards; raise `CheckFailed` if it exceeds the dtype's tolerance.
 
     The tolerance is relative to the size of the rewards: 1e-5 in float32 and float64, 0.05 in half precision, where
     the order of summation differs between machines.

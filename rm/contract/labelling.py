@@ -12,8 +12,8 @@ TIE = 1e-9  # differences of the size of rounding errors are ties
 def by_reward(model: RewardModel, *, objective: str = "", temperature: float = 0.0) -> Labeller:
     """Label with P(first better) = σ(Δ / temperature), Δ = r(first) - r(second); at temperature 0: 1, 0, or 0.5 (tie).
 
-    `objective` may be omitted if the model has only one. A reward that is NaN is an abstention, and so are completions
-    that are the same to the model since it does not read all of them.
+    `objective` may be omitted if the model has only one. The labeller abstains (NaN) if a reward is NaN, or if the two
+    completions are equal to the model, for example after truncation.
     """
     objectives = model.contract.objectives
     if objective not in objectives and (objective or len(objectives) > 1):

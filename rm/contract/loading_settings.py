@@ -1,4 +1,4 @@
-"""Settings of reward models of other software, which have no scoring contract: each is declared once, for all verbs."""
+"""Settings for loading reward models of other software, without a scoring contract; shared by all commands."""
 
 from pathlib import Path
 from typing import Any
@@ -8,12 +8,12 @@ from .scoring_contract import FILE
 
 
 def label_setting() -> Any:
-    """Return the setting of the output that is the reward."""
+    """Declare the setting that names the output that is the reward."""
     return setting(None, "Which output of a classifier without a scoring contract is the reward.")
 
 
 def bos_setting(**declared: str) -> Any:
-    """Return the setting of the contract's BOS, with a group or a setting that it requires."""
+    """Declare the setting of the BOS policy; `declared` may contain `group` and `requires`."""
     return setting(
         None,
         "BOS of a model without a scoring contract: as the chat template writes it (TRL), or once, also where that "
@@ -24,7 +24,7 @@ def bos_setting(**declared: str) -> Any:
 
 
 def eos_setting(**declared: str) -> Any:
-    """Return the setting of the contract's EOS, with a group or a setting that it requires."""
+    """Declare the setting of the EOS policy; `declared` may contain `group` and `requires`."""
     return setting(
         None,
         "EOS of a model without a scoring contract: as the chat template writes it (TRL), or once, also where that "
@@ -41,7 +41,7 @@ def edges(config: Any) -> dict[str, Any]:
 
 
 def reading(config: Any) -> dict[str, Any]:
-    """Return the loading options of a verb with the settings of this module, where the user set them."""
+    """Return the loading options, of those declared in this module, that the user set."""
     return edges(config) | ({} if config.objective is None else {"objective": config.objective})
 
 

@@ -1,4 +1,4 @@
-"""What reward models read of conversations: how much is truncated, and which text their chat templates omit.
+"""Reports of text that reward models do not read: truncated tokens, and text that chat templates omit.
 
 Does not import torch, since clients of served models read it as well.
 """
@@ -14,34 +14,34 @@ UNREAD = {
     "truncated": "{:.0%} of the completions rated are longer than the model reads, and were cut",
     "omitted": "the model's chat template leaves out text of {:.0%} of the completions rated",
 }
-"""Shares of `unread_shares` -> their warning, in words."""
+"""Warning by key of `unread_shares`."""
 
 
 class Reading(NamedTuple):
-    """What a reward model reads of one conversation."""
+    """Tokens of one conversation that a reward model reads, and text that its chat template omits."""
 
     truncated: bool
     omitted: str = ""
     """A text of the conversation that a chat template omits, if any."""
     length: int = 0
-    """Tokens before truncation; 0 where they are not known."""
+    """Number of tokens before truncation; 0 if unknown."""
     ids: tuple[tuple[int, ...], ...] = ()
-    """Token ids of every member; empty where they are not known."""
+    """Token ids for every member; empty if unknown."""
 
     @property
     def partial(self) -> bool:
-        """Whether the model does not read all of the conversation."""
+        """Whether the model reads only a part of the conversation."""
         return self.truncated or bool(self.omitted)
 
 
 class Rated(NamedTuple):
-    """Rewards [N, K] of conversations and what the model read of each."""
+    """Rewards [N, K] of conversations, and a `Reading` of each."""
 
     rewards: np.ndarray
     readings: list[Reading]
 
     def alike(self, first: int, second: int) -> bool:
-        """Return whether two conversations are the same to the model: by token ids, or by rewards where unknown."""
+        """Return whether the model reads two conversations as equal: by token ids, or by rewards if ids are unknown."""
         a, b = self.readings[first], self.readings[second]
         if not (a.partial or b.partial):
             return False
@@ -50,15 +50,15 @@ class Rated(NamedTuple):
 
 @runtime_checkable
 class ReportsReadings(Protocol):
-    """A reward model elsewhere, which reports what it read together with the rewards."""
+    """A remote reward model, which returns a `Reading` of each conversation together with the rewards."""
 
     def rated(self, examples: Sequence[Example]) -> Rated:
-        """Return rewards and readings."""
+        """Return rewards and readings of the conversations."""
         ...
 
 
 def encoders_of(model: RewardModel) -> list[Any]:
-    """Return the encoder of a model, those of all members of an ensemble, or none."""
+    """Return the encoders of a model: one, those of all members of an ensemble, or an empty list."""
     if isinstance(model, ReadsTokens):
         return [model.encoder]
     members = model.members if isinstance(model, HasMembers) else ()
@@ -66,7 +66,7 @@ def encoders_of(model: RewardModel) -> list[Any]:
 
 
 def readings(model: RewardModel, examples: Sequence[Example]) -> list[Reading]:
-    """Return what the model reads of each conversation; a model without tokens reads all of it."""
+    """Return a `Reading` of each conversation. Models without a tokenizer read conversations completely."""
     limit = model.contract.max_length
     if isinstance(model, MeasuresLength):
         return [Reading(limit is not None and length > limit, length=length) for length in model.lengths(examples)]
@@ -85,7 +85,7 @@ def readings(model: RewardModel, examples: Sequence[Example]) -> list[Reading]:
 
 
 def unread_shares(readings: Sequence[Reading]) -> dict[str, float]:
-    """Return the shares of conversations that were truncated and of those with an omitted text, where above 0."""
+    """Return the shares of conversations with truncation and with omitted text, if above 0."""
     counts = {
         "truncated": sum(reading.truncated for reading in readings),
         "omitted": sum(bool(reading.omitted) for reading in readings),
@@ -94,7 +94,7 @@ def unread_shares(readings: Sequence[Reading]) -> dict[str, float]:
 
 
 def rated(model: RewardModel, examples: Sequence[Example]) -> Rated:
-    """Return the rewards of conversations and what the model read of them; every verb that scores counts with this."""
+    """Return rewards and readings of conversations."""
     if isinstance(model, ReportsReadings):
         return model.rated(examples)
     return Rated(model.rate(examples), readings(model, examples))

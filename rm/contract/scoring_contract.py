@@ -16,21 +16,21 @@ from ..types import content_hash
 
 FILE = "scoring.json"
 Edge = Literal["template", "once"]
-"""Policy of BOS or EOS: as the chat template writes it, or added once where it did not."""
+"""Policy of BOS or EOS: as the chat template writes it, or added once if the template does not write it."""
 PLAIN_TEMPLATE = "{% for m in messages %}{{ m.content }}{% if not loop.last %}{{ '\n\n' }}{% endif %}{% endfor %}"
 
 
 @dataclass(frozen=True)
 class ScoringContract:
-    """How text becomes a reward. The same weights with two different contracts are two different reward models.
+    """Specification of how text becomes a reward. The same weights with two contracts are two different reward models.
 
-    `kind` names the package of `rm.kinds` that loads the folder; what decides the rewards of that kind alone is in a
-    subclass of its `contract.py`. A field that does not apply to a kind is None.
+    `kind` names the package of `rm.kinds` that loads the folder. Fields of a single kind are in a subclass in its
+    `contract.py`. A field that does not apply to a kind is None.
     """
 
     kind: str
     objectives: Annotated[tuple[str, ...], Field(min_length=1)] = ("reward",)
-    """Names of the K numbers, in order."""
+    """Names of the K rewards, in order."""
     dtype: Annotated[str, Field(pattern="^(float32|float64|bfloat16|float16)$")] = "float32"
     """The precision of the computation; rewards are returned as float64."""
     tokenizer: str | None = None
@@ -44,7 +44,7 @@ class ScoringContract:
     eos: Edge | None = None
     """`template`: as the template renders it. `once`: appended unless the text already ends with it."""
     truncation: Literal["left", "right"] | None = None
-    """The side from which too long sequences are cut. `left` keeps the end of the completion; a leading BOS stays."""
+    """The side from which long sequences are truncated. `left` keeps the end of the completion, and a leading BOS."""
     max_length: PositiveInt | None = None
     """Maximum number of tokens, special tokens included."""
     pooling: Literal["last", "first", "mean", "model"] | None = None
@@ -52,19 +52,22 @@ class ScoringContract:
     backbone: str | None = None
     """Content hash of a frozen model that is not stored in the folder."""
     weights: str | None = None
-    """Quantisation, and hash of the file, of weights that were quantised and are dequantised now."""
+    """Original quantisation and file hash of weights that were dequantised when they were loaded."""
 
     def __post_init__(self) -> None:
         if repeated := [name for name in self.objectives if self.objectives.count(name) > 1]:
             raise DataError(f"two objectives are named '{repeated[0]}'; give each a name of its own")
 
     def hash(self) -> str:
-        """Return sixteen hexadecimal digits of the fields that differ from their defaults; equal in every process."""
+        """Return a hash (16 hexadecimal digits) of the fields that differ from their defaults.
+
+        Equal in every process.
+        """
         values = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
         return content_hash({name: value for name, (value, default) in values.items() if value != default})
 
     def facts(self) -> dict[str, str]:
-        """Return what a reader of a model card learns about this kind alone, by name."""
+        """Return entries of the model card that are specific to this kind, by name."""
         return {}
 
     def save(self, folder: Path) -> None:
@@ -73,15 +76,15 @@ class ScoringContract:
 
 
 def contract_class(kind: str) -> type[ScoringContract]:
-    """Return the class of a registered kind's contracts; that of the common fields for any other name."""
+    """Return the contract class of a registered kind; `ScoringContract` for any other name."""
     form = kind_of(kind).contract_class if kind in names("rm.kinds") else None
     return form or ScoringContract
 
 
 def contract_of(values: Mapping[str, Any]) -> ScoringContract:
-    """Return the contract with these fields, in the class of its kind; `ValueError` or the like for unfit ones.
+    """Return the contract with these fields, as an instance of its kind's class; raise an error for invalid fields.
 
-    Earlier versions wrote the fields of all kinds, null where they do not apply: null for an unknown field is nothing.
+    Unknown fields that are null are ignored: earlier versions wrote the fields of all kinds.
     """
     form = contract_class(values["kind"])
     field_names = {field.name for field in fields(form)}
@@ -95,7 +98,7 @@ def contract_of(values: Mapping[str, Any]) -> ScoringContract:
 
 
 def load_contract(folder: Path) -> ScoringContract:
-    """Load the contract of a model folder; refuse a file that was edited by hand, which no longer matches its hash."""
+    """Load the contract of a model folder; raise an error if the file was edited, so that its hash does not match."""
     path = folder / FILE
     try:
         values = from_json(path.read_text(encoding="utf-8"))

@@ -12,11 +12,11 @@ from .conversation_split import normal_prompt
 from .text_style import WORDS, shingles, word_count
 
 FEWEST = 6
-"""Texts with fewer shingles are never near-duplicates: short texts are similar by chance."""
+"""Minimum number of shingles of a near-duplicate. Shorter texts are similar by chance."""
 SHORTEST = FEWEST + WORDS - 1
-"""Words that have as many shingles; in scripts without blanks more characters make a word than make a shingle more."""
+"""Minimum number of words of a near-duplicate, which corresponds to the minimum number of shingles."""
 COMMON, TEMPLATED = 0.5, 10
-"""A shingle of more than this share of a benchmark's prompts is its template, if that many prompts or more have it."""
+"""A shingle is part of a benchmark's template if more than this share, and at least this number, of prompts have it."""
 BLOCK = 2_000
 
 
@@ -28,7 +28,7 @@ class Overlap(NamedTuple):
     text: str
     """The benchmark's prompt."""
     likeness: float
-    """1 if the words and their order are the same, else the similarity below."""
+    """1 if the words and their order are the same, else the similarity that `overlaps` defines."""
     turn: int
     """Index of the user turn within the prompt, from 0."""
 
@@ -70,9 +70,9 @@ def overlaps(
 
 
 def near_duplicates(texts: Sequence[str], references: Sequence[str], near: float = 0.7) -> Iterator[tuple[int, int]]:
-    """Yield the indices (text, known text) of all texts that are the same or near-duplicates, as `overlaps` has them.
+    """Yield indices (text, reference) of all equal texts and near-duplicates, as defined by `overlaps`.
 
-    A known text that is a part of a longer text is one of its near-duplicates; the reverse does not hold.
+    A reference that is a part of a longer text is a near-duplicate; a text that is a part of a longer reference is not.
     """
     normal = [normal_prompt(text) for text in texts]
     indices: dict[str, list[int]] = defaultdict(list)
@@ -87,17 +87,17 @@ class Shared(NamedTuple):
 
     benchmark: str
     rows: int
-    """Rows with a user turn that is exactly one of its prompts."""
+    """Number of rows with a user turn that equals a prompt of the benchmark."""
     prompts: int
-    """Distinct benchmark prompts among these."""
+    """Number of distinct benchmark prompts in these rows."""
     beginning: int
-    """Distinct benchmark prompts that are the first user turn of a row, for comparison with lists of first turns."""
+    """Number of distinct benchmark prompts that equal the first user turn of a row, for comparison with such lists."""
     near: int
-    """Further rows, with a user turn that is a near-duplicate of one of its prompts."""
+    """Number of further rows, with a user turn that is a near-duplicate of a benchmark prompt."""
 
 
 def shared(overlaps: Iterable[Overlap], benchmarks: Iterable[str]) -> list[Shared]:
-    """Count the overlaps per benchmark; prompts that `normal_prompt` makes equal count once."""
+    """Count the overlaps per benchmark. Prompts with equal `normal_prompt` count once."""
     of_all, counts = list(overlaps), []
     for name in benchmarks:
         similar = [overlap for overlap in of_all if overlap.benchmark == name]
@@ -111,7 +111,7 @@ def shared(overlaps: Iterable[Overlap], benchmarks: Iterable[str]) -> list[Share
 def _alike(
     texts: Sequence[str], shingled: sparse.csr_matrix, references: Sequence[str], others: sparse.csr_matrix, near: float
 ) -> Iterator[tuple[int, str, float]]:
-    """Yield (index of the text, known text, similarity) of all exact and near-duplicates."""
+    """Yield (index of the text, reference, similarity) of all equal texts and near-duplicates."""
     same = {*references} - {""}
     yield from ((index, text, 1.0) for index, text in enumerate(texts) if text in same)
     sizes, other_sizes = (np.asarray(matrix.sum(1)).ravel() for matrix in (shingled, others))

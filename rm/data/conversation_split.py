@@ -12,7 +12,10 @@ from .messages_and_tools import as_message, parsed_messages
 
 
 def split_conversations(prompt: Any, chosen: Any, rejected: Any) -> tuple[Messages, str, str]:
-    """Return prompt, chosen and rejected completion; a missing prompt is the common beginning of both conversations."""
+    """Return prompt, chosen and rejected completion.
+
+    Without `prompt`, the prompt is the conversations' common beginning.
+    """
     chosen, rejected = parsed_messages(chosen, "chosen"), parsed_messages(rejected, "rejected")
     if isinstance(chosen, str) != isinstance(rejected, str):
         raise ValueError("one of chosen and rejected is text and the other is messages")
@@ -39,7 +42,7 @@ def as_turns(value: Any, name: str) -> list[Message]:
 
 
 def as_prompt(value: Any) -> Messages:
-    """Return text as one user turn, or a list of messages unchanged; it may be stored as JSON text."""
+    """Return a text as one user turn, or a list of messages, which may be stored as JSON text."""
     turns = parsed_messages(value, "prompt")
     return user_turn(turns) if isinstance(turns, str) else tuple(as_turns(turns, "prompt"))
 
@@ -134,8 +137,8 @@ _SYMBOLS = str.maketrans("-*/", "−∗∕")  # the mathematical signs are symbo
 def normal_prompt(text: str) -> str:
     """Return a prompt without case, punctuation and repeated blanks; copies of one prompt become equal.
 
-    Letters with their combining marks, digits and symbols (🙂, $, +, <) are kept, and so are -, * and / between
-    numbers and a minus sign before one. Text of punctuation alone has only its blanks normalised: it equals itself.
+    Letters with combining marks, digits and symbols (🙂, $, +, <) are kept, and also -, * and / between numbers and a
+    minus sign before a number. If a text has only punctuation, only its blanks are normalised.
 
     >>> normal_prompt("How do I detail  a car?")
     'how do i detail a car'
@@ -147,6 +150,6 @@ def normal_prompt(text: str) -> str:
 
 
 def first_turn(prompt: Messages) -> str:
-    """Letters and digits of the first user turn in lower case: the coarse key by which data are split and clustered."""
+    """Return letters and digits of the first user turn in lower case, a coarse key for splits and clusters."""
     text = next((turn["content"] for turn in prompt if turn["role"] == "user"), prompt[0]["content"])
     return " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())

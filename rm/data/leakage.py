@@ -13,13 +13,13 @@ from ..types import PreferencePair
 from .text_style import split_words
 
 SURE = 1e-6
-"""Largest p-value at which a feature is reported: binomial test, Bonferroni-corrected over all features."""
+"""Significance level of reported features: binomial test, Bonferroni-corrected over all features."""
 PARTS = re.compile(r"\w+|[^\w\s]+")
 FIRST, LAST = "first=", "last="
 
 
 class Leak(NamedTuple):
-    """A feature of one side of a pair, and how often it predicts the label."""
+    """A feature that differs between the completions of pairs, and its accuracy as a predictor of the label."""
 
     kind: str
     """`length`, `position`, `marker`, `opening` or `ending`."""
@@ -27,25 +27,25 @@ class Leak(NamedTuple):
     pairs: int
     """Number of pairs whose completions differ in the feature."""
     right: float
-    """Accuracy of the better of the two predictions from the feature, in [0.5, 1]."""
+    """Accuracy of the better of the two rules "with the feature" and "without the feature" wins, in [0.5, 1]."""
     rows: tuple[int, ...]
-    """Indices of those pairs, ascending."""
+    """Indices of the pairs whose completions differ in the feature, ascending."""
 
     @property
     def sentence(self) -> str:
-        """Sentence for reports."""
+        """Return the finding as a sentence for reports."""
         return f"{self.sign}: right in {self.right:.1%} of {self.pairs:,} pairs"
 
 
 def leaks(
     pairs: Sequence[PreferencePair], first: Sequence[bool | None] = (), *, right: float = 0.8, share: float = 0.005
 ) -> list[Leak]:
-    """Find features that predict the label in at least `right` of the pairs that have them and occur in `share` of all.
+    """Find features with accuracy >= `right` on pairs that differ in them, if these are >= `share` of all pairs.
 
-    `first` states for each pair whether its chosen completion came first in the data, if known. Features: which
-    completion is longer (in words), which came first, and every word that occurs in only one of the two completions
-    anywhere, as its first word, or as its last word. The label is the preferred completion in the first objective that
-    has a preference; pairs without any are not counted.
+    `first` states for each pair whether its chosen completion came first in the data (None: unknown). Features are the
+    longer completion (in words), the first one, and every word that only one of the two completions contains, begins
+    with or ends with. The label is the preferred completion in the first objective that has a preference; pairs without
+    a preference are not counted.
     """
     if not 0.5 < right <= 1:
         raise ValueError(f"right is a share in (0.5, 1], got {right}")
@@ -85,7 +85,7 @@ def _sides(pairs: Sequence[PreferencePair]) -> np.ndarray:
 
 
 def _leaks(kind: str, names: tuple[str, str], signs: np.ndarray) -> Iterator[Leak]:
-    """Yield the leak of signs [N]: 1 where they point to chosen, -1 to rejected, 0 if they do not discriminate."""
+    """Yield the leak of a feature with signs [N]: 1 if only chosen has it, -1 if only rejected has it, else 0."""
     rows = np.flatnonzero(signs)
     if len(rows):
         chosen = int((signs > 0).sum())

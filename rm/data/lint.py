@@ -25,7 +25,7 @@ REASONS = (
     NEAR_IDENTICAL, SAME_WHEN_CUT, TIE, REPEATED, CONTRADICTED, TOO_LONG, MARKUP, OVERLAP, NEAR_OVERLAP, SIMILAR,
     OMITTED, SAME_WHEN_RENDERED,
 )  # fmt: skip
-"""Reasons of rows that can be read, and so can be kept."""
+"""Reasons for which readable rows are reported; the user may keep such rows."""
 MARKERS = {
     "ChatML, Llama 3 and 4, Qwen, Phi, gpt-oss, Command R, GLM, Kimi, Granite": r"<\|[\w-]+\|>",
     "DeepSeek, Hunyuan": r"<｜[^<>｜\s]+｜>",
@@ -39,7 +39,7 @@ MARKERS = {
     "beginning, end and padding": r"</?s>|<(?:bos|eos|pad|unk)>",
     "HH dialogues": r"(?:^|\n\n)(?:Human|Assistant): ",
 }
-"""Tokens and markers that chat templates put between turns, by families of models."""
+"""Tokens and markers that chat templates put between turns, for several model families."""
 
 
 class Finding(NamedTuple):
@@ -53,7 +53,7 @@ class Finding(NamedTuple):
 
 
 Encode = Callable[[Sequence[Example]], Sequence[Any]]
-"""Tokenizes completions as a reward model does: `rm.backbones.tokenization.Encoder.encode_all`."""
+"""Function that tokenises examples for a reward model, such as `rm.backbones.tokenization.Encoder.encode_all`."""
 
 
 class Linted(NamedTuple):
@@ -66,12 +66,15 @@ class Linted(NamedTuple):
 
     @property
     def reasons(self) -> dict[str, int]:
-        """Number of rows with each reason, most frequent first."""
+        """Return the number of rows by reason, most frequent first."""
         rows = {(finding.reason, finding.row) for finding in self.findings}
         return dict(Counter(reason for reason, _ in sorted(rows)).most_common())
 
     def left_out(self, reasons: Iterable[str] = (TIE,)) -> dict[int, str]:
-        """Map each row to exclude to its first reason; rows that only have `reasons` are kept."""
+        """Return the rows to exclude, each with its first reason.
+
+        Rows whose findings all have one of `reasons` are kept.
+        """
         rows: dict[int, str] = {}
         for finding in self.findings:
             if finding.reason not in reasons:
@@ -92,9 +95,9 @@ def lint(
 ) -> Linted:
     """Run every check on the rows and on the data set; rows are indices into `pairs`.
 
-    `encode` and `max_length` are a reward model's; without them truncation is not checked. `special` are additional
-    tokens that no text should contain. `benchmarks` are prompts by benchmark. `near` is the similarity to a benchmark
-    prompt from which a prompt is reported, `alike` that of two completions from which a pair is, both in (0, 1].
+    `encode` and `max_length` belong to a reward model; without them truncation is not checked. `special` are additional
+    tokens that no text should contain. `benchmarks` are prompts by benchmark. `near` is the minimum similarity to a
+    benchmark prompt for reporting a prompt, and `alike` that of two completions for reporting a pair, both in (0, 1].
     `first` states for each pair whether the chosen completion came first (`rm.data.leakage`).
     """
     benchmarks = benchmarks or {}
@@ -119,7 +122,7 @@ def lint(
 def near_identical(pairs: Sequence[PreferencePair], alike: float) -> Iterator[Finding]:
     """Yield pairs whose completions differ only in case, punctuation and blanks, or share most 3-word shingles.
 
-    |A ∩ B| / |A ∪ B| >= alike                       resemblance of Broder 1997, of the completions of one pair
+    |A ∩ B| / |A ∪ B| >= alike      for the shingle sets A, B of the two completions (resemblance, Broder 1997)
     """
     for row, pair in enumerate(pairs):
         if _calls(pair.chosen) != _calls(pair.rejected):
@@ -146,7 +149,7 @@ def _resemblance(text: str, other: str) -> float:
 
 
 def cut(pairs: Sequence[PreferencePair], encode: Encode, max_length: int | None) -> Iterator[Finding]:
-    """Yield conversations that a model does not read in full, and pairs of the same token ids for that reason."""
+    """Yield conversations that the model truncates, and pairs whose token ids are equal after truncation."""
     encoded = encode([example for pair in pairs for example in pair.examples])
     for row, (chosen, rejected) in enumerate(zip(encoded[::2], encoded[1::2], strict=True)):
         longest = max(chosen.length, rejected.length)
@@ -169,8 +172,8 @@ def ties(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:
 def repeated(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:
     """Yield duplicate pairs (all but the first), and pairs with opposite preferences.
 
-    Pairs are compared by which completion each objective prefers, regardless of which one is called chosen, and without
-    case, punctuation and repeated blanks. Of opposite preferences every row on both sides is reported.
+    Pairs are compared by the completion that each objective prefers, whichever is called chosen, and without case,
+    punctuation and repeated blanks. For opposite preferences the rows of both sides are reported.
     """
     opinions_of: dict[tuple[str, frozenset[str]], dict[int, Opinion]] = defaultdict(dict)
     for row, pair in enumerate(pairs):
@@ -185,7 +188,7 @@ def repeated(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:
 
 
 Opinion = Mapping[str, str]
-"""Maps an objective to the completion that it prefers, normalised."""
+"""Preferred completion (normalised) by objective."""
 
 
 def _again(opinions: Mapping[int, Opinion]) -> Iterator[Finding]:

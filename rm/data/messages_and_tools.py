@@ -52,8 +52,8 @@ def as_message(raw: Any, name: str) -> Message:
 def parsed_messages(value: Any, name: str) -> Any:
     """Return the list of messages that a text holds as JSON, and any other value unchanged.
 
-    A text counts if it is a list of objects that each have `role` and `content` (or `tool_calls`). Python's notation of
-    such a list, which pandas writes into CSV files, cannot be parsed without guessing: it raises a `ValueError`.
+    Only lists of objects with `role` and `content` (or `tool_calls`) are parsed. Python's notation of such a list,
+    which pandas writes into CSV files, is ambiguous and raises `ValueError`.
 
     >>> parsed_messages('[{"role": "user", "content": "Hi"}]', "prompt")
     [{'role': 'user', 'content': 'Hi'}]
@@ -182,12 +182,12 @@ def with_tools(prompt: Messages, tools: list[dict[str, Any]]) -> Messages:
 
 
 def as_columns(turn: Message) -> dict[str, str]:
-    """Return a message with text fields only, for a table: calls and tools become JSON, which `as_message` parses."""
+    """Return a message with text fields only, for tables. Calls and tools become JSON, which `as_message` parses."""
     return {key: value if isinstance(value, str) else json.dumps(value) for key, value in turn.items()}
 
 
 def _unread_fields(values: Mapping[str, Any], columns: Sequence[str]) -> Iterator[str]:
-    """Yield `column[].field` for message fields that are not used."""
+    """Yield the names of unused message fields, as `column[].field`."""
     for column in columns:
         stored = parsed_messages(values[column], column)
         turns = stored if isinstance(stored, list) else []
@@ -214,6 +214,6 @@ class Tracked(Mapping[str, Any]):
 
     @property
     def ignored(self) -> list[str]:
-        """Non-empty columns that were not read, and unknown fields in messages of columns that were."""
+        """Return non-empty columns that were not read, and unknown message fields of columns that were read."""
         unread = [str(name) for name, value in self.values_.items() if name not in self.read and value is not None]
         return [*unread, *_unread_fields(self.values_, [name for name in self.values_ if name in self.read])]

@@ -39,10 +39,10 @@ class RowReport:
     dropped: list[tuple[str, str]] = field(default_factory=list)
     """(location, reason) of each dropped row."""
     ignored: Counter[str] = field(default_factory=Counter)
-    """Unused columns and message fields, and the number of rows in which they occur."""
+    """Number of rows by unused column or message field."""
 
     def __add__(self, other: "RowReport") -> "RowReport":
-        """Return the report of both readings together."""
+        """Return the sum of two reports."""
         return RowReport(self.read + other.read, self.dropped + other.dropped, self.ignored + other.ignored)
 
     @property
@@ -62,7 +62,7 @@ class RowReport:
         return [dropped] * bool(self.dropped) + [ignored] * bool(self.ignored)
 
     def as_json(self) -> dict[str, Any]:
-        """Return a JSON object for the manifest; a row that was read in several epochs has one place."""
+        """Return a JSON object for the manifest. A row that was dropped in several epochs is listed once."""
         locations = [*dict.fromkeys(self.dropped)]
         return {"read": self.read, "dropped": len(self.dropped), "reasons": self.reasons, "places": locations} | (
             {"ignored": dict(sorted(self.ignored.items()))} if self.ignored else {}
@@ -98,7 +98,7 @@ def load_pairs(
 def load_examples(
     sources: str | Sequence[str], *, on_bad_row: OnBadRow = "refuse"
 ) -> tuple[list[tuple[str, Example]], RowReport]:
-    """Load (id, example) of every row: both sides of a pair, `prompt` + `completion`, or `messages`."""
+    """Load (id, example) from rows with a pair (two examples), with `prompt` and `completion`, or with `messages`."""
     placed, report = load_placed_examples(sources, on_bad_row=on_bad_row)
     return [(placed_example.id, placed_example.example) for placed_example in placed], report
 
@@ -190,18 +190,18 @@ def _reasons_with_places(report: RowReport) -> str:
 
 
 def row_id(values: Mapping[str, Any]) -> Any:
-    """Return the id of a row, or None; an empty cell of a CSV file states none."""
+    """Return the id of a row; None if it is missing or an empty CSV cell."""
     return next((stated for name in ("id", "unique_id") if (stated := values.get(name)) not in (None, "")), None)
 
 
 def _id_or_hash(values: Mapping[str, Any], content: Any) -> str:
-    """Return the id of a row, or the hash of its content if it states none."""
+    """Return the id of a row, or the hash of its content if it has no id."""
     identity = row_id(values)
     return content_hash(content) if identity is None else str(identity)
 
 
 def check_id(row: Row, first: dict[tuple[str, str], str]) -> None:
-    """Refuse a row with the id of an earlier row of its subset; in RewardBench some subsets restart their ids."""
+    """Raise an error for a row that repeats an id of its subset; in RewardBench some subsets restart their ids."""
     stated = row_id(row.values)
     if stated is None:
         return
@@ -217,7 +217,10 @@ def parsed(
     report: RowReport,
     first_by_id: dict[tuple[str, str], str] | None = None,
 ) -> Iterator[T]:
-    """Yield `parse` of each row; rows that it rejects, or that repeat a (subset, id), are refused or reported."""
+    """Yield the parsed rows.
+
+    Rows that `parse` rejects, or that repeat a (subset, id), raise an error or are reported.
+    """
     for row in rows:
         report.read += 1
         try:
@@ -340,7 +343,7 @@ def _number(values: Mapping[str, Any], name: str) -> float | None:
 
 
 def _rationale(values: Mapping[str, Any], name: str) -> str:
-    """Return a column with written reasons; empty if a row has none."""
+    """Return a rationale column as text; empty if the row has none."""
     value = values.get(name)
     if not isinstance(value, str | None):
         raise ValueError(f"'{name}' is not a text: {value!r:.60}")

@@ -81,7 +81,8 @@ def simplex_grid(objectives: int, steps: int) -> np.ndarray:
 def dirichlet(k: int, concentration: float = 0.5, vertices: float = 0.1) -> Sampler:
     """Sample α ~ Dirichlet(a, ..., a), and with probability `vertices` a single objective (one-hot α).
 
-    PARM trains with a = 0.5 (arXiv:2505.06274); the share of vertices is our addition: there α·l_i has one label only.
+    a is `concentration`. PARM trains with a = 0.5 (arXiv:2505.06274). The share of one-hot α is our addition: their
+    loss has the label of a single objective.
     """
     if not (concentration > 0 and math.isfinite(concentration) and 0 <= vertices <= 1):
         raise UsageError(f"concentration > 0 and vertices in [0, 1], got {concentration} and {vertices}")
@@ -115,6 +116,9 @@ def on_grid(k: int, steps: int = 10) -> Sampler:
 
 
 def costs_sentence(setting: str, weights: Mapping[str, float]) -> str:
-    """Return a sentence about negative weights, whose components lower the reward; empty if there is none."""
+    """Return a sentence about components with negative weights, which lower the reward.
+
+    Empty if all weights are >= 0.
+    """
     costs = [f"{name}={weight:g}" for name, weight in weights.items() if weight < 0]
     return f"{setting}: {', '.join(costs)} is below 0, so more of it lowers the reward" if costs else ""

@@ -19,12 +19,12 @@ from ..io.hub_names import absent, note_data
 from ..io.reading_faults import reading_fault
 
 LONGEST_CELL = 2**31 - 1
-"""Characters of a cell of a CSV file: the largest limit that the module `csv` takes on every system."""
+"""Maximum number of characters in a CSV cell: the largest limit that the module `csv` accepts on every system."""
 SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
 
 
 class Row(NamedTuple):
-    """One row and its location. `error` says why there are no values."""
+    """One row and its location. `error` is the reason if the row has no values."""
 
     location: str
     values: Mapping[str, Any]
@@ -42,7 +42,7 @@ class Row(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The location within the source: `line 3`, or `row 3` where rows are no lines."""
+        """The location within the source: `line 3`, or `row 3` if rows are not lines."""
         return f"{'row' if self.location.endswith(f' {self.number}') else 'line'} {self.number}"
 
 
@@ -52,7 +52,7 @@ def is_local(source: str) -> bool:
 
 
 def format_of(source: str) -> str:
-    """Return the suffix of a file's format, without that of its compression.
+    """Return the suffix of a file's format, without the suffix of its compression.
 
     >>> format_of("a/pairs.jsonl.gz"), format_of("owner/name")
     ('.jsonl', '')
@@ -105,7 +105,7 @@ def _jsonl_rows(path: str, content: bytes) -> Iterator[Row]:
 
 
 def _json_rows(path: str, content: bytes) -> Iterator[Row]:
-    """Return the rows of a list, of a table of columns or of groups; or of JSON lines, which many call `.json`."""
+    """Return the rows of a JSON file: a list, a table of columns, groups of rows, or JSON lines."""
     if _holds_lines(content):
         return _jsonl_rows(path, content)
     return (_row(f"{path}: row {number}", values) for number, values in enumerate(_json_list(path, content), start=1))
@@ -139,7 +139,7 @@ def _json_list(path: str, content: bytes) -> list[Any]:
 
 
 def _columns(table: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return the columns of a table stored as an object of lists; empty if the lists are groups of rows."""
+    """Return the columns of a table that is stored as an object of lists; empty if the lists are groups of rows."""
     columns = {name: value for name, value in table.items() if isinstance(value, list)}
     lengths = {len(column) for column in columns.values()}
     is_columnar = len(lengths) == 1 and "id" in columns and not all(isinstance(value, dict) for value in columns["id"])
@@ -193,8 +193,8 @@ def _parquet_rows(path: str, content: bytes) -> Iterator[Row]:
 
 
 def without_padding(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of an Arrow table without null fields in nested values: Arrow adds the fields of any message or tool
-    call in a column to all of them."""
+    """Return a row of an Arrow table without null fields in nested values: Arrow gives all messages and tool calls of a
+    column the same fields."""
     return {name: _without_nulls(value) for name, value in values.items()}
 
 
@@ -232,7 +232,7 @@ def _dataset_rows(source: str) -> Iterator[Row]:
 
 
 def dataset_parts(source: str) -> tuple[str, str, str]:
-    """Return name, split and revision of `name[@revision][:split]`, empty where they are not named."""
+    """Return name, split and revision of `name[@revision][:split]`; split and revision are empty if absent."""
     name, _, split = source.partition(":")
     name, _, revision = name.partition("@")
     return name, split, revision
@@ -260,7 +260,7 @@ def saved_dataset(folder: str, split: str) -> Any:
 
 
 RATIO, LEAST = 200, 64 << 20
-"""A compressed file may unpack to this multiple of its size, or to this many bytes if that is more."""
+"""Limit of the uncompressed size: this multiple of the file's size, or this number of bytes if that is more."""
 
 
 def _zstd(path: str, _mode: str) -> Any:
@@ -282,12 +282,12 @@ def compression_of(path: str) -> str:
 
 
 def open_bytes(path: str) -> BinaryIO:
-    """Open a file for reading its bytes without compression."""
+    """Open a file for reading its decompressed bytes."""
     return OPENERS.get(compression_of(path), open)(path, "rb")
 
 
 def read_bytes(path: str) -> bytes:
-    """Return the bytes of a file without compression; raise a `DataError` with the cause if it cannot be read."""
+    """Return the decompressed bytes of a file; raise `DataError` with the cause if it cannot be read."""
     try:
         size = Path(path).stat().st_size
         most = max(LEAST, RATIO * size) if compression_of(path) else size

@@ -11,7 +11,7 @@ from ..types import Example, Messages, Steps, content_hash, user_turn
 from .pairs import OnBadRow, RowReport, check_filled, collect, column, is_number, row_id, row_prompt, text_list
 
 TAG = "ки"
-"""What Math-Shepherd writes behind every step."""
+"""Tag that Math-Shepherd writes after every step."""
 SIGNS = {"+": 1.0, "-": 0.0}
 Labelled = tuple[str, float]
 """A step and its label."""
@@ -26,7 +26,7 @@ class Solution(NamedTuple):
     labels: tuple[float, ...]
 
     def example(self, separator: str) -> Example:
-        """Return the solution as a prompt with a completion whose steps are given."""
+        """Return the solution as an example, whose completion stores the steps."""
         return Example(self.prompt, Steps(self.steps, separator))
 
 
@@ -80,7 +80,7 @@ def _label(value: Any) -> float:
 
 
 def _math_shepherd(values: Mapping[str, Any]) -> Solution:
-    """Read the steps from `input`, where a tag ends each, and their signs from the same positions of `label`."""
+    """Parse steps from `input`, where a tag ends each step, and their signs from the same positions of `label`."""
     text, signed = column(values, "input"), column(values, "label")
     *parts, rest = text.split(TAG)
     if not parts or rest.strip():
@@ -99,7 +99,7 @@ def _math_shepherd(values: Mapping[str, Any]) -> Solution:
 
 
 def _prm800k(values: Mapping[str, Any], neutral: float) -> list[Solution]:
-    """Return the chosen steps as a solution, and one for each alternative, in which only the last step is labelled."""
+    """Return a solution of the chosen steps, and one per alternative step, in which only this last step is labelled."""
     ratings = {1: 1.0, 0: neutral, -1: 0.0, None: math.nan}
     chosen: list[Labelled] = []
     solutions = [chosen]
@@ -124,7 +124,7 @@ def _prm800k(values: Mapping[str, Any], neutral: float) -> list[Solution]:
 
 
 def _solution(values: Mapping[str, Any], prompt: Messages, labelled: Sequence[Labelled], part: int = 0) -> Solution:
-    """Return a checked solution; `part` numbers those of one row."""
+    """Return a validated solution. `part` is its number among the solutions of one row."""
     if not labelled:
         raise ValueError("no steps")
     steps, labels = zip(*labelled, strict=True)

@@ -38,21 +38,21 @@ COUNTS = ("pairs", "over_length", "identical", "unlabelled", "omitted")
 
 
 class StreamPosition(NamedTuple):
-    """Position at which a block of pairs begins."""
+    """Position in the sources at which a block of pairs begins."""
 
     epoch: int = 0
     source: int = 0
     inner: dict[str, Any] | None = None
-    """State of the `datasets` iterator in the source; None is the beginning."""
+    """State of the source's `datasets` iterator; None at the beginning."""
     row: int = 0
     """Row number in the source."""
 
 
 class Block(NamedTuple):
-    """Position of a block, and what was yielded, read and encoded before it."""
+    """Position of a block, and counts of the rows yielded, read and encoded before it."""
 
     first: int
-    """Number of rows yielded."""
+    """Number of rows yielded before the block."""
     position: StreamPosition
     read: int = 0
     dropped: int = 0
@@ -64,8 +64,8 @@ class PairStream(IterableDataset):
     """Infinite stream of rows from preference files of any size, epoch after epoch.
 
     Pairs are read with `datasets` streaming in blocks of `block`, encoded, and shuffled within the block by a generator
-    that is seeded with the seed, the epoch and the block's position, so that the state is small (`position_after`). A
-    block may have no usable pair, an epoch may not. Sources are files, or `hub-id[@revision][:split]`.
+    seeded by seed, epoch and the block's position, so that the state is small (`position_after`). An epoch must have a
+    usable pair; a block may have none. Sources are files, or `hub-id[@revision][:split]`.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class PairStream(IterableDataset):
             raise UsageError(f"a block has at least one pair, got {block}")
         self.sources, self.encode, self.block, self.seed, self.on_bad_row = [*sources], encode, block, seed, on_bad_row
         self.report = RowReport()
-        """Report of the rows read so far, also those before a resume; rows count again in every epoch."""
+        """Report of the rows read so far, including those before a resume. Rows count again in every epoch."""
         self.counts = dict.fromkeys(COUNTS, 0)
         self._rows = 0
         self._blocks = [Block(0, StreamPosition())]
@@ -125,7 +125,7 @@ class PairStream(IterableDataset):
         return {"rows": rows, "first": block.first, "position": block.position._asdict(), "of": self._made()} | report
 
     def go_on(self, state: Mapping[str, Any]) -> None:
-        """Set the state from which the next iteration starts; one without counts begins to count there."""
+        """Set the state from which the next iteration starts. If the state has no counts of rows, they start at 0."""
         if state["of"] != self._made():
             raise DataError(
                 f"the checkpoint's stream is of {state['of']} and this one of {self._made()}; resume with the sources, "
@@ -139,7 +139,7 @@ class PairStream(IterableDataset):
         self._rows, self._blocks = int(state["rows"]), [block]
 
     def _block(self, first: int, position: StreamPosition) -> Block:
-        """Return the block that begins after what has been read so far."""
+        """Return the block that begins at `position`, with the current counts."""
         report = self.report
         return Block(first, position, report.read, len(report.dropped), dict(report.ignored), dict(self.counts))
 
@@ -161,7 +161,7 @@ class PairStream(IterableDataset):
     # ---- reading ----
 
     def read(self, position: StreamPosition) -> tuple[list[PreferencePair], StreamPosition]:
-        """Return the pairs of the block at `position` of a source, and the next position; `DataError` if all bad."""
+        """Return the pairs of the block at `position` and the next position; raise `DataError` if no row is usable."""
         for _ in range(len(self.sources) + 1):  # the rest of a source, the others, and its beginning
             pairs, position = self._read_source(position)
             if pairs:
@@ -171,7 +171,7 @@ class PairStream(IterableDataset):
         raise DataError(f"{sources}: no usable row; reasons: {reasons}; the first is {location}: {why}")
 
     def _read_source(self, position: StreamPosition) -> tuple[list[PreferencePair], StreamPosition]:
-        """Return up to a block of pairs from a source, none if it has no more, and the next position."""
+        """Return up to one block of pairs from a source (empty at its end), and the next position."""
         source = self.sources[position.source]
         dataset, rows = self._at(position)
         number, rows_read = position.row, []
@@ -249,9 +249,9 @@ def _open_file(path: str) -> Any:
 
 
 def _as_text(path: str) -> dict[str, Any]:
-    """Return the options with which `datasets` reads the columns of a CSV file and every cell as text, as `read_rows`.
+    """Return the options with which `datasets` reads all cells of a CSV file as text, as `read_rows` does.
 
-    A first row with more cells than columns is refused: `datasets` would take its first cells for row names.
+    Raise an error if the first row has more cells than columns: `datasets` would use its first cells as row names.
     """
     from datasets import Features, Value
 

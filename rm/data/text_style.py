@@ -15,8 +15,8 @@ LETTERS = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 """Thai, Lao, Burmese and Khmer."""
 UNITS = re.compile(rf"([{IDEOGRAPHS}])|([{LETTERS}])|[^\s{IDEOGRAPHS}{LETTERS}]+")
 LONG = 60
-"""Length of a word. A Chinese or Japanese character counts as 3/5 of one, a Thai letter as 1/4: three words are as long
-as 5 such characters, or 12 such letters."""
+"""Length in words of a unit: 3/5 for a Chinese or Japanese character and 1/4 for a Thai letter, so that three words
+correspond to 5 such characters or 12 such letters."""
 LENGTHS = {1: 36, 2: 15, None: LONG}
 
 
@@ -40,7 +40,7 @@ def split_words(text: str) -> list[str]:
 
 
 def shingles(text: str) -> list[str]:
-    """Return all runs of three words, or of as many characters as are about as long where a script has no blanks.
+    """Return all sequences of three words, or of an equivalent number of characters in scripts without blanks.
 
     >>> shingles("a b c d")
     ['a b c', 'b c d']
@@ -61,7 +61,7 @@ def shingles(text: str) -> list[str]:
 
 
 def word_count(text: str) -> float:
-    """Return the length of a text in words; in scripts without blanks that of as many characters.
+    """Return the length of a text in words. In scripts without blanks, characters are converted to words.
 
     >>> word_count("three little words"), word_count("植物的光合")
     (3.0, 3.0)

@@ -1,4 +1,4 @@
-"""API keys and tokens of servers, in the form that an HTTP header can hold."""
+"""API keys and tokens of servers: reading, validation, and the HTTP header."""
 
 import os
 
@@ -6,7 +6,10 @@ from ..errors import UsageError
 
 
 def clean_token(token: str | None, source: str = "the token") -> str | None:
-    """Strip a token; None if empty, `UsageError` naming only the `source` for a control character within it."""
+    """Strip a token; return None if it is empty.
+
+    Raise `UsageError`, without the token, for control characters in it.
+    """
     token = (token or "").strip()
     if not token.isprintable():
         raise UsageError(f"{source} has a line break or a control character within it; give a token of one line")

@@ -26,8 +26,8 @@ def sha256(path: Path, *, settle: bool = False) -> str:
 def folder_hash(folder: Path, skip: Callable[[Path], bool] = lambda _: False) -> str:
     """Compute a SHA-256 of the paths and contents of all files below a folder, in chunks.
 
-    Hidden files and folders are left out, and those for which `skip` is true. Links count as what they lead to, so a
-    copy of the folder has the same hash; raise a `DataError` for a folder that contains itself by a link.
+    Hidden files and folders are skipped, and those for which `skip` is true. Links are followed, so that a copy of the
+    folder has the same hash. Raise `DataError` for a folder that contains itself through a link.
     """
     digest = hashlib.sha256()
     for parent, folders, files in os.walk(folder, followlinks=True):
@@ -71,7 +71,7 @@ def read_sums(path: Path) -> Mapping[str, Mapping[str, Any]]:
 
 
 def fault_of(folder: Path, sums: Mapping[str, Mapping[str, Any]], *, hashed: bool = True) -> str | None:
-    """Return what is wrong with the first file that has changed, or None; all sizes are compared before any hash."""
+    """Return the fault of the first changed file, or None. All sizes are compared before any hash."""
     for name, stored in sums.items():
         try:
             size = (folder / name).stat().st_size

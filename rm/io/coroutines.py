@@ -1,4 +1,4 @@
-"""Results of coroutine functions in code that is not asynchronous, such as rewards that ask a server."""
+"""Coroutines in synchronous code, such as rewards that send requests to a server."""
 
 import asyncio
 import threading
@@ -10,14 +10,14 @@ from typing import Any
 
 @cache
 def _event_loop() -> asyncio.AbstractEventLoop:
-    """Start the loop of this process in a thread: clients stay open between calls, and notebooks run their own loop."""
+    """Start this process's event loop in a thread, so that clients stay open between calls, also in notebooks."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="rewardlab-coroutines", daemon=True).start()
     return loop
 
 
 def gathered(awaitables: Sequence[Awaitable[Any]]) -> list[Any]:
-    """Await all concurrently; return their results in order, or in place of a result the exception that was raised."""
+    """Await all concurrently; return their results in order. A raised exception takes the place of the result."""
 
     async def all_results() -> list[Any]:
         return await asyncio.gather(*awaitables, return_exceptions=True)

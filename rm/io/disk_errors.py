@@ -17,7 +17,7 @@ WORDS = re.compile(
 
 
 def told_full(error: BaseException) -> str | None:
-    """Return why there was no space, if an error or one of its causes is about that; else None."""
+    """Return the reason if an error, or one of its causes, reports a full disk or quota; else None."""
     for cause in _causes(error):
         if isinstance(cause, OSError) and cause.errno in FULL:
             return FULL[cause.errno]
@@ -44,7 +44,7 @@ def file_of(error: BaseException) -> str | None:
 
 
 def no_room(path: Path, reason: str) -> str:
-    """Return a sentence about what did not fit: the reason, the free space (decimal prefixes), and the remedy."""
+    """Return a message about a file that did not fit: reason, free space (decimal prefixes), and remedy."""
     there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     most = f", and a file may have {size(limit)} (ulimit -f)" if limit != resource.RLIM_INFINITY else ""

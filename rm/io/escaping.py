@@ -9,7 +9,7 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 SCRIPTED = re.compile(r"\](?=[(:]\s*<?\s*(?:javascript|vbscript|data)\s*:)", re.IGNORECASE)
 ESCAPES = re.compile(r"\\(?=\|)|(?<=!)\\(?=\[)|\\(?=\][(:])")
-"""Backslashes that `inert` and tables write."""
+"""Pattern of the backslash escapes that `inert` and `table` write."""
 SECRET = re.compile(
     r"(?P<name>[\w-]*(?:token|secret|password|api[_-]?key)(?!s|izer|\w*env\b)\w*)(?P<sign>=|:\s*)(?P<value>[^\s,)&]+)",
     re.IGNORECASE,
@@ -38,7 +38,7 @@ def terminal_json(text: str) -> str:
 
 
 def harmless(value: Any) -> Any:
-    """Return a cell that no spreadsheet evaluates as a formula; numbers are unchanged.
+    """Return the value of a cell so that no spreadsheet evaluates it as a formula. Numbers are unchanged.
 
     >>> harmless("=1+1"), harmless(" @SUM(A1)"), harmless("a = b"), harmless(-1.5)
     ("'=1+1", "' @SUM(A1)", 'a = b', -1.5)

@@ -1,4 +1,4 @@
-"""Names of the Hugging Face Hub, `id` or `id@revision`, beside paths; and the commits that were loaded from there."""
+"""Hugging Face Hub names (`id` or `id@revision`) and paths, and a record of loaded commits."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 RESOLVED: dict[str, str] = {}
-"""Commits that this process has loaded from the Hub: name as given -> commit SHA, for manifests."""
+"""Commit SHA by Hub name, for every model and data set that this process loaded; for manifests."""
 
 
 def is_local(source: str) -> bool:
@@ -32,7 +32,7 @@ def whole_name(source: str) -> str:
 
 
 def absent(source: str, error: Exception) -> str:
-    """Return why loading by a name failed: a missing folder, or the Hub's error if it was asked."""
+    """Return the reason why loading by a name failed: a missing folder, or the Hub's error."""
     lines = str(error).split("\n") if str(error).strip() else [type(error).__name__]
     lines = [line.strip() for line in lines if line.strip()]
     text = " ".join(lines) if lines[0].endswith((":", ",")) else lines[0]  # a list follows on further lines
@@ -53,6 +53,6 @@ def note_data(source: str, dataset: Any) -> None:
 
 
 def note(source: str, commit: str) -> None:
-    """Record the commit that was loaded by a name; anything but a whole SHA is left out."""
+    """Record the commit that was loaded by a name. Values other than a full SHA are ignored."""
     if COMMIT.fullmatch(commit):
         RESOLVED[source] = commit

@@ -1,8 +1,8 @@
-"""Why a file could not be read: libraries raise errors for memory, permissions and damage from the same call."""
+"""Messages about unreadable files, which distinguish lack of memory, permissions and damage."""
 
 
 def reading_fault(error: BaseException, damaged: str, remedy: str = "fetch it again") -> str:
-    """Return the cause of an error of a file reader, and what to do; by default that the file is damaged.
+    """Return the cause of a file reader's error, and the remedy. Errors of unknown cause are reported as damage.
 
     >>> reading_fault(EOFError("no end marker"), "not a whole Parquet file")
     'not a whole Parquet file (no end marker); fetch it again'

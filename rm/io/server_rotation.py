@@ -28,7 +28,7 @@ class Rotation:
 
     number: int
     first: float = 0.5
-    """Seconds; 0 pauses only if a server requests it."""
+    """Pause after the first failure, in seconds; with 0, servers pause only if they request it."""
     longest: float = 60.0
     rests: list["Rest"] = field(init=False, repr=False)
     turn: int = field(default=0, init=False)
@@ -76,7 +76,7 @@ class Rest:
     failures: int = 0
     """Consecutive failures."""
     last: float = -math.inf
-    """Time at which the last of them was reported."""
+    """Time of the last reported failure."""
     until: float = -math.inf
     """End of the pause."""
 

@@ -1,4 +1,4 @@
-"""Sharded weights (FSDP, ZeRO-3): gather before saving, put back; every process must call these functions."""
+"""Gathering and restoring of sharded weights (FSDP, ZeRO-3). Every process must call these functions."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,7 +52,7 @@ def put(tensor: Tensor, value: Tensor) -> None:
 
 @contextmanager
 def rank_0_folder(folder: Path, *, writes: bool) -> Iterator[Path]:
-    """Yield the folder on the writing process, and a temporary folder on the others, which only join the gathering."""
+    """Yield the folder on the writing process, and a temporary folder on processes that only take part in gathering."""
     if writes:
         yield folder
     else:

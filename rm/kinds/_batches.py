@@ -42,12 +42,15 @@ def padded_batches(
 
 
 def computed_at_once(device: torch.device, batch_tokens: int) -> int:
-    """Return the number of tokens of a forward pass: on a CPU few, which fit its caches."""
+    """Return the maximum number of tokens per forward pass; on a CPU at most 2,048, which fit its caches."""
     return min(batch_tokens, CPU_TOKENS) if device.type == "cpu" else batch_tokens
 
 
 def batches_of(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
-    """Group indices into batches of similar length; padded size at most `batch_tokens`, or a single row."""
+    """Group row indices into batches of similar length.
+
+    A batch has at most `batch_tokens` padded tokens, or a single row.
+    """
     batches: list[list[int]] = []
     for index in sorted(range(len(lengths)), key=lambda i: (lengths[i], i)):
         if batches and (len(batches[-1]) + 1) * lengths[index] <= batch_tokens:

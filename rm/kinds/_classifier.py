@@ -1,4 +1,4 @@
-"""A model of Transformers with its tokenizer and scoring contract: how it is opened, assembled and saved."""
+"""Transformers classifiers with tokenizer and scoring contract: loading, assembly and saving."""
 
 import copy
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ class SavedClassifier(Generic[Reading]):
         return gathered_state(self.model)
 
     def _cut_for_others(self) -> PreTrainedTokenizerBase:
-        """Return a tokenizer that truncates as the contract does when other software uses it."""
+        """Return a tokenizer whose truncation settings match the scoring contract, for other software."""
         tokenizer = copy.deepcopy(self.encoder.tokenizer)
         tokenizer.truncation_side = tokenizer.init_kwargs["truncation_side"] = self.contract.truncation or "left"
         tokenizer.model_max_length = self.contract.max_length or tokenizer.model_max_length
@@ -76,20 +76,20 @@ class Source(NamedTuple, Generic[Stated]):
     name: str
     """Hub id, or absolute path of the folder: an adapter stores the name of its base."""
     contract: Stated | None
-    """None for a backbone and for models of other software."""
+    """Scoring contract of the folder; None for a backbone and for models of other software."""
     adapted: bool
     """Whether the folder holds an adapter."""
     dtype: str
-    """The contract's precision, or the one that was asked for."""
+    """Precision in the scoring contract, or else the `dtype` argument."""
 
 
 def open_source(
     source: str, form: type[Stated], stated: Mapping[str, Any], *, dtype: str, fresh: bool, lora: LoraConfig | None
 ) -> Source[Stated]:
-    """Return what a folder or Hub id holds.
+    """Return name, scoring contract and precision of a folder or Hub id.
 
-    `UsageError` if its contract is not of the class `form`, or if `asked` settings differ from the contract's fields;
-    of the precision only a training asks (`fresh`), and not for the default, float32.
+    Raise `UsageError` if the contract is not of the class `form`, or if `stated` settings differ from the contract's
+    fields. `dtype` is compared only for training (`fresh`) and if it is not the default, float32.
     """
     folder = Path(source)
     name = str(folder.resolve()) if folder.exists() else source
@@ -119,7 +119,7 @@ def load_weights(
 ) -> tuple[Any, list[str]]:
     """Return the classifier of a source, and the names of its new parameters, which `lora` trains in full.
 
-    So it does with the head of a token classifier, which PEFT would adapt with `all-linear`.
+    The head of a token classifier is trained in full as well; PEFT's `all-linear` would add an adapter to it.
     """
     loading |= {"dtype": source.dtype, "per_token": per_token}
     if source.adapted:

@@ -1,4 +1,4 @@
-"""Settings that several kinds of reward models read: rows, labels, backbone, adapters, small models from scratch."""
+"""Settings of several kinds of reward models: rows, labels, backbone, adapters, small models from scratch."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -11,7 +11,7 @@ from ..types import OVERALL
 
 @dataclass
 class RowSettings(Settings):
-    """What is done with a row of the data that cannot be used."""
+    """Settings for unusable rows of the data."""
 
     on_bad_row: Literal["refuse", "skip"] = setting(
         "refuse", "What to do with a row that cannot be used.", group="Data and output"
@@ -20,10 +20,10 @@ class RowSettings(Settings):
 
 @dataclass
 class LabelSettings(RowSettings):
-    """The objectives that are learned from the labels of pairs."""
+    """Settings of the objectives that are learned from labels of pairs."""
 
     several: ClassVar[bool] = False
-    """Whether the kind learns several objectives."""
+    """Whether the kind supports several objectives."""
     rules = (
         Rule(
             lambda settings: settings.objective not in (OVERALL, *settings.objectives),
@@ -41,7 +41,7 @@ class LabelSettings(RowSettings):
     )
 
     def __post_init__(self) -> None:
-        """Give a single objective both of its names."""
+        """Set both fields that name the objective, if there is a single objective."""
         super().__post_init__()
         if self.objectives == [OVERALL]:
             self.objectives = [self.objective]
@@ -51,7 +51,7 @@ class LabelSettings(RowSettings):
 
 @dataclass
 class ModelSettings(Settings):
-    """The model that a training starts from."""
+    """Settings of the model from which training starts."""
 
     model: str | None = setting(
         None,
@@ -64,7 +64,7 @@ class ModelSettings(Settings):
 
 @dataclass
 class BackboneSettings(ModelSettings):
-    """How a backbone reads conversations, and the adapters that are trained on it."""
+    """Settings of a backbone: rendering of conversations, and LoRA adapters."""
 
     chat_template: str | None = setting(
         None, "Jinja file, or plain: turns joined by blank lines.", group="Model", requires="model"
@@ -85,14 +85,14 @@ class BackboneSettings(ModelSettings):
 
 @dataclass
 class EosSettings(Settings):
-    """How the end of a conversation is marked, by kinds that read up to there."""
+    """Setting of the EOS token, for kinds that read the end of the conversation."""
 
     eos: Edge | None = eos_setting(group="Model", requires="model")
 
 
 @dataclass
 class ClassifierSettings(BackboneSettings):
-    """A pretrained backbone with a new head, or a small causal language model from scratch."""
+    """Settings of a pretrained backbone with a new head, or of a small causal language model from scratch."""
 
     lora: bool = setting(
         False,
@@ -114,7 +114,7 @@ class ClassifierSettings(BackboneSettings):
 
 @dataclass
 class StreamSettings(Settings):
-    """Pairs that are read during the training."""
+    """Settings of streaming: pairs that are read during the training."""
 
     stream: bool = setting(
         False,
@@ -133,7 +133,7 @@ class StreamSettings(Settings):
 
 @dataclass
 class FittedSettings(LabelSettings):
-    """A convex fit on features that are not trained."""
+    """Settings of a convex fit on fixed features."""
 
     inverse_regularization: float | None = setting(
         None,

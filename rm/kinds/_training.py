@@ -1,4 +1,4 @@
-"""What the trainings of several kinds share: labelled rows, streams, backbones from scratch, and counts of tokens."""
+"""Base classes of trainings: labelled rows, streams, backbones from scratch, and counts of tokens."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -24,21 +24,21 @@ L = TypeVar("L", bound=LabelSettings)
 
 
 class RowTraining(Training[R]):
-    """A training on rows of files, of which bad ones are refused together."""
+    """Training on rows of files. All bad rows are refused in one error."""
 
     summary_prefixes = ("train_", "eval_loss", "eval_accuracy")
-    """Beginnings of the names of the facts that are in the summary."""
+    """Prefixes of the names of manifest entries that are part of the summary."""
 
     @abstractmethod
     def load_rows(self, sources: Sequence[str]) -> tuple[Judged, RowReport]:
         """Load all rows of the sources, with a report of the bad ones."""
 
     def load_training_rows(self, sources: Sequence[str]) -> tuple[Judged, RowReport]:
-        """Load the rows to train on, or those that are checked and shown before a stream is read."""
+        """Load the rows to train on; for a stream, the first rows, which are checked and reported."""
         return self.load_rows(sources)
 
     def read(self, sources: Sequence[str], held_out: Sequence[str]) -> TrainingData:
-        """Read the data to train on and the held-out data; bad rows of both are refused together."""
+        """Load training and held-out data. Bad rows of both are refused in one error."""
         train, rows = self.load_training_rows(sources)
         held, held_rows = self.load_rows(held_out)
         if self.settings.on_bad_row == "refuse":
@@ -46,20 +46,20 @@ class RowTraining(Training[R]):
         return TrainingData(train, held, rows, held_rows, sources)
 
     def summary(self, model: Any, data: TrainingData, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Return losses and accuracies."""
+        """Return the losses and accuracies for the summary."""
         return {name: value for name, value in facts.items() if name.startswith(self.summary_prefixes)}
 
 
 class PairTraining(RowTraining[L]):
-    """A training on labelled pairs."""
+    """Training on labelled pairs."""
 
     def split_source(self, text: str) -> tuple[str | None, str]:
-        """Split `harmless=pairs.jsonl` into the objective that the file is labelled for, and the file."""
+        """Split `harmless=pairs.jsonl` into the objective of the file's labels (None without one) and the file."""
         name, sign, path = text.partition("=")
         return (name, path) if sign and name in self.settings.objectives else (None, text)
 
     def files(self, sources: Sequence[str]) -> list[str]:
-        """Return the files without the objectives that they are labelled for."""
+        """Return the files of the sources, without the objectives' names."""
         return [self.split_source(source)[1] for source in sources]
 
     def load_rows(self, sources: Sequence[str]) -> tuple[Judged, RowReport]:
@@ -72,7 +72,7 @@ class PairTraining(RowTraining[L]):
         return data, report
 
     def load_file(self, path: str, objective: str | None) -> tuple[Judged, RowReport]:
-        """Load one file, labelled for one objective or, with None, by its own labels."""
+        """Load one file, labelled for `objective`; if that is None, with the labels in the file."""
         pairs, rows = load_pairs(path, on_bad_row="skip")
         return Judged([pair.labelled_for(objective) for pair in pairs] if objective else pairs, []), rows
 
@@ -96,12 +96,12 @@ def shown_examples(data: Judged) -> list[Example]:
 
 
 class BackboneTraining(RowTraining[Any]):
-    """A training of a backbone that reads conversations."""
+    """Training of a backbone that reads conversations."""
 
     settings: Any
 
     def check(self, sources: Sequence[str]) -> None:
-        """Raise an error for a chat template that renders no conversation, before all data are read."""
+        """Raise an error if the chat template cannot render a conversation, before all data are read."""
         super().check(sources)
         if self.settings.model:
             check_renders(
@@ -109,12 +109,12 @@ class BackboneTraining(RowTraining[Any]):
             )
 
     def loading_options(self) -> dict[str, Any]:
-        """Return the options of loading the named backbone, beside those of the kind."""
+        """Return the options for loading the named backbone that all kinds have."""
         names = ("max_length", "chat_template", "dtype")
         return {name: getattr(self.settings, name) for name in names} | edges(self.settings) | self.options
 
     def log_encoding(self, name: str, encoding: Encoding, what: str = "pairs") -> Encoding:
-        """Report the numbers of truncated and dropped rows, and of those that lost a text to the chat template."""
+        """Report the numbers of truncated and dropped rows, and of rows with text that the chat template omits."""
         if encoding.over_length:
             verb = "truncated" if self.settings.on_long == "truncate" else "left out"
             self.report(
@@ -133,14 +133,14 @@ class BackboneTraining(RowTraining[Any]):
 
 
 class ClassifierTraining(BackboneTraining):
-    """A training of a backbone with a new head, or of a small model from scratch."""
+    """Training of a backbone with a new head, or of a small model from scratch."""
 
     def classifier_options(self) -> dict[str, Any]:
         """Return the options of loading the named backbone with a new head."""
         return self.loading_options() | {"lora": lora_config(self.settings), "seed": self.arguments.seed}
 
     def small_backbone(self, texts: Sequence[str]) -> tuple[PreTrainedTokenizerBase, Any]:
-        """Return a tokenizer that is trained on the texts, and the configuration of a small model for it."""
+        """Train a tokenizer on the texts; return it and the configuration of a small model for it."""
         settings: ClassifierSettings = self.settings
         tokenizer = small_tokenizer(texts, settings.small_vocabulary)
         return tokenizer, small_config(tokenizer, hidden=settings.small_hidden, layers=settings.small_layers)
@@ -179,7 +179,7 @@ def texts_of(pairs: Sequence[PreferencePair]) -> list[str]:
 
 
 class StreamedTraining(PairTraining[Any]):
-    """A training on pairs that may be read as it goes."""
+    """Training on pairs in memory, or on a stream of pairs that is read during the training."""
 
     settings: Any
 
@@ -207,13 +207,13 @@ class StreamedTraining(PairTraining[Any]):
 
     @property
     def streams(self) -> bool:
-        """Whether the pairs are read as the training goes."""
+        """Whether the pairs are read during the training."""
         return bool(vars(self.settings).get("stream"))
 
     def stream(
         self, data: TrainingData, encode: Callable[[list[PreferencePair]], Encoding]
     ) -> Callable[[], PairStream] | None:
-        """Return what opens the stream of encoded pairs; None where all pairs are in memory."""
+        """Return a function that opens the stream of encoded pairs; None if all pairs are in memory."""
         if not self.streams:
             return None
         options = {"block": self.settings.stream_block, "on_bad_row": self.settings.on_bad_row}

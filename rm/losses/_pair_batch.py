@@ -1,4 +1,4 @@
-"""Interface of pair losses: the values of B pairs that a loss reads, and what it requires of the data."""
+"""Interface of pair losses: inputs of B pairs, and the values that a loss requires of the data."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from ..errors import UsageError
 
 @dataclass(frozen=True)
 class PairBatch:
-    """Values of B pairs, each [B]; the optional ones are None where the caller has none."""
+    """Values of B pairs, each [B]. Optional values are None if missing."""
 
     chosen: Float[Tensor, " B"]
     """Rewards of the chosen completions."""
@@ -21,9 +21,9 @@ class PairBatch:
     wins: Float[Tensor, " B"]
     """P(chosen is better) in [0, 1]."""
     margin: Float[Tensor, " B"] | None = None
-    """By how much the chosen completion is better, >= 0."""
+    """Difference in quality between the chosen and the rejected completion, >= 0."""
     longer: Float[Tensor, " B"] | None = None
-    """Tokens of the chosen completion minus those of the rejected one."""
+    """Number of tokens of the chosen minus the rejected completion."""
     other: Float[Tensor, " B"] | None = None
     """Reward gaps, chosen minus rejected, of another, frozen reward model."""
 
@@ -43,26 +43,26 @@ class PairBatch:
 class PairLoss:
     """Loss per pair [B] in nats, not reduced: `formula` of a `PairBatch` + c (r_w + r_l)², c = `center`.
 
-    What a loss requires of the data is stated here and checked before training (`_pair_losses.check_required`).
+    The fields state what a loss requires of the data; `_pair_losses.check_required` checks this before training.
     """
 
     formula: Callable[[PairBatch], Tensor]
     center: float = 0.0
     requires: tuple[Literal["margin", "other"], ...] = ()
-    """Values that every training pair has to state."""
+    """Names of the values that every training pair must have."""
     other: str | None = None
-    """Folder of the reward model that `PairBatch.other` comes from; None if the pairs have its gaps."""
+    """Folder of the reward model that computes `PairBatch.other`; None if the data have its gaps."""
     learned: nn.Module | None = None
     """Module with the learned parameters of the loss, their `learning_rate`, and `fit(longer)`."""
     depends_on_batch: bool = False
-    """Whether a pair's loss depends on the other pairs of its batch, which then cannot be read in halves."""
+    """Whether a pair's loss depends on the other pairs of its batch, so that a batch cannot be split."""
 
     def __post_init__(self):
         if self.center < 0:
             raise UsageError(f"center is a weight >= 0, got {self.center}")
 
     def __call__(self, pairs: PairBatch) -> Float[Tensor, " B"]:
-        """Return nats per pair."""
+        """Return the loss of each pair [B] in nats."""
         value = self.formula(pairs)
         return value + self.center * (pairs.chosen + pairs.rejected) ** 2 if self.center else value
 

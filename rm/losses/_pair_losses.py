@@ -1,4 +1,4 @@
-"""Pair losses in training: by name, checks of what they require, another model's gaps, and learned parameters."""
+"""Pair losses in training: creation by name, checks of required values, gaps of another model, learned parameters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,12 +27,12 @@ MISSING = {
     "other": "the loss reads another reward model's gaps, and {absent} of {pairs} pairs have none called "
     f"'{OTHER}'; name the model in the loss, or add them to 'gaps'",
 }
-"""Messages by the value that a loss requires and pairs lack."""
+"""Error messages by the missing value that a loss requires."""
 
 
 @runtime_checkable
 class LearnedFactor(Protocol):
-    """Learned parameters of a pair loss, a `torch.nn.Module`."""
+    """Interface of a `torch.nn.Module` with the learned parameters of a pair loss."""
 
     learning_rate: float
 
@@ -42,7 +42,10 @@ class LearnedFactor(Protocol):
 
 
 def check_required(loss: PairLoss, values: Mapping[str, Sequence[float]], margin: str = "'margin'") -> None:
-    """Raise `DataError` if pairs lack (NaN) a value that the loss requires; `margin` is the margin's column."""
+    """Raise `DataError` if a value that the loss requires is missing (NaN).
+
+    `margin` is the column's name for messages.
+    """
     for name, column in values.items():
         absent = int(np.isnan(column).sum())
         if absent and name in loss.requires:
@@ -50,7 +53,7 @@ def check_required(loss: PairLoss, values: Mapping[str, Sequence[float]], margin
 
 
 def learnt(losses: Sequence[PairLoss]) -> nn.ModuleDict:
-    """Return the learned parameters by the loss's index: modules with a `learning_rate` and `fit(longer)`."""
+    """Return the modules of learned parameters, by index of the loss. Each has a `learning_rate` and `fit(longer)`."""
     modules = {str(index): loss.learned for index, loss in enumerate(losses) if loss.learned is not None}
     for module in modules.values():
         if not isinstance(module, LearnedFactor):
@@ -65,7 +68,10 @@ def fit_to(loss: PairLoss, longer: Sequence[float]) -> None:
 
 
 def with_other_gaps(loss: PairLoss, pairs: Sequence[PreferencePair], **options: Any) -> list[PreferencePair]:
-    """Return the pairs with reward gaps of the model that a loss names in `other`, computed once; else unchanged."""
+    """Add reward gaps of the model that the loss names in `other` to the pairs.
+
+    Without `other` return them unchanged.
+    """
     source = loss.other
     if source is None or not pairs:
         return list(pairs)
@@ -78,7 +84,7 @@ def with_other_gaps(loss: PairLoss, pairs: Sequence[PreferencePair], **options: 
 
 
 def finite_gaps(rewards: np.ndarray, pairs: Sequence[PreferencePair], name: str) -> np.ndarray:
-    """Return r(chosen) - r(rejected) [B] from the rewards [2B] of the pairs' examples; refuse NaN and infinite ones."""
+    """Return r(chosen) - r(rejected) [B] from the rewards [2B] of the pairs' examples; raise an error if not finite."""
     gaps = rewards[::2] - rewards[1::2]
     if absent := np.flatnonzero(~np.isfinite(gaps)).tolist():
         raise DataError(
@@ -107,7 +113,7 @@ LOSSES = "rm.losses"
 
 
 def named_pair_loss(text: str, *, center: float = 0.0) -> PairLoss:
-    """Return the loss that a spec names, such as `scaled_bradley_terry` or `file.py:function`, with its `center`."""
+    """Create the loss that a spec names, such as `scaled_bradley_terry` or `file.py:function`, with this `center`."""
     function = load(LOSSES, parse_spec(text).name)
     if plain_form(LOSSES, function):
         loss = replace(build(LOSSES, text), center=center)
@@ -122,7 +128,7 @@ def named_pair_loss(text: str, *, center: float = 0.0) -> PairLoss:
 
 
 def _check_own_code(loss: PairLoss, text: str) -> None:
-    """Run a user's loss forward and backward on three made-up pairs."""
+    """Test a user-defined loss: run forward and backward on three synthetic pairs."""
     chosen = torch.tensor([1.0, 0.0, -1.0], requires_grad=True)
     column = torch.tensor([0.5, 0.0, 1.0])
     try:

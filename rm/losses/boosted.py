@@ -9,12 +9,12 @@ from .bradley_terry import preference_nll
 
 
 def boosted(share: float, before: str | None = None, center: float = 0.0) -> PairLoss:
-    """w / mean w · `bradley_terry` of Δ_before + λ Δ,   w = |p - σ(Δ_before)|,   λ = `share` > 0
+    """l = w / mean(w) · `bradley_terry` of Δ_before + λ Δ,   w = |p - σ(Δ_before)|,   λ = `share` > 0
 
     After the chain of LLMBoost, arXiv:2512.22309, whose successor learns from its predecessor's errors; our transfer to
-    rewards, with the weights of boosting (Friedman et al. 2000, doi:10.1214/aos/1016218223). The mean is over the rows
-    that a device has at once. `before` is the folder of the previous stages, a frozen reward model; without it pairs
-    have its gap as "other" in `gaps`. p is `wins`. `rm.kinds.boosted.model` combines the stages.
+    rewards, with the weights of boosting (Friedman et al. 2000, doi:10.1214/aos/1016218223). Δ is the reward gap, p is
+    `wins`. mean(w) is over the rows of one device's batch. `before` is the folder of the previous stages, a frozen
+    reward model; if it is None, `gaps["other"]` of each pair is Δ_before. `rm.kinds.boosted.model` combines the stages.
     """
     if not share > 0:
         raise UsageError(f"share is above 0, got {share}")

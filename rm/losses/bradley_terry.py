@@ -8,13 +8,14 @@ from ._pair_batch import PairBatch, PairLoss
 
 
 def bradley_terry(center: float = 0.0) -> PairLoss:
-    """Negative log-likelihood of the preferences, in nats; the caller reduces.
+    """Negative log-likelihood of the preferences per pair, in nats (not reduced).
 
     l = -p log σ(Δ - m) - (1 - p) log σ(-Δ - m) + c (r_w + r_l)²,   Δ = r_w - r_l
 
-    Bradley & Terry 1952; margin m as in Touvron et al. 2023 (arXiv:2307.09288, eq. 2); centering c, which fixes the
-    constant that Δ leaves open, as in Eisenstein et al. 2023 (arXiv:2312.09244, eq. 2).
-    `wins` is p = P(chosen is better) in [0, 1]; `margin` >= 0, by default 0.
+    r_w and r_l are the rewards of the chosen and the rejected completion. Bradley & Terry 1952; margin m as in Touvron
+    et al. 2023 (arXiv:2307.09288, eq. 2); c = `center` penalises a common offset of rewards, which Δ does not
+    determine, as in Eisenstein et al. 2023 (arXiv:2312.09244, eq. 2). `wins` is p = P(chosen is better) in [0, 1];
+    `margin` >= 0, by default 0.
     """
 
     def loss(pairs: PairBatch) -> Float[Tensor, " B"]:

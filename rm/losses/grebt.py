@@ -14,10 +14,10 @@ FLAT = 1e-8  # standard deviation below which all rewards of a group count as eq
 
 
 class Pairs(NamedTuple):
-    """Two completions of every group, and the probability that the first is better."""
+    """Best and worst completion of every group, and the probability that the best is better."""
 
     best: Int[Tensor, " G"]
-    """Columns of the completions."""
+    """Column of the better completion in each group."""
     worst: Int[Tensor, " G"]
     wins: Float[Tensor, " G"]
     """P(best is better) in [0, 1]; NaN if the group has no pair."""
@@ -33,10 +33,10 @@ class GroupLosses(NamedTuple):
 
 @runtime_checkable
 class GroupLoss(Protocol):
-    """Interface of a loss from rewards of groups of R completions (NaN if missing) and a pair of each, not reduced."""
+    """Interface of a loss per group (not reduced), from rewards of R completions (NaN: missing) and a pair each."""
 
     def __call__(self, rewards: Float[Tensor, "G R"], pairs: Pairs) -> GroupLosses:
-        """Return losses; the caller takes the mean over groups that have one."""
+        """Return the losses of every group; the caller averages over groups whose loss is not NaN."""
         ...
 
 
@@ -48,7 +48,7 @@ def omega(step: int, steps: int, floor: float) -> float:
 
 
 def extremes(scores: Float[Tensor, "G R"]) -> Pairs:
-    """Return the best and worst of every group with p = 1; no pair if all are equal or fewer than two are known."""
+    """Return the best and worst of every group with p = 1. No pair if all are equal or fewer than two are not NaN."""
     unknown = scores.isnan()
     best = scores.masked_fill(unknown, -torch.inf).argmax(1)
     worst = scores.masked_fill(unknown, torch.inf).argmin(1)
@@ -61,10 +61,9 @@ def group_entropy(rewards: Float[Tensor, "G R"], *, spread: str = "full", epsilo
     """H = -Σ_j p_j log p_j,  p = softmax_j((r_j - mean) / (std + ε)), over the rewards that are not NaN, in nats
 
     R2M's group reward entropy, arXiv:2601.22664, eq. 6; std² = Σ_j (r_j - mean)² / R as in its appendix A.2. ε is ours.
-    NaN if all rewards are equal or fewer than two are known. r -> a r + b with a > 0 changes nothing (except for ε):
-    with `spread` "full", as published, the gradient never widens the spread; with "stopgrad", where std is constant, it
-    does. For eight completions it lies in [1.061 (one winner), 1.974 (one loser)]; for two it is 0.3653, whatever their
-    rewards.
+    NaN if all rewards are equal or fewer than two are known. H is invariant to r -> a r + b with a > 0 (except for ε).
+    With `spread` "full", as published, the gradient never widens the spread; with "stopgrad", where std is a constant,
+    it does. For eight completions H is in [1.061 (one winner), 1.974 (one loser)]; for two it is always 0.3653.
     """
     if spread not in SPREADS:
         raise ValueError(f"group_entropy: spread is one of {', '.join(SPREADS)}, got {spread!r}")

@@ -10,7 +10,7 @@ from .bradley_terry import preference_nll
 
 
 class LengthTerm(nn.Module):
-    """φ of `length_controlled`; `weight` is a and `scale` is s."""
+    """Length term φ(d) = a tanh(d / s) of `length_controlled`, with a = `weight` and s = `scale`."""
 
     def __init__(self, learning_rate: float):
         super().__init__()

@@ -11,8 +11,8 @@ def scaled_bradley_terry(center: float = 0.0) -> PairLoss:
     """l = m (-p log σ(Δ) - (1 - p) log σ(-Δ)) + c (r_w + r_l)²,   Δ = r_w - r_l
 
     Scaled Bradley-Terry, Wang et al. 2024 (HelpSteer2-Preference, arXiv:2410.01257), published with p = 1 and m in
-    {1, 2, 3} for slightly better, better and much better: as if the pair occurred m times. `bradley_terry` requires a
-    larger gap instead. `margin` m >= 0 has no default; `wins` is p in [0, 1]; c is not scaled.
+    {1, 2, 3} for slightly better, better and much better: as if the pair occurred m times. (In `bradley_terry` a margin
+    shifts the gap instead.) `margin` m >= 0 has no default; `wins` is p in [0, 1]; c = `center` is not scaled by m.
     """
 
     def loss(pairs: PairBatch) -> Float[Tensor, " B"]:

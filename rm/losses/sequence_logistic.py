@@ -15,10 +15,10 @@ FORMS = ("scalarised", "mixed_label", "vertices", "scores")
 
 @dataclass(frozen=True)
 class SequenceLogistic:
-    """Callable returned by `sequence_logistic`."""
+    """Loss returned by `sequence_logistic`."""
 
     beta: tuple[float, ...]
-    """One β_r for all objectives, or one each."""
+    """One β_r for all objectives, or one per objective."""
     weight: float
     form: str
     label_smoothing: float
@@ -27,12 +27,12 @@ class SequenceLogistic:
 
     @property
     def needs_vertices(self) -> bool:
-        """Whether the loss needs Δ at a single objective for every pair too."""
+        """Whether the loss also needs Δ with all weight on one objective (a vertex) for every pair."""
         return self.weight > 0 and self.form == "vertices"
 
     @property
     def needs_scores(self) -> bool:
-        """Whether pairs need score differences."""
+        """Whether the loss needs differences of stored scores."""
         return self.weight > 0 and self.form == "scores"
 
     def __call__(
@@ -45,9 +45,9 @@ class SequenceLogistic:
         vertex: Float[Tensor, "B K"] | None = None,
         scores: Float[Tensor, "B K"] | None = None,
     ) -> Float[Tensor, " B"]:
-        """Return nats per pair, not reduced: from Δ, P(y0 better) per objective with NaN for unlabelled, and α.
+        """Return the loss of each pair in nats; Δ = `gap`, P(y0 better) = `wins` (NaN: unlabelled), α = `preference`.
 
-        `vertex` and its Δ belong to the form `vertices`; `scores` [B, K], q_i(y0) - q_i(y1), to `scores`.
+        The form `vertices` needs `vertex` and `vertex_gap`; the form `scores` needs `scores` q_i(y0) - q_i(y1) [B, K].
         """
         wins = wins.masked_fill(wins == 0.5, float("nan")) if self.ignore_ties else wins
         value = self._per_dimension(gap, wins, preference)
@@ -102,7 +102,7 @@ def sequence_logistic(
         scores       -log σ(sign(q) β_r Δ - |q|),  q = Σ_i α_i (q_i(y0) - q_i(y1)) from stored scores
 
     There is no reference model, so Δ is not 0 at the start. `margin` m >= 0 in nats; `label_smoothing` in [0, 0.5). A
-    tie t_i = 0.5 asks for equal log-probabilities; with `ignore_ties` such an objective counts as unlabelled.
+    tie t_i = 0.5 favours equal log-probabilities; with `ignore_ties` such an objective counts as unlabelled.
     """
     betas = (beta,) if isinstance(beta, (int, float)) else tuple(beta)
     if form not in FORMS:

@@ -1,4 +1,4 @@
-"""Bradley-Terry of a margin mixed with a weaker model's, so that saturated pairs have a gradient again."""
+"""Bradley-Terry on reward gaps mixed with those of a weaker model, so that saturated pairs have a gradient again."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -9,11 +9,11 @@ from .bradley_terry import preference_nll
 
 
 def weak_margin(weak: str | None = None, share: float = 0.5, center: float = 0.0) -> PairLoss:
-    """`bradley_terry` of Δ_mix = λ Δ + (1 - λ) Δ_weak,   λ = `share` in (0, 1], Δ_weak of a frozen model
+    """`bradley_terry` of Δ_mix = λ Δ + (1 - λ) Δ_weak,   λ = `share` in (0, 1], with reward gap Δ and frozen Δ_weak
 
     The logit mixture of weak-driven learning, WMSS 2026, arXiv:2602.08222 (λ = 0.5, best 0.42 to 0.48); our transfer to
-    margins. `weak` is the folder of an earlier, weaker reward model; without it pairs have its gap as "other" in
-    `gaps`. It increases margins on purpose: check calibration. λ = 1 is `bradley_terry`. The score is r alone.
+    reward gaps. `weak` is the folder of an earlier, weaker reward model; if it is None, `gaps["other"]` of each pair is
+    Δ_weak. The loss increases gaps by design: check calibration. λ = 1 is `bradley_terry`. Scores do not use `weak`.
     """
     if not 0 < share <= 1:
         raise UsageError(f"share lies in (0, 1], got {share}")

@@ -1,1 +1,1 @@
-"""Parity of a reward model with other ways to score, and the faults that explain a difference."""
+"""Parity of a reward model's scores with those of other backends, and the faults that explain a difference."""

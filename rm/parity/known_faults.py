@@ -25,7 +25,7 @@ CONVENTIONS: tuple[tuple[str, Edge, Edge], ...] = (
     ("BOS once and EOS as the template writes it, as reward-bench reads", "once", "template"),
     ("BOS as the template writes it and EOS once, as OpenRLHF reads", "template", "once"),
 )
-"""What other programs do with BOS and EOS where the template writes none, and the contract that says so."""
+"""BOS and EOS policies of other programs if the template writes neither, with the matching contract fields."""
 Ids = list[list[int]]
 
 
@@ -33,11 +33,11 @@ class BackendScores(NamedTuple):
     """Scores of the same conversations from another backend."""
 
     scores: np.ndarray
-    """[N, K]"""
+    """Scores [N, K]."""
     tokens: Sequence[Sequence[int]] | None = None
     """Token ids that the backend read, if it reports them."""
     because: str = ""
-    """Why the scores differ or are missing, if the backend reports a reason."""
+    """Reason for different or missing scores, if the backend reports one."""
 
 
 def first_token(model: Any, examples: Sequence[Example], tokens: Sequence[Sequence[int]] | None) -> str:
@@ -54,7 +54,7 @@ def first_token(model: Any, examples: Sequence[Example], tokens: Sequence[Sequen
 
 
 def culprit(model: Any, examples: Sequence[Example], ours: np.ndarray, theirs: BackendScores) -> str:
-    """Name the fault that leaves at most a tenth of the difference of our scores to theirs, or say that none does."""
+    """Return the name of the fault that explains the difference to the other scores, or a sentence that none does."""
     if theirs.because:
         return theirs.because
     gap = np.abs(theirs.scores - ours).max()
@@ -135,7 +135,7 @@ def readings(model: Any, examples: Sequence[Example], right: Ids) -> Iterator[tu
 
 
 def _as(model: Any, examples: Sequence[Example], bos: Edge, eos: Edge) -> Ids:
-    """Return token ids under other policies of BOS and EOS; one whose token the tokenizer lacks changes nothing."""
+    """Return token ids under other BOS and EOS policies. A policy has no effect if the tokenizer lacks the token."""
     has = [edge_id(model, index) is not None for index in (0, 1)]
     policies = {name: edge for name, edge, has_edge in zip(("bos", "eos"), (bos, eos), has, strict=True) if has_edge}
     encoder = type(model.encoder)(model.encoder.tokenizer, replace(model.contract, **policies))

@@ -1,4 +1,4 @@
-"""Other ways to compute scores: plain Transformers or PEFT, another folder, and a file of scores."""
+"""Other backends of a parity check: plain Transformers or PEFT, another folder, and a file of scores."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,18 +26,21 @@ from .vllm import vllm
 
 
 class Group(NamedTuple):
-    """Ways that score the same conversations."""
+    """Backends (ways to compute scores) that score the same conversations."""
 
     examples: Sequence[Example]
     ways: dict[str, Way]
     theirs: bool = False
-    """Whether another program computes them."""
+    """Whether another program computes the scores."""
 
 
 def target_groups(
     target: Against, source: str, model: Any, examples: list[Example], plain: list[Example], **options: Any
 ) -> list[Group]:
-    """Return the ways of a target with the conversations that it reads; `plain` are those that it truncates alike."""
+    """Return a target's backends with their conversations.
+
+    `plain` are conversations with equal truncation elsewhere.
+    """
     if target.kind == "scores":
         return [stored_scores(target.target, model.contract.objectives)]
     if isinstance(model, ProcessRewardModel) and target.kind != "model":
@@ -68,9 +71,9 @@ def target_groups(
 
 
 def cut_plainly(model: Any, examples: Sequence[Example]) -> list[Example]:
-    """The conversations that a tokenizer's own truncation leaves as the contract does.
+    """Return the conversations for which the tokenizer's truncation equals the scoring contract's.
 
-    The contract keeps a leading BOS when it cuts the beginning, which no tokenizer's setting can say.
+    Left truncation by the contract keeps a leading BOS, which tokenizers cannot be configured to do.
     """
     contract, sequences = model.contract, []
     for example, encoded in zip(examples, model.encoder.encode_all(examples), strict=True):
@@ -106,7 +109,7 @@ def stored_scores(source: str, objectives: Sequence[str]) -> Group:
 
 
 def checkpoint(source: str, model: Any, **options: Any) -> dict[str, Way]:
-    """The folder through plain Transformers: its template, its tokenizer's padding and truncation, batches of eight."""
+    """Score with plain Transformers: the folder's chat template, padding and truncation, in batches of eight."""
     _check_scalar(source, model)
     if (Path(source) / ADAPTER).exists():
         return {"plain PEFT": plain(source, _peft(source, model, options), options)}
@@ -146,9 +149,9 @@ def _check_scalar(source: str, model: Any) -> None:
 
 
 def plain(source: str, other: Any, options: dict[str, Any], outputs: Sequence[int] = ()) -> Way:
-    """What a loop over `apply_chat_template` and a sequence classifier gives; without a pad token one by one.
+    """Score with `apply_chat_template` and a sequence classifier, one by one if there is no pad token.
 
-    `outputs` are the columns that are rewards, of all that the classifier has.
+    `outputs` are the columns of the classifier's outputs that are rewards.
     """
     location = parse_source(tokenizer_source(source))
     tokenizer = AutoTokenizer.from_pretrained(location.name, revision=location.revision, **options)
@@ -183,7 +186,7 @@ def plain(source: str, other: Any, options: dict[str, Any], outputs: Sequence[in
 
 
 def other_model(source: str, **options: Any) -> dict[str, Way]:
-    """Another folder, by its own tokenizer and contract."""
+    """Score with the reward model in another folder, by its tokenizer and scoring contract."""
     other: Any = load_reward_model(source, check=False, **options)
 
     def way(examples: Sequence[Example]) -> BackendScores:

@@ -106,7 +106,7 @@ def flipped(ours: np.ndarray, theirs: np.ndarray) -> float:
 
 
 def own_ways(model: Any, seed: int = 0) -> dict[str, Way]:
-    """Return variants that must not change a score: batch size 1, shuffled, padded, merged, without a cache."""
+    """Return variants that must not change a score: batch size 1, shuffled, padded, merged, without KV cache."""
     ways: dict[str, Way] = {
         "alone": lambda examples: BackendScores(np.concatenate([model.rate([example]) for example in examples])),
         "shuffled": lambda examples: BackendScores(_shuffled(model, examples, seed)),
@@ -125,7 +125,10 @@ def own_ways(model: Any, seed: int = 0) -> dict[str, Way]:
 
 
 def other_precision(model: Any) -> dict[str, Way]:
-    """Score in bfloat16, or float32 if the contract's is narrower, for a report only; empty without a tokenizer."""
+    """Return a backend in bfloat16, or in float32 if the scoring contract's dtype is narrower.
+
+    Empty without a tokenizer.
+    """
     if not _has_tokens(model):
         return {}
     name = "bfloat16" if model.contract.dtype in ("float32", "float64") else "float32"
@@ -178,7 +181,7 @@ def _padded(model: Any, examples: Sequence[Example], side: str, filler: int = 0)
 
 
 def edge_cases(model: Any, examples: Sequence[Example]) -> list[Example]:
-    """Build kinds of conversations that the examples lack and the model can score: short, long, not ASCII, in turns."""
+    """Create conversations of types that the examples lack: short, long, not ASCII, with several turns."""
     question = user_turn("What is two and two?")
     turns = (*question, Message(role="assistant", content="Four."), *user_turn("And once more two?"))
     kinds: list[tuple[Callable[[Example], bool], Callable[[], Example]]] = [

@@ -70,7 +70,7 @@ def as_json(model: str, contract: ScoringContract, results: Sequence[Parity], no
 
 
 def junit(model: str, results: Sequence[Parity]) -> bytes:
-    """Render one JUnit test case per way."""
+    """Render a JUnit report with one test case per backend."""
     failed = [result for result in results if not result.passed]
     suite = ElementTree.Element(
         "testsuite", name=_xml(f"parity of {model}"), tests=str(len(results)), failures=str(len(failed)), errors="0"
@@ -85,7 +85,7 @@ def junit(model: str, results: Sequence[Parity]) -> bytes:
 
 
 def sentence(result: Parity) -> str:
-    """Return the results of a way as a sentence."""
+    """Return the result of a backend as a sentence."""
     far = f"{result.largest:.3g}" if math.isfinite(result.largest) else "infinite"
     first = (
         f"{result.way}: largest difference {far}, tolerance {result.tolerance:.3g}, {100 * result.flips:.2f} % flips"

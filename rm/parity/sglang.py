@@ -12,7 +12,7 @@ from .model_server import ModelServer, all_or_none, batches, by_index
 from .parity import Way
 
 PROBABILITIES = "SGLang, /v1/classify"
-"""Always a softmax over the labels, and so 1 for a model with one label: reported, and never a failure."""
+"""Backend of label probabilities: always a softmax, which is 1 for a single label. Reported, never a failure."""
 
 
 class Sglang(ModelServer):
@@ -46,9 +46,9 @@ class Sglang(ModelServer):
 
 
 def sglang(url: str, model: Any) -> tuple[dict[str, Way], dict[str, Way]]:
-    """SGLang on our token ids, through each endpoint; and on rendered text, by the server's tokenizer.
+    """Score with SGLang on our token ids, by each endpoint; and on rendered text, with the server's tokenizer.
 
-    The second is for conversations that the contract does not truncate: SGLang refuses or cuts longer ones by itself.
+    The second group is for conversations without truncation: SGLang refuses or truncates longer ones in its own way.
     """
     if not isinstance(model, ReadsTokens):
         raise UsageError(

@@ -50,7 +50,7 @@ def step_activation(logits: np.ndarray) -> np.ndarray:
 
 
 def at_steps(outputs: StepOutputs, theirs: Sequence[Sequence[float]]) -> np.ndarray | str:
-    """Return scores of the steps [S, C] from rows for every token or for step tokens, or why there are none."""
+    """Return step scores [S, C] from rows for all tokens or for step tokens only; the reason as text if impossible."""
     scores = np.array(theirs, float)
     if scores.ndim != 2 or scores.shape[1] != outputs.logits.shape[1]:
         return f"output of shape {scores.shape}, where {outputs.logits.shape[1]} labels per token are expected"
@@ -84,7 +84,7 @@ def compare_steps(
 
 
 def step_culprit(outputs: Sequence[StepOutputs], scores: np.ndarray, activated: bool) -> str:
-    """Return the name of the fault that turns our step scores into `scores` [S, C], or a sentence that none does."""
+    """Return the name of the fault that explains `scores` [S, C], or a sentence that none does."""
     gap = np.abs(scores - _ours(outputs, activated)).max()
     if not np.isfinite(gap):
         return "scores that are missing or not finite"
@@ -148,7 +148,7 @@ class StepModel:
 
     @torch.inference_mode()
     def outputs(self, examples: Sequence[Example]) -> list[StepOutputs]:
-        """Return the logits of every conversation, computed alone, and where its step tokens are."""
+        """Return logits and positions of step tokens of every conversation, computed one at a time."""
         results = []
         for index, encoded in enumerate(self.encoder.encode_all(examples)):
             logits = self.model(input_ids=torch.tensor([encoded.ids])).logits[0].double()
@@ -166,7 +166,7 @@ class StepModel:
 def step_parities(
     model: StepModel, targets: Sequence[Against], examples: Sequence[Example], *, half: bool
 ) -> tuple[list[Parity], str]:
-    """Compare the step scores of each server, with its activation and without; the note says what n counts."""
+    """Compare the step scores of each server, with and without its activation; also return a note for the report."""
     outputs = model.outputs(examples)
     start = token_classify_options(model.tokenizer.convert_ids_to_tokens(model.label_ids))
     servers = [Vllm(target.target, start=start) for target in targets]

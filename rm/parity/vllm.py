@@ -44,7 +44,7 @@ class Vllm(ModelServer):
         return by_index(self.post("/pooling", input=rows, task="token_classify", **body)["data"], "data")
 
     def tokens(self, example: Example) -> list[int] | None:
-        """What its own template makes of a conversation; None where it has no such endpoint."""
+        """Return the server's token ids of a conversation; None if the server has no such endpoint."""
         try:
             return self.post("/tokenize", **chat_body(example), add_generation_prompt=False)["tokens"]
         except DataError:
@@ -52,7 +52,7 @@ class Vllm(ModelServer):
 
 
 class ServedSteps(Vllm):
-    """`rewardlab serve` with a process reward model, whose /pooling answers as vLLM's does."""
+    """`rewardlab serve` with a process reward model, whose /pooling endpoint is compatible with vLLM's."""
 
     program, key_variable, start = "rewardlab serve", "REWARDLAB_TOKEN", "this model"
 
@@ -62,9 +62,9 @@ class ServedSteps(Vllm):
 
 
 def vllm(url: str, model: Any) -> tuple[dict[str, Way], dict[str, Way]]:
-    """vLLM on our token ids, raw and as it activates by itself; and on messages, by its own template.
+    """Score with vLLM on our token ids, with and without its activation; and on messages, with its chat template.
 
-    The second is for conversations that its truncation cuts as the contract does.
+    The second group is for conversations that vLLM truncates as the scoring contract does.
     """
     if not isinstance(model, ReadsTokens):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Registry folders: a name refers to the factory of that name in the folder's module or package of that name."""
+"""Registry folders: a name selects the function of that name in the folder's module (or package) of that name."""
 
 import hashlib
 import importlib
@@ -28,7 +28,7 @@ PLUGINS = {
 }
 """Registry folder -> group of entry points by which installed packages add names to it."""
 _OBJECTS: dict[str, Callable[..., Any]] = {}
-"""Functions given as objects that cannot be imported by name, such as closures, lambdas and partials, by reference."""
+"""Functions that cannot be imported by name, such as closures, lambdas and partials, by their `reference`."""
 IMPORTABLE = re.compile(r"[\w.]+:\w+")
 
 
@@ -53,7 +53,7 @@ def plugins(folder: str) -> dict[str, EntryPoint]:
 
 
 def load(folder: str, name: str) -> Callable[..., Any]:
-    """Return the function `name` of `folder/name.py`, or of any code: `"my_file.py:name"`, `"my_pkg.mod:name"`.
+    """Return the function `name` of `folder/name.py`, or of user code: `"my_file.py:name"`, `"my_pkg.mod:name"`.
 
     The working folder is importable. Modules are imported only on request.
 
@@ -79,7 +79,7 @@ def check_name(folder: str, name: str) -> None:
 def reference(function: Callable[..., Any]) -> str:
     """Return a name under which `load` returns this function in this process, such as `my_pkg.mod:name`.
 
-    An object that cannot be imported by name has a name of its own, such as `my_pkg.mod.object1:name`.
+    An object that cannot be imported by name gets a generated name, such as `my_pkg.mod.object1:name`.
     """
     target: Any = function.func if isinstance(function, partial) else function
     source, attribute = target.__module__ or "builtins", getattr(target, "__name__", type(target).__name__)
@@ -134,7 +134,7 @@ def _from_anywhere(name: str) -> Callable[..., Any]:
 
 
 class _FromSource(SourceFileLoader):
-    """Loads a Python file from its source, never from bytecode: after an edit within a second that would be stale."""
+    """Loader of Python files from source, never from bytecode, which can be stale after an edit within a second."""
 
     def get_code(self, fullname: str) -> CodeType:
         """Return the code of the file as it is now."""

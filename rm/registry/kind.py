@@ -13,24 +13,24 @@ from .settings import Settings
 
 @dataclass(frozen=True)
 class Kind:
-    """What a package of `rm.kinds` provides; its modules are imported when they are used, so that help is quick."""
+    """Entry of a package of `rm.kinds`. Its modules are imported on first use, so that `--help` is fast."""
 
     package: str
     """The package, `__name__` in its own `__init__.py`."""
     loader: str
     """`module:function`, relative to the package, that loads a folder: `function(source, **options) -> RewardModel`."""
     trainer: str = ""
-    """`module:class` of its `Training`; empty for a kind that is made of models in other ways than by training."""
+    """`module:class` of its `Training`; empty for a kind that cannot be trained."""
     settings: type[Settings] = Settings
-    """What its training reads."""
+    """Class of the settings of its training."""
     contract: str = ""
-    """`module:class` of its scoring contracts; empty for a kind that has the common fields only."""
+    """`module:class` of its scoring contract; empty for kinds with the common fields only."""
     by_gradient: bool = False
-    """Whether it is trained by gradient descent: with the trainer's arguments, held-out data and several processes."""
+    """Whether it is trained by gradient descent, with trainer arguments, held-out data and several processes."""
     reads_data: bool = True
-    """Whether it is trained on data, and not made of other models alone."""
+    """Whether its training reads data; False if it only combines other models."""
     padding_free: bool = False
-    """Whether it is trained without padding too; see `backbones.packing`."""
+    """Whether its training supports batches without padding; see `backbones.packing`."""
 
     @property
     def name(self) -> str:
@@ -61,7 +61,7 @@ class Kind:
 
 @cache
 def kind_of(name: str) -> Kind:
-    """Return a kind by its name in `rm.kinds`, or by `file.py:function` of own code."""
+    """Return a kind by its name in `rm.kinds`, or from user code by `file.py:function`."""
     return load("rm.kinds", name)()
 
 

@@ -1,7 +1,7 @@
-"""Declarations of settings: name, type, default, range, choices and help text, and the combinations that are refused.
+"""Declarations of settings: name, type, default, range, choices, help text, and invalid combinations.
 
-A setting is declared once, as a field of a dataclass. Flags, YAML files, the help page, the Python API's signature,
-checks and refusals come from the declaration. Does not import torch.
+A setting is declared once, as a field of a dataclass. Flags, YAML files, the help page, the Python API's signature
+and checks are derived from the declaration. Does not import torch.
 """
 
 import math
@@ -56,7 +56,7 @@ SECONDS = Range("above 0 seconds", 0, above=True)
 # ---- declarations ----
 
 DECLARED = ("group", "listed", "registry", "advanced", "range", "requires", "suffixes")
-"""Parts of a declaration in the metadata of its field, beside the help text."""
+"""Keys of a declaration in its field's metadata, besides the help text."""
 
 
 def setting(
@@ -73,9 +73,9 @@ def setting(
 ) -> Any:
     """Return a dataclass field with a default, a help text, its accepted values, and how the help page shows it.
 
-    `group` is the heading of this setting and of those that follow; `choices` are its values, or `registry` is the
-    folder whose entries they are; a number lies in `range`; a setting that `requires` another one is refused without
-    it; a file has one of the `suffixes`; an `advanced` setting is shown by `--help-all` only.
+    `group` is the heading of this and the following settings. `choices` are the accepted values, or `registry` is the
+    folder whose entries are accepted. `range` bounds a number. `requires` names another setting that must be set too.
+    `suffixes` are those of a file. An `advanced` setting is shown by `--help-all` only.
     """
     values = (group, tuple(choices), registry, advanced, range, requires, suffixes)
     declared = {name: value for name, value in zip(DECLARED, values, strict=True) if value}
@@ -84,10 +84,10 @@ def setting(
 
 
 class Rule(NamedTuple):
-    """A combination of settings that is refused."""
+    """An invalid combination of settings, and its error message."""
 
     refused: Callable[[Any], object]
-    """Returns something true for settings that are refused."""
+    """Function that returns a true value for invalid settings."""
     message: str
     """What is wrong and the remedy; `{name}` stands for the value of a setting or of a property of the settings."""
 
@@ -99,12 +99,15 @@ class Rule(NamedTuple):
 
 
 class Settings:
-    """Base of the dataclasses of settings: a single value for a list is a list of one, and None an empty list."""
+    """Base class of settings dataclasses.
+
+    For a list, a single value becomes a list with one item, and None an empty list.
+    """
 
     required: ClassVar[tuple[str, ...]] = ()
-    """Settings without which a verb does not start."""
+    """Names of the required settings of a command."""
     rules: ClassVar[tuple[Rule, ...]] = ()
-    """Refused combinations of settings, those of base classes not repeated."""
+    """Invalid combinations of settings, in addition to those of base classes."""
 
     def __post_init__(self) -> None:
         for declared in fields(self):  # pyright: ignore[reportArgumentType]
@@ -112,7 +115,7 @@ class Settings:
                 setattr(self, declared.name, as_list(getattr(self, declared.name)))
 
     def validate(self) -> None:
-        """Raise a `UsageError` if a setting is missing, has a value that is refused, or contradicts another."""
+        """Raise `UsageError` if a setting is missing, has an invalid value, or contradicts another setting."""
         for name in self.required:
             given(name, getattr(self, name))
         check_values(self)
@@ -173,9 +176,9 @@ def check_values(settings: Any) -> None:
 
 
 def check_number(declared: Field, value: object, of_trainer: Range = A_NUMBER) -> None:
-    """Raise a `UsageError` for a number outside of the range that its setting declares, or of a trainer's argument.
+    """Raise `UsageError` for a number outside the range of its setting, or outside `of_trainer` for a trainer argument.
 
-    The default is accepted, NaN refused, and what is no number skipped.
+    The default is accepted, NaN is refused, and values that are not numbers are not checked.
     """
     allowed = declared.metadata.get("range", of_trainer)
     if isinstance(value, int | float) and value != declared.default and not allowed.holds(value):

@@ -1,4 +1,4 @@
-"""Specs `name(key=value, ...)`: a function of a registry folder, or of own code, with its arguments."""
+"""Specs `name(key=value, ...)`: a function of a registry folder, or of user code, with its arguments."""
 
 import ast
 import re
@@ -97,7 +97,7 @@ def typed_arguments(text: str, function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def build(folder: str, text: str, **given: Any) -> Any:
-    """Call the function that `text` names with its arguments; those in `given` cannot be set by the user."""
+    """Call the function that `text` names with its arguments and those in `given`, which `text` cannot set."""
     name = parse_spec(text).name
     factory = load(folder, name)
     if ":" in name and (plain := plain_form(folder, factory)):
@@ -106,7 +106,7 @@ def build(folder: str, text: str, **given: Any) -> Any:
 
 
 def call(factory: Callable[..., Any], text: str, *, more: str = "", **given: Any) -> Any:
-    """Call a function with the arguments of a spec and those that are given; `more` ends messages about its form."""
+    """Call a function with the arguments of a spec and those in `given`; `more` is appended to error messages."""
     spec, parameters = parse_spec(text), signature(factory).parameters
     free = {name: parameter for name, parameter in parameters.items() if name not in given}
     variadic = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in free.values())
@@ -151,14 +151,14 @@ def _value(text: str, name: str, value: str, parameters: Mapping[str, Parameter]
 
 
 class Plain(NamedTuple):
-    """How a plain function of one kind is recognised and used."""
+    """Signature of plain user functions of a registry folder, and their conversion to what its factories return."""
 
     parameters: tuple[str, ...]
-    """Names of its first parameters."""
+    """Names of the function's first parameters."""
     result: str
-    """What it returns, for messages."""
+    """Description of the return value, for messages."""
     wrap: Callable[[Callable[..., Any]], Any]
-    """From the function, with its other arguments bound, to what the registry folder's factories return."""
+    """Converts the function (other arguments bound) to what the registry folder's factories return."""
 
     def __str__(self) -> str:
         """Return the signature, for messages."""
@@ -198,7 +198,7 @@ def is_required(parameter: Parameter) -> bool:
 
 
 def signatures(folder: str) -> str:
-    """Return the end of a message about own code of the wrong form; empty for a folder without plain functions.
+    """Return a hint for messages about user code of the wrong form; empty for a folder without plain functions.
 
     >>> signatures("policy.advantages")
     '; a plain function has the signature (rewards, rollout) -> advantages [N] or [N, L]'

@@ -28,7 +28,7 @@ class MarkComplete(TrainerCallback):
 
 
 def fault_of_checkpoint(checkpoint: Path) -> str | None:
-    """Return what is wrong with a checkpoint, with the file's name; None if it is complete."""
+    """Return the fault of a checkpoint, with the file's name; None if it is complete."""
     if not (checkpoint / COMPLETE).exists():
         return f"it was cut off while it was written (no {COMPLETE} yet)"
     try:

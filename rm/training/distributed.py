@@ -32,13 +32,16 @@ def broadcast_from_rank_0(value: Any) -> Any:
 
 @torch.no_grad()
 def same_start(module: nn.Module) -> None:
-    """Broadcast the weights of rank 0: each process may have initialised its own."""
+    """Broadcast the weights of rank 0, since each process may have initialised different weights."""
     for parameter in module.parameters():
         parameter.copy_(broadcast(parameter))  # pyright: ignore[reportArgumentType]
 
 
 def same_gradients(parameters: Iterable[nn.Parameter], how: str = "mean") -> None:
-    """All-reduce gradients to their mean or sum; one without gradient adds 0, or in all processes stays without."""
+    """All-reduce gradients to their mean or sum.
+
+    A missing gradient counts as 0, unless it is missing in all processes.
+    """
     parameters = [*parameters]
     present = [torch.tensor(float(parameter.grad is not None), device=parameter.device) for parameter in parameters]
     numbers: Any = reduce(torch.stack(present), "sum")

@@ -14,7 +14,7 @@ REMEDY = (
     "give one that renders it with --chat_template FILE, or --chat_template plain, or leave such rows out with "
     "rewardlab lint --model MODEL --fix FILE"
 )
-"""What to do about texts that a chat template omits."""
+"""Remedy in messages about texts that a chat template omits."""
 OnLong = Literal["truncate", "skip", "refuse"]
 
 
@@ -25,17 +25,17 @@ class Encoding(NamedTuple):
     pairs: int
     limit: int | None
     longest: int
-    """Tokens of the longest sequence before truncation."""
+    """Number of tokens of the longest sequence before truncation."""
     over_length: int
-    """Pairs with a sequence over the limit: truncated, or dropped under `skip`."""
+    """Number of pairs with a sequence over the maximum length: truncated, or dropped with `skip`."""
     identical: int
-    """Pairs dropped because truncation made both completions identical."""
+    """Number of pairs dropped because both completions are identical after truncation."""
     unlabelled: int
-    """Pairs dropped because they have no label for the objective."""
+    """Number of pairs dropped because they have no label for the objectives."""
     omitted: int = 0
-    """Pairs of which the chat template omits a text."""
+    """Number of pairs with a text that the chat template omits."""
     omitted_text: str = ""
-    """The first of these texts."""
+    """First text that the chat template omits."""
 
     def account(self) -> dict[str, int | str | None]:
         """Return the counts as a JSON object, for the manifest."""
@@ -52,12 +52,11 @@ def encode_labelled(
     allow_empty: bool = False,
     encode: Callable[[list[Example]], Sequence[Any]] | None = None,
 ) -> Encoding:
-    """Return rows of the usable pairs: labelled, different after truncation, within the limit as `on_long` sets.
+    """Return rows of the usable pairs: labelled, different after truncation, and not dropped by `on_long`.
 
-    `row` builds one from a pair, its index, and its encoded completions; `encode` is by default the encoder's
-    `encode_all`. Pairs that are labelled for none of the objectives are dropped. No usable pair is a `DataError`,
-    unless the pairs are a block of a stream, which may be empty; so is a pair whose completions differ in a text that
-    the chat template omits.
+    `row` creates a row from index, pair and encoded completions; `encode` is by default the encoder's `encode_all`.
+    Pairs without a label for any objective are dropped. Raise `DataError` if no pair is usable, unless `allow_empty`
+    (a block of a stream), or if the completions of a pair differ in a text that the chat template omits.
     """
     sides = (encode or encoder.encode_all)([example for pair in pairs for example in pair.examples])
     encoded, limit = list(zip(sides[::2], sides[1::2], strict=True)), encoder.contract.max_length
@@ -91,7 +90,7 @@ def encode_labelled(
 
 
 def joined(parts: Sequence[Encoding]) -> Encoding:
-    """Return the rows and the counts of several encodings together."""
+    """Concatenate the rows of several encodings, and add their counts."""
     counts = ("over_length", "identical", "unlabelled", "omitted")
     return Encoding(
         [row for part in parts for row in part.rows],
@@ -104,7 +103,7 @@ def joined(parts: Sequence[Encoding]) -> Encoding:
 
 
 def omitted_texts(encoded: Sequence[Sequence[Any]]) -> tuple[int, str]:
-    """Return how many rows of encoded sequences lost a text to the chat template, and the first such text."""
+    """Return the number of rows with a text that the chat template omits, and the first such text."""
     texts = [text for row in encoded if (text := next((part.omitted for part in row if part.omitted), ""))]
     return len(texts), texts[0] if texts else ""
 
@@ -112,7 +111,7 @@ def omitted_texts(encoded: Sequence[Sequence[Any]]) -> tuple[int, str]:
 def _nothing_left(
     pairs: Sequence[PreferencePair], over: int, limit: int | None, identical: int, objectives: Sequence[str]
 ) -> DataError:
-    """Return the error of pairs of which none can be learnt from, with the remedy for most of them."""
+    """Return the error for data without usable pairs, with the remedy for the most frequent reason."""
     unlabelled, labels = len(pairs) - over - identical, sorted({name for pair in pairs for name in pair.wins})
     listed = ", ".join(objectives)
     remedy = f"their labels are {', '.join(labels) or 'none'}: name one of them with --objective"

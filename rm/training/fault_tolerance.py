@@ -25,8 +25,8 @@ class Piece(dict[str, Any]):
 def halved(piece: Piece, rows: int) -> list[Piece]:
     """Split a micro-batch of two or more rows into halves.
 
-    A tensor of R rows is cut once. One of 2R rows holds the first completions of all rows and then the second ones,
-    which are cut alike. Anything else is shared by both halves.
+    A tensor with R = `rows` rows is split in the middle. A tensor with 2R rows contains the first completions of all
+    rows and then the second ones; both parts are split. Both halves get all other values.
     """
     middle = (rows + 1) // 2
 
@@ -153,7 +153,10 @@ class FaultTolerantTrainer(Trainer):
             self._stop(f"step {self.state.global_step + 1}: {name} is {number}")
 
     def _get_grad_norm(self, model, grad_norm=None):
-        """Return the gradient norm before clipping; the fp16 scaler skips non-finite steps itself, so they pass."""
+        """Return the gradient norm before clipping.
+
+        Stop the run if it is not finite, except with fp16's gradient scaler.
+        """
         norm = super()._get_grad_norm(model, grad_norm)
         if norm is not None and self.accelerator.scaler is None:
             self.check_finite(norm, f"the norm of the gradient of {self.loss_name}")

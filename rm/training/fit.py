@@ -17,7 +17,7 @@ from .protocol import Prepared, Training, TrainingData
 from .trainer import RewardArguments, RewardTrainer
 
 Run = Callable[[RewardTrainer, Path | None], Any]
-"""Runs a trainer from a checkpoint, or from the start, and returns its result."""
+"""Function that runs a trainer from a checkpoint, or from the start (None), and returns its result."""
 
 
 class Fitted(NamedTuple):
@@ -25,9 +25,9 @@ class Fitted(NamedTuple):
 
     model: Any
     facts: dict[str, Any]
-    """Facts for the manifest, of rank 0."""
+    """Entries for the manifest, from rank 0."""
     log: list[dict[str, float]]
-    """What the trainer logged, by step."""
+    """Log entries of the trainer, by step."""
 
 
 def run_trainer(trainer: RewardTrainer, checkpoint: Path | None) -> Any:
@@ -71,7 +71,7 @@ def fit(
 def _train(
     training: Training[Any], prepared: Prepared, folder: Path, resume: bool, run: Run
 ) -> tuple[dict[str, Any], list[dict[str, float]]]:
-    """Train with Transformers' Trainer, as often as the monitor asks; return facts and the trainer's log."""
+    """Train, and restart if the monitor requests it; return manifest entries and the trainer's log."""
     leads, monitor = training.arguments.process_index == 0, prepared.monitor
     checkpoint = broadcast_from_rank_0(last_complete_checkpoint(folder, training.report) if resume and leads else None)
     if checkpoint:

@@ -1,4 +1,4 @@
-"""Signs that a training learns: gradients or fitted weights other than 0, accuracy and margin, chance at its end."""
+"""Checks that a training learns: non-zero gradients or fitted weights, accuracy and margin, warning at chance level."""
 
 import math
 import warnings
@@ -18,14 +18,14 @@ from transformers.trainer_callback import ExportableState
 from ..errors import CheckFailed
 
 TINY = 1e-12
-"""Weights of a convex fit that are smaller are rounding."""
+"""Fitted weights below this value count as 0."""
 
 
 class SignalCheck(TrainerCallback, ExportableState):
     """Raises `CheckFailed` at the end of a training in which no step had a finite gradient other than 0.
 
-    Whether one had is part of a checkpoint, so that a resumed run counts the steps before it. Gradients are looked at
-    until the first that is not 0. Where an engine keeps them to itself (DeepSpeed) nothing is checked.
+    The result is part of a checkpoint, so that a resumed run includes earlier steps. Gradients are checked until the
+    first that is not 0. Engines without access to gradients (DeepSpeed) are not checked.
     """
 
     def __init__(self):
@@ -36,7 +36,7 @@ class SignalCheck(TrainerCallback, ExportableState):
         return {"args": {}, "attributes": {"seen": self.seen}}
 
     def on_train_begin(self, args, state, control, **kwargs):
-        """Restore the state; a checkpoint without one is of an earlier version and counts as trained."""
+        """Restore the state. Checkpoints of earlier versions have no state, and count as trained."""
         stored: Any = state.stateful_callbacks or {}
         saved = stored.get(type(self).__name__)
         self.seen = saved["attributes"]["seen"] if saved else state.global_step > 0
@@ -46,7 +46,7 @@ class SignalCheck(TrainerCallback, ExportableState):
         self.seen = self.seen or (model is not None and _has_gradient(model))
 
     def on_train_end(self, args, state, control, **kwargs):
-        """Raise the error in all processes; a shard of the weights may have no gradient where another has one."""
+        """Raise the error in all processes, if no process had a gradient other than 0."""
         examples: Any = reduce(torch.tensor(float(self.seen), device=args.device))
         if state.global_step >= state.max_steps and not examples.item():
             raise CheckFailed(
@@ -75,13 +75,13 @@ def check_fitted(weights: np.ndarray, kind: str) -> None:
 # ---- accuracy and margin ----
 
 WINDOWS, LEAST = 5, 64
-"""Number of log lines at the end, and of pairs in them, that decide whether it is chance."""
+"""Number of final log lines, and minimum number of their pairs, for the test whether training ends at chance level."""
 NEAR = 0.02
-"""Distance to ln 2, in nats, within which a loss is that of a guess."""
+"""Maximum distance to ln 2, in nats, of a loss at chance level."""
 
 
 class Window(NamedTuple):
-    """What a log line is about: its mean loss, its pairs with a preference, and how many of them are right."""
+    """Values of a log line: mean loss, number of pairs with a preference, and number of correct pairs."""
 
     loss: float
     pairs: int
@@ -99,7 +99,7 @@ def pair_sums(gaps: Float[Tensor, "..."], wins: Float[Tensor, "..."]) -> Float[T
 
 
 class PairLog(TrainerCallback):
-    """Sums over the pairs since the last log line; there is one after the first and after the last step too."""
+    """Callback that sums accuracy and margin over the pairs since the last log line; also logs first and last step."""
 
     def __init__(self) -> None:
         self.sums: Tensor | None = None
@@ -130,9 +130,9 @@ class PairLog(TrainerCallback):
 
 
 def chance_sentence(windows: deque[Window]) -> str:
-    """Return a sentence if loss and accuracy are those of a guess; empty if not, or if there are too few pairs.
+    """Return a warning if loss and accuracy are at chance level; empty if not, or if there are too few pairs.
 
-    The loss is within `NEAR` of ln 2, and 1/2 within the 95 % interval of the accuracy, 1.96 √(1 / 4n).
+    At chance level the loss is within `NEAR` of ln 2, and the accuracy on n pairs within 1.96 √(1 / 4n) of 1/2.
     """
     pairs, right = sum(window.pairs for window in windows), sum(window.right for window in windows)
     if pairs < LEAST:

@@ -1,4 +1,4 @@
-"""What a kind of reward model provides for its training: the data it reads, its model and task, and the last steps."""
+"""Interfaces of the training of a reward model: task (loss and metrics), data, monitor, and the steps of a training."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -24,35 +24,38 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=Settings)
 Report = Callable[[str], object]
-"""Takes a line about the progress of a training."""
+"""Function that reports a line about the progress of a training."""
 
 
 # ---- task ----
 
 
 class Task:
-    """Loss, metrics and extra weights of one kind of reward model; the rest of training is the same for all kinds."""
+    """Interface of loss, metrics and extra weights of one kind of reward model."""
 
     collate: Callable[[Sequence[Any]], dict[str, torch.Tensor]]
     """Collates rows into one batch; the labels for evaluation are `stated`, or else `wins`."""
     items: Callable[[dict[str, torch.Tensor]], torch.Tensor]
-    """Counts what the loss of a batch is the mean of, such as its pairs; [T] for a loss that is a sum of T means."""
+    """Counts the items of a batch, such as pairs, over which the loss is a mean.
+
+    [T] for a loss that is a sum of T means.
+    """
     loss: Callable[[Any, dict[str, torch.Tensor], int], tuple[torch.Tensor, torch.Tensor]]
-    """Of model, batch and step: the mean loss, or each of its means [T] (0 without items), in nats, and outputs
-    [B, ...] for metrics. Random draws depend on the step and the row only."""
+    """Function (model, batch, step) -> mean loss in nats, or T means [T] (0 without items), and outputs [B, ...] of
+    the batch for metrics. Random samples depend only on step and row."""
     evaluate: Callable[..., tuple[torch.Tensor, torch.Tensor]]
-    """The same as `loss`, without random draws."""
+    """Loss and outputs for evaluation, without random samples."""
     metrics: Callable[[EvalPrediction], dict[str, float]]
     """Computes metrics from the outputs and labels of a complete evaluation."""
 
     def labelled_gaps(
         self, outputs: torch.Tensor, inputs: dict[str, torch.Tensor], step: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return gaps and labels, of one shape, from the outputs of a training batch; NaN where there is none."""
+        """Return reward gaps and labels (same shape) from the outputs of a training batch; NaN if missing."""
         return outputs[:, 0] - outputs[:, 1], inputs["wins"]
 
     modules = nn.ModuleDict()
-    """Losses with learned parameters; see `losses._pair_losses.learnt`."""
+    """Learned parameters of the losses; see `losses._pair_losses.learnt`."""
 
     @property
     def depends_on_batch(self) -> bool:
@@ -73,7 +76,7 @@ class Task:
         save_losses(self.modules, folder)
 
     def load(self, folder: Path) -> None:
-        """Load these weights from a checkpoint."""
+        """Load the weights that `save` wrote from a checkpoint."""
         load_losses(self.modules, folder)
 
 
@@ -100,30 +103,30 @@ def pair_metrics(prediction: EvalPrediction) -> dict[str, float]:
 
 
 class TrainingData(NamedTuple):
-    """Data to train on and held-out data, with what was read of both."""
+    """Training and held-out data, with reports of their rows."""
 
     train: Judged
     held_out: Judged
     rows: RowReport
     held_out_rows: RowReport
     sources: Sequence[str] = ()
-    """Names of the data to train on, for streams."""
+    """Sources of the training data, for streams."""
 
 
 class Monitor(TrainerCallback):
-    """Callback that measures a model in training, and may have it trained again from the start."""
+    """Callback that measures a model during training, and may request a restart."""
 
     def restart(self) -> bool:
-        """Return whether the training has to start again, after putting the initial weights back."""
+        """Restore the initial weights if the training must start again; return whether it must."""
         return False
 
     def facts(self, model: Any) -> dict[str, Any]:
-        """Return facts of the trained model, for its manifest."""
+        """Return measurements of the trained model for its manifest."""
         return {}
 
 
 class Prepared(NamedTuple):
-    """A model with what the trainer needs; a model without a task is complete."""
+    """A model, and its task and rows for the trainer. A model without a task needs no training."""
 
     model: Any
     task: Task | None = None
@@ -131,16 +134,16 @@ class Prepared(NamedTuple):
     """Rows to train on."""
     eval_rows: list[Any] | None = None
     facts: Mapping[str, Any] = MappingProxyType({})
-    """Facts for the manifest."""
+    """Entries for the manifest."""
     stream: Callable[[], PairStream] | None = None
-    """Opens the stream of rows that is read in place of those of the encoding."""
+    """Opens the stream of rows, which replaces the rows of `encoding`."""
     monitor: Monitor | None = None
 
 
 class Training(ABC, Generic[S]):
     """The training of one kind of reward model; `fit` calls `prepare`, the trainer, `finish` and `golden_examples`.
 
-    `options` are those of loading models, such as `trust_remote_code`; `report` takes lines about the progress.
+    `options` are for loading models, such as `trust_remote_code`. `report` is called with lines about the progress.
     """
 
     def __init__(self, settings: S, arguments: "RewardArguments", *, report: Report = print, **options: Any):
@@ -148,7 +151,7 @@ class Training(ABC, Generic[S]):
         self.report, self.options = report, options
 
     def check(self, sources: Sequence[str]) -> None:
-        """Raise a `UsageError` for settings and sources that are refused before anything is read."""
+        """Raise `UsageError` for invalid settings and sources, before any file is read."""
         self.settings.validate()
 
     def files(self, sources: Sequence[str]) -> list[str]:
@@ -164,13 +167,13 @@ class Training(ABC, Generic[S]):
         """Return the model with its rows and task."""
 
     def finish(self, prepared: Prepared, data: TrainingData) -> tuple[Any, dict[str, Any]]:
-        """Return the trained model, complete, and further facts of it."""
+        """Complete the trained model; return it and further entries for the manifest."""
         return prepared.model, {}
 
     @abstractmethod
     def golden_examples(self, model: Any, data: TrainingData, number: int) -> list[Example]:
-        """Return the examples whose rewards are saved with the model, at most as many as that number."""
+        """Return at most `number` examples, whose rewards are saved with the model."""
 
     @abstractmethod
     def summary(self, model: Any, data: TrainingData, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the results that a user reads at the end of the training."""
+        """Return the results that are shown at the end of the training."""

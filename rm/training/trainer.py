@@ -77,8 +77,8 @@ class RewardTrainer(FaultTolerantTrainer):
     """Trainer of reward models: a `Task` computes loss and metrics, everything else is Transformers' `Trainer`.
 
     The loss of an optimizer step is the mean over the items (`Task.items`) of its batch, however the batch is divided
-    into micro-batches, processes and halves of those that memory does not hold: a part with n of N items adds n / N of
-    its own mean.
+    into micro-batches, processes, and halves after out-of-memory errors: a part with n of N items contributes n / N
+    times its mean.
     """
 
     loss_is_scaled_for_ga = True
@@ -136,15 +136,15 @@ class RewardTrainer(FaultTolerantTrainer):
         return batches, self.accelerator.reduce(items.to(device))
 
     def training_step(self, model, inputs, num_items_in_batch=None):
-        """Run a training step, with its backward pass, by the attention of the arguments."""
+        """Run a training step with the attention implementation that the training arguments name."""
         with self.attention():
             return super().training_step(model, inputs, num_items_in_batch)
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        """Return what the inputs add to the mean over the items of the step, in nats, and the task's outputs.
+        """Return the inputs' contribution to the mean loss over the items of the step, in nats, and the task's outputs.
 
-        It is multiplied by the number of processes, because their gradients are averaged. Without
-        `num_items_in_batch` the inputs are the whole batch.
+        The loss is multiplied by the number of processes, because gradients are averaged over processes. Without
+        `num_items_in_batch` the inputs are the complete batch.
         """
         step = self.state.global_step
         loss, outputs = self.task.loss(model, inputs, step)
@@ -157,7 +157,10 @@ class RewardTrainer(FaultTolerantTrainer):
         return (loss.sum(), outputs) if return_outputs else loss.sum()
 
     def rows_of(self, inputs):
-        """Return the number of pairs; None if the loss is no mean over pairs that are independent in a batch."""
+        """Return the number of pairs.
+
+        None if the loss is not a mean over independent pairs, so that it cannot be split.
+        """
         if self.task.depends_on_batch:
             return None
         return len(inputs["wins"]) if "wins" in inputs and "second" not in inputs else None
@@ -220,9 +223,9 @@ class RewardTrainer(FaultTolerantTrainer):
         self.loss_before = json.loads(stored.read_text(encoding="utf-8"))["sum"] if stored.exists() else None
 
     def log(self, logs, *args, **kwargs):
-        """Log as Transformers does, but `train_loss` is the mean over all steps, also those before a resume.
+        """Log as Transformers does, but with `train_loss` as the mean over all steps, also those before a resume.
 
-        Log lines of training have the accuracy and the margin of their batches.
+        Training log lines also have accuracy and margin.
         """
         if "loss" in logs:
             logs |= self.pair_log.metrics(logs["loss"], self.accelerator.reduce)

@@ -15,7 +15,7 @@ FILE = "weight_average.safetensors"
 
 
 class WeightAverage:
-    """θ̄ <- d θ̄ + (1 - d) θ after every optimizer step, from a share `start` of all steps on.
+    """Average θ̄ <- d θ̄ + (1 - d) θ of weights θ with decay d, after each step from the share `start` of steps on.
 
     The average starts at the weights of its first step. A model that is evaluated or saved with its average is less
     noisy than the last iterate; training itself goes on with θ (Polyak and Juditsky 1992; Izmailov et al. 2018,
@@ -28,7 +28,7 @@ class WeightAverage:
         self.decay, self.start = decay, start
         self.weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
         self.means: dict[str, Tensor] = {}
-        """Averages by name; empty before the first step that counts."""
+        """Averages by parameter name; empty before the first averaged step."""
 
     @torch.no_grad()
     def update(self, step: int, steps: int) -> None:
@@ -41,7 +41,7 @@ class WeightAverage:
             mean.lerp_(self.weights[name].detach().to(mean.dtype), 1 - self.decay)
 
     def apply(self) -> None:
-        """Replace the weights with their averages, for good."""
+        """Replace the weights with their averages permanently."""
         self._copy(self.means)
         self.means = {}
 

@@ -143,7 +143,7 @@ def pack_batch(
 
 
 def _lay_out(rows: Sequence[Ids], least: int) -> tuple[list[int], list[int], list[np.ndarray], list[Span]]:
-    """Return tokens and positions of the row, the indices of every sequence's tokens, and the spans."""
+    """Return the packed row's tokens and positions, the indices of every sequence's tokens, and the spans."""
     tokens: list[int] = []
     positions: list[int] = []
     paths: list[np.ndarray] = []
@@ -292,7 +292,7 @@ def packing_limit(model: Any) -> int:
 
 
 def _may_take(model: Any) -> bool:
-    """Return whether classes and config allow packing."""
+    """Return whether the model's classes and config allow packing."""
     # PEFT's wrappers and the configs of Transformers have these attributes by architecture
     if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
         return False
@@ -315,7 +315,7 @@ def _may_take(model: Any) -> bool:
 
 
 def _rotary_kinds(parameters: dict[str, Any]) -> set[str]:
-    """Return the rotary types of the model, or of each kind of layer."""
+    """Return the types of rotary embeddings of the model, or of each type of layer."""
     inner = [_rotary_kinds(parameter) for parameter in parameters.values() if isinstance(parameter, dict)]
     return {str(parameters.get("rope_type"))}.union(*inner)
 
@@ -328,7 +328,7 @@ def _window(config: Any) -> int:
 
 @torch.no_grad()
 def _takes(model: Any) -> bool:
-    """Return whether three short sequences, two with a common prefix, have the same states packed as alone."""
+    """Return whether three short sequences, two with a common prefix, have the same hidden states packed and alone."""
     device, trained = next(model.parameters()).device, [module for module in model.modules() if module.training]
     model.eval()  # dropout, such as a trained adapter's, would make any two states differ
     a, b, c, d, e, f = torch.linspace(0, embedding_rows(model) - 1, 6).long().tolist()

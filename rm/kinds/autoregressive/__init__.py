@@ -5,7 +5,7 @@ from .settings import AutoregressiveSettings
 
 
 def autoregressive() -> Kind:
-    """r(x, y) = β Σ_t log π_r(y_t | x, y_<t), with adapters of GenARM, PARM and UniARM."""
+    """r(x, y) = β Σ_t log π_r(y_t | x, y_<t) of a causal language model π_r; adapters of GenARM, PARM or UniARM."""
     return Kind(
         __name__,
         "model:load_autoregressive",

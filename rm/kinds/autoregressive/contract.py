@@ -10,17 +10,17 @@ from ...contract.scoring_contract import ScoringContract
 
 @dataclass(frozen=True, kw_only=True)
 class LogprobContract(ScoringContract):
-    """How log-probabilities become a reward: autoregressive and implicit reward models."""
+    """Scoring contract fields of autoregressive and implicit reward models, whose reward sums log-probabilities."""
 
     beta: FiniteFloat
-    """Factor of the sum."""
+    """Factor β of the sum of log-probabilities."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AutoregressiveContract(LogprobContract):
-    """What is added to the log-probability of a token."""
+    """Scoring contract fields of autoregressive reward models: constants added to log-probabilities of tokens."""
 
     token_offset: FiniteFloat | None = None
     """Nats added to the log-probability of every token."""
     token_baseline: Literal["base"] | None = None
-    """`base`: from every token's log-probability its expectation under the base model is subtracted."""
+    """`base`: subtract from each token's log-probability its expectation under the base model."""

@@ -1,7 +1,8 @@
-"""Diagnostics of an autoregressive reward model: does it read its context, and does it tell more than length?
+"""Diagnostics of autoregressive reward models: context sensitivity, and accuracy beyond length.
 
-A guide may collapse to a context-free state: its next-token probabilities hardly depend on the prompt and the preceding
-tokens, and its reward is a constant per token, so that it measures length alone. Training loss does not show this.
+A guide (an autoregressive reward model that guides decoding) may collapse to a context-free state: its next-token
+probabilities hardly depend on the prompt and the preceding tokens. Its reward is then a constant per token and measures
+length only, which the training loss does not show.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,15 +22,15 @@ from ...training.protocol import Monitor
 from .preference_task import PreferenceRow, PreferenceTask, completion_lengths
 
 COLLAPSED = 1 / 3
-"""Share of the base model's context sensitivity below which a guide counts as one without context.
+"""A guide counts as context-free if its context sensitivity is below this share of the base model's.
 
-It was fixed on half of the seeds of `research/studies/guide_recipes` and checked on the other half.
+The value was chosen on half of the seeds of `research/studies/guide_recipes` and validated on the other half.
 """
 
 MOST_PAIRS, MOST_TOKENS = 64, 16_384
-"""Numbers of pairs and of their tokens on which a guide is measured during training; at least one pair."""
+"""Maximum numbers of pairs and of their tokens for measurements during training; at least one pair is used."""
 AT_ONCE = 512
-"""Contexts whose distributions over the vocabulary are computed at once, in float64."""
+"""Number of contexts per batch whose distributions over the vocabulary are computed, in float64."""
 
 
 class GuideDiagnostics(NamedTuple):
@@ -42,15 +43,17 @@ class GuideDiagnostics(NamedTuple):
     length_correlation: float
     """Correlation of Δ = log π(y0 | x) - log π(y1 | x) with the difference of lengths in tokens; NaN if constant."""
     accuracy: float
-    """Share of pairs with a preference for the objective in which sign Δ agrees with the label; Δ = 0 does not."""
+    """Accuracy of sign Δ over the pairs with a preference for the objective; Δ = 0 is wrong."""
     accuracy_without_length: float
-    """The same of Δ minus its least-squares fit by the length difference (without intercept)."""
+    """Accuracy after subtracting from Δ its least-squares fit by the length difference (without intercept)."""
     pairs: int
     """Number of pairs with a preference for the objective."""
 
 
 def pair_diagnostics(gaps: np.ndarray, lengths: np.ndarray, wins: np.ndarray) -> tuple[float, float, float, int]:
-    """Return length correlation, accuracy, accuracy without length and pairs, from Δ, |y0| - |y1|, P(y0 better) [B].
+    """Return length correlation, accuracy, accuracy without length, and number of pairs with a preference.
+
+    `gaps` are Δ [B], `lengths` are |y0| - |y1| [B], `wins` are P(y0 better) [B].
 
     >>> pair_diagnostics(np.array([-4.0, 3.0, -2.0]), np.array([4.0, -4.0, 3.0]), np.array([1.0, 1.0, 0.0]))[1]
     0.6666666666666666
@@ -96,7 +99,7 @@ class ContextSpread:
 def guide_diagnostics(
     task: PreferenceTask, model: Any, rows: Sequence[PreferenceRow], *, batch: int = 32
 ) -> dict[str, GuideDiagnostics]:
-    """Return the diagnostics at every objective's vertex; contexts are those of the completions' tokens."""
+    """Return the diagnostics with all weight on each objective (its vertex), over the contexts of completion tokens."""
     training = model.training
     model.eval()
     wins = np.array([row.wins for row in rows], float)
@@ -157,19 +160,19 @@ def mean_surprise(task: PreferenceTask, model: Any, rows: Sequence[PreferenceRow
 
 
 def measured_rows(rows: Sequence[PreferenceRow], tokens: int = MOST_TOKENS) -> Sequence[PreferenceRow]:
-    """Return the first `MOST_PAIRS` rows, or as many of them as have that number of tokens; at least one."""
+    """Return the first rows, at most `MOST_PAIRS` of them and at most `tokens` tokens in total; at least one row."""
     totals = accumulate(len(row.chosen) + len(row.rejected) for row in rows[:MOST_PAIRS])
     return rows[: max(1, sum(total <= tokens for total in totals))]
 
 
 class CollapseMonitor(Monitor):
-    """Measures a guide on some of its pairs during training; reports a collapse, and can restart the training.
+    """Callback that measures a guide on training pairs, reports a collapse, and can restart the training.
 
-    A training of fewer than `every` steps is not measured.
+    Trainings of fewer than `every` steps are not measured.
 
-    Every measurement is logged as `context_sensitivity_NAME` and so on. `collapsed_objectives` says what counts as
-    collapsed, with `COLLAPSED` as the limit by default. A collapse in the first half of the training stops it while
-    `restarts` are left; `restart` then puts the initial weights back and halves the learning rate of A.
+    Measurements are logged as `context_sensitivity_NAME` and so on. `collapsed_objectives` defines a collapse, by
+    default with the limit `COLLAPSED`. A collapse in the first half of the training stops it as long as `restarts`
+    remain; `restart` then restores the initial weights and halves the learning rate of the LoRA matrices A.
     """
 
     def __init__(
@@ -191,13 +194,13 @@ class CollapseMonitor(Monitor):
         self.initial = {name: weight.clone() for name, weight in task.adapter.state().items()}
         self.base = float("nan")
         self.collapsed_at: int | None = None
-        """First step at which the guide had collapsed, in the last attempt."""
+        """First step at which a collapse was measured, in the last attempt."""
         self.history: list[tuple[int, dict[str, GuideDiagnostics]]] = []
-        """Steps and what was measured there, in the last attempt."""
+        """Steps and their measurements, in the last attempt."""
         self._stopped = False
 
     def on_train_begin(self, args, state, control, model=None, **kwargs):
-        """Measure the base model."""
+        """Measure the base model before the first step."""
         self.active = state.max_steps >= self.every
         if not self.active:
             return
@@ -225,7 +228,10 @@ class CollapseMonitor(Monitor):
         self.report(self._sentence(measured, collapsed, state.global_step))
 
     def restart(self) -> bool:
-        """Return whether training must start again, after putting back the weights and halving A's learning rate."""
+        """Restore the weights and halve A's learning rate after a collapse.
+
+        Return whether training must start again.
+        """
         if not self._stopped:
             return False
         for name, weight in self.adapter.state().items():
@@ -253,7 +259,10 @@ class CollapseMonitor(Monitor):
         )
 
     def facts(self, model: Any) -> dict[str, Any]:
-        """Measure the trained guide, and return its diagnostics for the manifest; nothing of a short training."""
+        """Measure the trained guide, and return its diagnostics for the manifest.
+
+        Empty for trainings that are too short.
+        """
         if not self.active:
             return {}
         self.report(f"measuring the trained guide on {len(self.rows)} pairs for each objective")
@@ -282,10 +291,11 @@ class CollapseMonitor(Monitor):
 
 
 def collapsed_objectives(measured: Mapping[str, GuideDiagnostics], base: float, limit: float) -> list[str]:
-    """Return the objectives at whose vertex the guide hardly reads its context and tells nothing beyond length.
+    """Return the objectives for which the guide has collapsed: it ignores its context and predicts no more than length.
 
-    Both hold where the context sensitivity is below `limit` times the base model's, and the accuracy without length is
-    not above 1/2 by two standard errors of a coin, 1 / √n over n pairs. A bag of words needs no context.
+    With all weight on the objective, the context sensitivity is below `limit` times the base model's, and the accuracy
+    without length is at most 1/2 + 1 / √n over n pairs (two standard errors of chance). The second condition is needed
+    because a bag of words can predict labels without context.
     """
     return [
         name

@@ -35,11 +35,11 @@ class AutoregressiveRewardModel:
     """r(x, y) = β Σ_t (log π_r(y_t | x, y_<t) + c_t), over the tokens of the completion          Xu et al. 2024,
     arXiv:2410.08193, with c_t = 0
 
-    The completion is everything after the prompt, EOS or end of turn included. The sum is not divided by its length:
-    `token_offset` is a constant c_t in nats, and `centred` takes c_t = -Σ_v π_0(v | x, y_<t) log π_r(v | x, y_<t) with
-    the base model π_0. Neither changes guided decoding. With an adapter that is conditioned on a preference (PARM,
-    UniARM) there is one reward per objective, computed with all weight on that objective, or one for the given
-    `preference`.
+    π_r is the language model, y_t token t of completion y to prompt x. The completion includes EOS or end of turn. The
+    sum is not divided by the length. `token_offset` sets a constant c_t in nats; `centred` sets
+    c_t = -Σ_v π_0(v | x, y_<t) log π_r(v | x, y_<t) with the base model π_0. Neither changes guided decoding. With an
+    adapter conditioned on a preference (PARM, UniARM) there is one reward per objective, computed with all weight on
+    that objective, or a single reward for `preference`.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class AutoregressiveRewardModel:
         return self._changed(preference=preference)
 
     def with_token_offset(self, token_offset: float) -> "AutoregressiveRewardModel":
-        """Return the model with another offset c, and a contract that states it."""
+        """Return the model with another constant `token_offset`, also in its scoring contract."""
         contract = replace(self.contract, token_offset=token_offset or None)
         return self._changed(encoder=Encoder(self.encoder.tokenizer, contract), token_offset=token_offset)
 
@@ -127,9 +127,8 @@ def model_logprobs(
 ) -> list[np.ndarray]:
     """Return log-probabilities of each completion's tokens plus `offset`, in nats, as one float64 array per row.
 
-    With `base` they are centred on the base model's expectation; see `centred_logprobs`.
-
-    Tokens of tool results are 0, since the assistant did not write them.
+    With `base` they are centred on the base model's expectation; see `centred_logprobs`. Tokens of tool results get 0,
+    since the assistant did not write them.
     """
     device = next(model.parameters()).device
     values_by_row: list[np.ndarray] = [np.empty(0)] * len(rows)
@@ -172,9 +171,9 @@ def load_autoregressive(
 ) -> AutoregressiveRewardModel:
     """Load a causal language model from a folder or Hub id as a reward model, or load a saved reward model.
 
-    β and contract come from a saved folder; otherwise β defaults to 1. With `adapter` the source is a base model that
-    gets a new adapter: kind `lora` is GenARM, `pblora` PARM, `moslora` UniARM. `base` is an already loaded base model,
-    which is changed in place. `max_length` in tokens.
+    A saved folder includes β and the scoring contract; otherwise β defaults to 1. With `adapter` the source is a base
+    model that gets a new adapter: kind `lora` is GenARM, `pblora` PARM, `moslora` UniARM. `base` is a base model that
+    is already loaded, and is changed in place. `max_length` is in tokens.
     """
     folder = Path(source)
     contract = load_contract(folder) if (folder / FILE).exists() else None
@@ -222,7 +221,7 @@ def _with_adapter(
     tokenizer: PreTrainedTokenizerBase,
     loading: Mapping[str, Any],
 ) -> tuple[PreTrainedModel, PreferenceAdapter | None]:
-    """Return the base model, loaded unless it is given, and the adapter on it: the folder's, a new one or none."""
+    """Return the base model (loaded unless passed as `model`) and its adapter: from the folder, new, or None."""
     folder = Path(source)
     adapted = (folder / ADAPTER).exists()
     if adapted and adapter is not None:
@@ -242,14 +241,14 @@ def completion_contract(
     eos: Edge | None = None,
     **stated: Any,
 ) -> ScoringContract:
-    """Return the contract of a reward that sums over tokens; the limit is the shortest context of the models."""
+    """Return the scoring contract of a sum over tokens. `max_length` defaults to the shortest context of the models."""
     length = max_length or min(context_of(model.config, tokenizer) for model in models)
     determined = determined_fields(models[0], tokenizer, max_length=length, bos=bos, eos=eos)
     return contract_class(kind)(kind=kind, truncation="left", **determined, **stated)
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """Read the JSON file with the settings that are not stored in the weights."""
+    """Load settings that are stored beside the weights, from a JSON file."""
     try:
         settings = from_json(path.read_text(encoding="utf-8"))
         numbers = {"beta": float(settings["beta"]), "token_offset": float(settings.get("token_offset", 0.0))}
@@ -259,7 +258,10 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def settled(source: str, name: str, argument: Any, saved: Any, otherwise: Any) -> Any:
-    """Return the saved value if there is one, else the requested value or the default; refuse a conflicting request."""
+    """Return the saved value of a setting, else the argument, else the default.
+
+    Raise an error if the first two differ.
+    """
     if saved is not None and argument not in (None, saved):
         raise UsageError(
             f"{source} was saved with {name} {saved}, got {argument}; leave it out, or start from the base"

@@ -29,7 +29,7 @@ Part = Literal["A", "B", "modulation"]
 
 
 def part_of(name: str) -> Part | None:
-    """Return the part of an adapter that a parameter of the model belongs to; None for the base model's.
+    """Return the part of an adapter that a parameter belongs to (A, B or modulation); None for base model parameters.
 
     >>> part_of("base_model.model.model.layers.0.mlp.up_proj.lora_A.default.weight")
     'A'
@@ -41,7 +41,7 @@ def part_of(name: str) -> Part | None:
 
 
 class PreferenceRow(NamedTuple):
-    """A tokenised pair: both completions with their start indices, and a label per objective (NaN: not labelled)."""
+    """A tokenised pair: both sequences with their completions' start indices, and labels by objective (NaN: none)."""
 
     chosen: list[int]
     rejected: list[int]
@@ -83,14 +83,14 @@ def completion_lengths(inputs: Mapping[str, Tensor]) -> Int[Tensor, " M"]:
 
 
 class PreferenceTask(Task):
-    """Loss of each row at its own preference α: Δ(α) = log π_α(y0 | x) - log π_α(y1 | x).
+    """Training task with a preference vector α per pair, and a loss of Δ(α) = log π_α(y0 | x) - log π_α(y1 | x).
 
-    With `reference` both log-probabilities are relative to the base model, as in proxy tuning; with `normalised` they
-    are means per token; `token_offset`, in nats, is added to every token's, and `centred` subtracts the base model's
-    expectation from it; with `per_batch` all rows of a step share one preference, as in PARM's public code. Without an
-    adapter the whole model is trained for one objective. Evaluation samples nothing: the loss is the mean over a fixed
-    grid of preferences, and accuracies are computed at the vertices. `rates` are learning rates of the adapter's parts,
-    relative to the trainer's: A and B are the LoRA matrices, and `modulation` is what computes γ, δ or the core from α.
+    y0 and y1 are the chosen and the rejected completion. `reference`: log-probabilities are relative to the base model,
+    as in proxy tuning. `normalised`: they are means per token. `token_offset` (nats) is added per token, and `centred`
+    subtracts the base model's expectation. `per_batch`: all pairs of a step share one α, as in PARM's public code.
+    Without an adapter the complete model is trained for one objective. In evaluation the loss is the mean over a fixed
+    grid of α, and accuracies are computed at one-hot α (vertices). `rates` are learning rates of the adapter's parts
+    relative to the trainer's: the LoRA matrices A and B, and `modulation`, which computes γ, δ or the core from α.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class PreferenceTask(Task):
         return [torch.Generator().manual_seed(hash((self.seed, step, row)) % 2**63) for row in rows]
 
     def evaluate(self, model: Any, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the mean loss over the grid, global term included, and Δ at the vertices [B, K]."""
+        """Return the mean loss over the grid of preferences, and Δ at each one-hot preference [B, K]."""
         wins = inputs["wins"]
         vertices = torch.eye(len(self.objectives)).to(wins)
         extra: dict[str, Tensor] = {"scores": inputs["gaps"], "vertex": wins.new_zeros(wins.shape)}
@@ -221,7 +221,7 @@ class PreferenceTask(Task):
         return shares | {"accuracy": float(np.nanmean([*shares.values()])) if decided.any() else float("nan")}
 
     def rate_factor(self, name: str) -> float:
-        """Return the factor of the parameter's part in `rates`, 1 by default; A's is halved by every restart."""
+        """Return the relative learning rate of a parameter from `rates` (default 1). Every restart halves that of A."""
         part = part_of(name)
         factor = self.rates.get(part, 1.0) if part else 1.0
         return factor * 0.5**self.restarts if part == "A" else factor

@@ -11,7 +11,7 @@ HALF = Range("a share in [0, 0.5)", 0, 0.5, below=True)
 
 @dataclass
 class AutoregressiveSettings(LabelSettings, BackboneSettings, EosSettings, StreamSettings):
-    """A guide: adapter, loss, and the preferences that it is trained at."""
+    """Settings of a guide (an autoregressive reward model that guides decoding): adapter, loss, sampled preferences."""
 
     several = True
     rules = (
@@ -103,6 +103,6 @@ class AutoregressiveSettings(LabelSettings, BackboneSettings, EosSettings, Strea
     )
 
     def __post_init__(self) -> None:
-        """Name the adapter of a method."""
+        """Set the adapter that belongs to the method."""
         super().__post_init__()
         self.adapter = ADAPTER_OF_METHOD.get(self.adapter, self.adapter)

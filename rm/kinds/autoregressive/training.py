@@ -1,4 +1,4 @@
-"""The training of a guide from its settings: adapter, loss, sampled preferences, rows and the monitor of a collapse."""
+"""Training of guides (autoregressive reward models that guide decoding): adapter, loss, rows, and collapse monitor."""
 
 from functools import partial
 from typing import Any
@@ -16,11 +16,11 @@ from .preference_task import PreferenceTask, encode_preferences
 from .settings import AutoregressiveSettings
 
 MEASURED = 256
-"""Number of pairs on which the base model is measured before the training."""
+"""Maximum number of pairs for measuring the base model before the training."""
 GUIDE_RANK, GUIDE_TARGETS = 8, ("q_proj", "k_proj", "v_proj")
-"""Defaults of a guide's adapter."""
+"""Default LoRA rank and target layers of a guide's adapter."""
 ADAPTER_SETTINGS = ("shared_rank", "from_layer", "generator", "embedding", "span", "scale", "shift")
-"""Settings of guides that are their adapters' too."""
+"""Names of settings that are passed on to the adapter."""
 
 
 class AutoregressiveTraining(StreamedTraining, BackboneTraining):
@@ -101,7 +101,7 @@ class AutoregressiveTraining(StreamedTraining, BackboneTraining):
     def _with_constant_baseline(
         self, model: AutoregressiveRewardModel, task: PreferenceTask, encoding: Encoding
     ) -> AutoregressiveRewardModel:
-        """Return the model with the base model's mean surprise added to every token's log-probability."""
+        """Return the model with `token_offset` set to the base model's mean of -log π per token."""
         self.report("measuring the base model's mean surprise by a token")
         task.token_offset = round(mean_surprise(task, model.model, encoding.rows[:MEASURED]), 2)
         self.report(

@@ -5,5 +5,5 @@ from .settings import BoostedSettings
 
 
 def boosted() -> Kind:
-    """r(x, y) = Σ_m w_m r_m(x, y), the weight of a stage fitted after those before it."""
+    """r(x, y) = Σ_m w_m r_m(x, y) over stages m, whose weights w_m are fitted one after the other."""
     return Kind(__name__, "model:load_boosted", "training:BoostedTraining", BoostedSettings)

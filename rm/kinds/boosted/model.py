@@ -46,7 +46,7 @@ class BoostedRewardModel:
         objective: str = OVERALL,
         shrink: float = 1e-3,
     ) -> "BoostedRewardModel":
-        """Fit the weights to pairs that no stage was trained on, stage by stage; see `stage_weight`."""
+        """Fit the weights stage by stage, to pairs on which no stage was trained; see `stage_weight`."""
         labelled, wins = _labelled(pairs, objective)
         return cls(stages, names, stage_weights(stage_gaps(stages, labelled), wins, shrink))
 
@@ -122,7 +122,7 @@ def stage_weight(before: Gaps, stage: Gaps, wins: Gaps, shrink: float) -> float:
     """argmin_{λ >= 0} mean_b -p log σ(Δ + λδ) - (1 - p) log σ(-Δ - λδ) + ½ s λ²
 
     Δ = `before`, δ = `stage`, p = `wins`; the line search of boosting, Friedman 2001, doi:10.1214/aos/1013203451. s =
-    `shrink` > 0 keeps λ finite if a stage orders every pair correctly. 0 if the stage contradicts the labels.
+    `shrink` > 0 keeps λ finite if a stage orders every pair correctly. λ is 0 if the stage contradicts the labels.
     """
     if not shrink > 0:
         raise ValueError(f"shrink is above 0, got {shrink}")
@@ -136,5 +136,5 @@ def stage_weight(before: Gaps, stage: Gaps, wins: Gaps, shrink: float) -> float:
 
 
 def pair_losses(before: Gaps, wins: Gaps) -> Gaps:
-    """-p log σ(Δ) - (1 - p) log σ(-Δ), in nats."""
+    """Compute -p log σ(Δ) - (1 - p) log σ(-Δ) per pair in nats, with Δ = `before` and p = `wins`."""
     return np.logaddexp(0, -before) * wins + np.logaddexp(0, before) * (1 - wins)

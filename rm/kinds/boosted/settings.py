@@ -8,4 +8,4 @@ from ..ensemble.settings import MemberSettings
 
 @dataclass
 class BoostedSettings(MemberSettings, LabelSettings):
-    """Stages in order, whose weights are fitted."""
+    """Settings of a boosted reward model: stages in order, and the fit of their weights."""

@@ -80,7 +80,7 @@ class Embedder:
 
 
 def _fingerprint(model: torch.nn.Module, tokenizer) -> str:
-    """Return a hash of the encoder's weights and vocabulary, which distinguishes models of the same name."""
+    """Return a hash of the encoder's weights and vocabulary, to distinguish models of the same name."""
     digest = hashlib.sha256(content_hash(sorted(tokenizer.get_vocab().items())).encode())
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(name.encode())
@@ -108,7 +108,7 @@ class EmbeddingRewardModel:
     def fit(
         self, pairs: Sequence[PreferencePair], *, C: float = 0.01, objective: str = OVERALL
     ) -> "EmbeddingRewardModel":
-        """Fit the head to pairs; C as in scikit-learn."""
+        """Fit the head to pairs. C is the inverse regularisation strength, as in scikit-learn."""
         vectors = self._vectors([example for pair in pairs for example in pair.examples])
         differences = vectors[::2] - vectors[1::2]
         scale = differences.std(axis=0) + 1e-8
@@ -155,7 +155,7 @@ def new_embedding(
     cache: Path = DEFAULT_CACHE,
     trust_remote_code: bool = False,
 ) -> EmbeddingRewardModel:
-    """Create an embedding reward model over an encoder (path or Hub id) that is not fitted."""
+    """Create an unfitted embedding reward model with an encoder (path or Hub id)."""
     if encoder is None:
         raise UsageError("an embedding reward model needs an encoder; give a path or Hub id with --model")
     name = str(Path(encoder).resolve()) if Path(encoder).exists() else encoder

@@ -7,4 +7,4 @@ from .._settings import FittedSettings, ModelSettings
 
 @dataclass
 class EmbeddingSettings(FittedSettings, ModelSettings):
-    """A frozen encoder and a convex fit on its embeddings."""
+    """Settings of a frozen encoder and of a convex fit on its embeddings."""

@@ -11,13 +11,13 @@ class EmbeddingTraining(FittedTraining):
     """Fits a linear head on the embeddings of a frozen encoder."""
 
     def new_model(self) -> Any:
-        """Return a model over the encoder."""
+        """Return an unfitted model with the encoder."""
         settings = self.settings
         limit = {"max_length": settings.max_length} if settings.max_length else {}
         return new_embedding(settings.model, dtype=settings.dtype, **limit, **self.options)
 
     def facts(self, model: Any, data: Judged) -> dict[str, Any]:
-        """Count the sequences that are longer than the encoder reads."""
+        """Return the number of sequences that are longer than the encoder's maximum length."""
         over = model.over_length([example for pair in data.pairs for example in pair.examples])
         if over:
             sequences, limit = 2 * len(data.pairs), model.contract.max_length

@@ -11,7 +11,7 @@ from ...errors import UsageError, did_you_mean
 
 Members = Float[np.ndarray, "M N K"]
 Combine = Callable[[Members, Members | None], Float[np.ndarray, "N K"]]
-"""Maps the members' rewards, and their own standard deviations if they have any, to rewards [N, K]."""
+"""Function from the members' rewards, and the standard deviations that they predict (or None), to rewards [N, K]."""
 
 
 class Rule(NamedTuple):
@@ -27,12 +27,12 @@ def deviation(members: Members) -> Float[np.ndarray, "N K"]:
 
 
 def mean() -> Combine:
-    """r = Σ_m r_m / M"""
+    """Average the members: r = Σ_m r_m / M."""
     return lambda members, _: members.mean(axis=0)
 
 
 def lowest() -> Combine:
-    """r = min_m r_m: worst-case optimisation                         Coste et al. 2023, arXiv:2310.02743"""
+    """Take the minimum, r = min_m r_m: worst-case optimisation       Coste et al. 2023, arXiv:2310.02743"""
     return lambda members, _: members.min(axis=0)
 
 
@@ -46,8 +46,8 @@ def mean_std(weight: float) -> Combine:
 def softmin(beta: float) -> Combine:
     """r = -(1/β) log (Σ_m exp(-β r_m) / M): the mean at β = 0, the minimum at β = inf, decreasing in β
 
-    The pessimistic reward of arXiv:2606.09073 with equal weights; its β is our 1/β. `beta` >= 0, in 1 / units of
-    reward.
+    The pessimistic reward of arXiv:2606.09073 with equal weights; the paper's β is 1/β here. `beta` >= 0, in 1 / units
+    of reward.
     """
     if not beta >= 0:
         raise UsageError(f"softmin: beta is >= 0, got {beta}")
@@ -67,7 +67,8 @@ def softmin(beta: float) -> Combine:
 def brme(share: float) -> Combine:
     """r = λ r_nominal + (1 - λ) min_m r_m,   λ = `share` in [0, 1]         Reward-robust RLHF, arXiv:2409.15360
 
-    r_nominal is the reward of the member with the smallest own standard deviation, or the mean of all without any.
+    r_nominal is the reward of the member that predicts the smallest standard deviation, or the mean of all members if
+    they predict none.
     """
     if not 0 <= share <= 1:
         raise UsageError(f"brme: share lies in [0, 1], got {share}")

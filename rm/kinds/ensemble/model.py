@@ -22,9 +22,11 @@ SETTINGS = "ensemble.json"
 class EnsembleRewardModel(UncertainRewardModel):
     """r(x, y) = mean_m z_m - λ std_m z_m,  z_m = (r_m - μ_m) / σ_m      Coste et al. 2023, arXiv:2310.02743, eq. 4
 
+    r_m is the reward of member m, and λ >= 0 the pessimism.
+
     Members have different scales, so each reward is standardised by the mean and standard deviation of the member's
-    golden scores for the same objective; a member without golden scores is not standardised. λ >= 0 is the pessimism. A
-    `rule` of `rm.kinds.ensemble.combination` combines the z_m in another way.
+    golden scores (rewards saved with it) for the same objective. Members without golden scores are not standardised. A
+    `rule` of `rm.kinds.ensemble.combination` replaces this combination of the z_m.
     """
 
     def __init__(
@@ -78,7 +80,7 @@ def rule_of(row: Mapping[str, Any]) -> Rule:
 
 
 def _scale(folder: Path) -> tuple[Any, Any]:
-    """Return mean and standard deviation of a member's golden scores, each [K]; 0 and 1 if it has none."""
+    """Return mean and standard deviation of a member's golden scores, each [K]; 0 and 1 without golden scores."""
     golden = folder / GOLDEN
     if not golden.exists():
         return 0.0, 1.0

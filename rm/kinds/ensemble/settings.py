@@ -11,7 +11,7 @@ from .combination import combine_by
 
 @dataclass
 class MemberSettings(Settings):
-    """Trained reward models that make another one."""
+    """Settings of reward models that combine trained reward models."""
 
     rules = (
         Rule(
@@ -28,7 +28,7 @@ class MemberSettings(Settings):
 
 @dataclass
 class CombinationSettings(Settings):
-    """The rule by which the rewards of members become one."""
+    """Settings of the rule that combines the rewards of the members."""
 
     combine: str = setting(
         "mean",
@@ -37,14 +37,14 @@ class CombinationSettings(Settings):
     )
 
     def validate(self) -> None:
-        """Raise a `UsageError` for a rule that does not exist, too."""
+        """Raise `UsageError` for invalid settings, among them a rule that does not exist."""
         super().validate()
         combination(self.combine)
 
 
 @dataclass
 class EnsembleSettings(MemberSettings, CombinationSettings):
-    """An ensemble of trained reward models."""
+    """Settings of an ensemble of trained reward models."""
 
     rules = (
         Rule(

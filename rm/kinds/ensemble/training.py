@@ -1,4 +1,4 @@
-"""Making of ensembles: trained reward models are opened, and combined by a rule."""
+"""Creation of ensembles: trained reward models are loaded, and combined by a rule."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,10 +15,10 @@ from .settings import EnsembleSettings, combination
 
 
 class EnsembleTraining(Training[EnsembleSettings]):
-    """Opens the members and checks their golden scores; nothing is trained."""
+    """Loads the members and checks their golden scores, without training."""
 
     def read(self, sources: Sequence[str], held_out: Sequence[str]) -> TrainingData:
-        """Refuse data."""
+        """Return empty data; raise `UsageError` if any data are named, since an ensemble is not trained."""
         if sources or held_out:
             raise UsageError(
                 "an ensemble is made of reward models that are trained already; leave --data and --eval_data out"
@@ -26,7 +26,10 @@ class EnsembleTraining(Training[EnsembleSettings]):
         return TrainingData(Judged([], []), Judged([], []), RowReport(), RowReport())
 
     def prepare(self, data: TrainingData) -> Prepared:
-        """Return the ensemble; mean and mean - λ std are a pessimism of λ, so that contracts stay the same."""
+        """Return the ensemble.
+
+        The rules `mean` and `mean_std` are stored as a pessimism λ, as in earlier scoring contracts.
+        """
         rule, source = combination(self.settings.combine), ",".join(self.settings.members)
         if rule.name in ("mean", "mean_std"):
             model = load_ensemble(source, pessimism=rule.arguments.get("weight", 0.0), **self.options)
@@ -35,7 +38,7 @@ class EnsembleTraining(Training[EnsembleSettings]):
         return Prepared(model, facts={"members": model.names})
 
     def golden_examples(self, model: Any, data: TrainingData, number: int) -> list[Example]:
-        """Return the golden examples of the first member; none if it has none."""
+        """Return the golden examples of the first member; empty if it has no golden scores."""
         first = Path(self.settings.members[0])
         return read_golden(first)[0][:number] if (first / GOLDEN).exists() else []
 

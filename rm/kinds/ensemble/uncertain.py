@@ -17,7 +17,7 @@ class MemberRewards(NamedTuple):
     rewards: Members
     """[members, N, K]"""
     deviations: Members | None = None
-    """Each member's own standard deviation, if it estimates one."""
+    """Standard deviation that each member predicts for its reward; None if members predict none."""
 
 
 class UncertainRewardModel(ABC):
@@ -47,7 +47,7 @@ class UncertainRewardModel(ABC):
         return self._last[1].rewards
 
     def facts(self) -> dict[str, float]:
-        """Return the members' mean and largest SD, and mean range, on the examples rated last."""
+        """Return the members' disagreement on the last rated examples: mean and maximum SD, and mean range."""
         if self._last is None or not len(self._last[0]):
             return {}
         rewards = self._last[1].rewards

@@ -5,7 +5,7 @@ from .settings import LatentSettings
 
 
 def latent() -> Kind:
-    """r(x, y) = w · h_T,   h_0 the last hidden state of the conversation, h_t that of the input h_{t-1}"""
+    """r(x, y) = w · h_T,   h_0 the last hidden state of the conversation, h_t the hidden state after input h_{t-1}"""
     return Kind(
         __name__,
         "model:load_latent",

@@ -12,14 +12,14 @@ Depth = Literal["fixed", "head"]
 
 @dataclass(frozen=True, kw_only=True)
 class LatentContract(ScoringContract):
-    """How many steps are taken in hidden space before a conversation is scored."""
+    """Scoring contract fields: number of steps in hidden space before a conversation is scored."""
 
     latent_steps: NonNegativeInt
     """Largest number T of steps."""
     latent_depth: Depth
-    """`fixed`: T steps for every conversation. `head`: a head of the model chooses 0 to T of them."""
+    """`fixed`: T steps for every conversation. `head`: a depth head selects between 0 and T steps."""
 
     def facts(self) -> dict[str, str]:
-        """Return the number of latent steps."""
+        """Return the number of latent steps, for the model card."""
         chosen = f"0 to {self.latent_steps}, as many as a head chooses"
         return {"latent steps": chosen if self.latent_depth == "head" else str(self.latent_steps)}

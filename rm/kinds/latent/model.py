@@ -36,29 +36,29 @@ STEPS = 4
 
 
 class LatentScores(NamedTuple):
-    """Rewards of N sequences, and the number of latent steps before each."""
+    """Rewards of N sequences, and the number of latent steps taken for each."""
 
     rewards: Float[Tensor, "N 1"]
     steps: Int[Tensor, " N"]
 
 
 class LatentRewardModel(SavedClassifier[Encoder]):
-    """r(x, y) = w · h_T,   h_0 the last hidden state of the conversation, h_t that of the input h_{t-1}
+    """r(x, y) = w · h_T,   h_0 the last hidden state of the conversation, h_t the hidden state after input h_{t-1}
 
-    The idea is LASAR's (arXiv:2605.10207), of which the abstract is known to us. The contract says what T is: the
-    number `latent_steps`, or, if `latent_depth` is `head`, argmax_t (V h_0 + c)_t in 0, ..., `latent_steps`, the
-    smallest of several. See `steps.LatentSteps` for how a step is taken.
+    After LASAR (arXiv:2605.10207, known to us by its abstract). The scoring contract defines T: `latent_steps`, or, if
+    `latent_depth` is `head`, argmax_t (V h_0 + c)_t in 0, ..., `latent_steps` (the smallest of equal ones) with the
+    parameters V and c of the depth head. See `steps.LatentSteps` for a single step.
     """
 
     contract: LatentContract
 
     @property
     def language_model(self) -> Any:
-        """Return the causal language model with the heads as its modules, without a wrapper of adapters."""
+        """Return the causal language model, which has the heads as modules, without the adapter wrapper."""
         return language_model_of(self.model)
 
     def score(self, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]) -> Float[Tensor, "N 1"]:
-        """Rewards of tokenised sequences, padded on either side; differentiable."""
+        """Return the rewards of tokenised sequences, padded on either side; differentiable."""
         return self.scores(tokens, attention).rewards
 
     def scores(self, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]) -> LatentScores:
@@ -94,7 +94,10 @@ class LatentRewardModel(SavedClassifier[Encoder]):
         return rewards[:, None], steps.astype(int)
 
     def rate_without_cache(self, examples: Sequence[Example]) -> np.ndarray:
-        """Return the same rewards, one conversation at a time: every step reads all of it again."""
+        """Return the rewards computed without a KV cache, one conversation at a time.
+
+        Every step reads the conversation again.
+        """
         model, rewards = self.language_model, []
         self.model.eval()
         with torch.inference_mode():
@@ -122,11 +125,11 @@ class LatentRewardModel(SavedClassifier[Encoder]):
 
 
 def put_heads(model: Any, depths: int | None, seed: int) -> None:
-    """Give a language model the scalar head and, for a number of `depths`, the head that chooses among them.
+    """Add the scalar head to a language model and, unless `depths` is None, a depth head that selects one of `depths`.
 
-    The scalar head is drawn from the seed with the model's own standard deviation. The other one starts with a
-    probability of `MOST_STEPS` for the largest number of steps, so that training goes on where that with a fixed number
-    ended: from equal probabilities, the steps of a small model lost what they had learned (`research/studies/latent`).
+    The scalar head is initialised from the seed with the model's `initializer_range`. The depth head starts with
+    probability `MOST_STEPS` for the largest number of steps, so that it continues a training with a fixed number. With
+    equal initial probabilities, the steps of a small model forgot what they had learned (`research/studies/latent`).
     """
     width = model.get_output_embeddings().weight.shape[1]
     like = {"device": model.device, "dtype": model.dtype}
@@ -154,7 +157,7 @@ def save_heads(model: Any, folder: Path) -> None:
 
 
 def load_heads(model: Any, folder: Path, *, new_depth: bool = False) -> None:
-    """Load the heads of a folder; with `new_depth` a depth head that it lacks, or of another size, stays as it is."""
+    """Load the heads of a folder. With `new_depth` a missing depth head, or one of another size, is not an error."""
     try:
         stored = load_file(folder / HEADS)
     except (OSError, SafetensorError) as error:
@@ -188,10 +191,10 @@ def load_latent(
 ) -> LatentRewardModel:
     """Load a latent reasoning reward model from a folder.
 
-    A saved folder has its own contract. With `fresh` the source is a causal language model that is to be trained, or a
-    saved folder that is trained on, for example with more latent steps: `latent_steps` (by default 4) and
-    `latent_depth` (`fixed`) are then those of the new contract, and `lora` adds adapters. `max_length` is in tokens,
-    latent steps not counted.
+    A saved folder includes its scoring contract. With `fresh` the source is a causal language model to be trained, or a
+    saved folder to continue training, for example with more latent steps. `latent_steps` (default 4) and `latent_depth`
+    (default `fixed`) then set the new contract, and `lora` adds adapters. `max_length` is in tokens, without latent
+    steps.
     """
     arguments = {"max_length": max_length, "bos": bos, "eos": eos}
     arguments |= {} if fresh else {"latent_steps": latent_steps, "latent_depth": latent_depth}
@@ -254,7 +257,10 @@ def _with_depth(
     latent_depth: Depth | None,
     max_length: int | None,
 ) -> LatentContract:
-    """Return the contract with the given steps, depth and length, which fit into the model's context."""
+    """Return the scoring contract with these steps, depth and length.
+
+    Raise an error if they exceed the model's context.
+    """
     steps = contract.latent_steps if latent_steps is None else latent_steps
     if steps < 0:
         raise UsageError(f"latent_steps is a number of steps >= 0, got {steps}")

@@ -6,9 +6,9 @@ from torch import Tensor
 
 
 def aligned_tokens(lengths: Int[Tensor, " N"], steps: int) -> Int[Tensor, "N T"]:
-    """m(t) = ⌈t M / T⌉ for t = 1, ..., T: the token of a rationale of M tokens, from 1, that step t stands for
+    """m(t) = ⌈t M / T⌉ for t = 1, ..., T: index, from 1, of the rationale token (of M) with which step t is aligned
 
-    Evenly spaced and ending with the last token. The mapping is ours. A rationale of no tokens gives 0.
+    Indices are evenly spaced and end with the last token. The mapping is ours. An empty rationale gives 0.
 
     >>> aligned_tokens(torch.tensor([3, 8]), 4).tolist()
     [[1, 2, 3, 3], [2, 4, 6, 8]]
@@ -29,7 +29,7 @@ def pair_returns(
     """R(t, u) = p [c_t > r_u] + (1 - p) [c_t < r_u] - price (t + u) / 2
 
     c_t is the chosen completion's score after t steps, r_u the rejected one's after u steps, p = `wins` the probability
-    that chosen is better. `price` is in units of accuracy per step. Equal scores are no order.
+    that chosen is better. `price` is in units of accuracy per step. Equal scores count as wrong.
     """
     gap = chosen[:, :, None] - rejected[:, None, :]
     right = wins[:, None, None] * (gap > 0) + (1 - wins[:, None, None]) * (gap < 0)
@@ -46,8 +46,8 @@ def reinforce(
     """L = -(R(T, U) - b) (log π_c(T) + log π_r(U)),   b = Σ_tu π_c(t) π_r(u) R(t, u)
 
     REINFORCE, Williams 1992. π_c and π_r are the softmax of the depth head's logits for the two completions, T and U
-    are `drawn` from them. The baseline b is their expected return without gradient; it is exact, because the scores
-    after fewer steps are by-products of those after more. It makes the loss of a pair independent of its batch.
+    are the `samples` from them. The baseline b is the exact expected return, without gradient: the scores after fewer
+    steps are by-products of those after more. With it the loss of a pair does not depend on its batch.
     """
     rows = torch.arange(len(returns), device=returns.device)
     log_chosen, log_rejected = chosen.log_softmax(dim=-1), rejected.log_softmax(dim=-1)

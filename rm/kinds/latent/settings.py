@@ -8,7 +8,7 @@ from .._settings import ClassifierSettings, EosSettings, LabelSettings
 
 @dataclass
 class LatentSettings(LabelSettings, ClassifierSettings, EosSettings):
-    """How many steps in hidden space are taken before the score, and how they are trained."""
+    """Settings of the steps in hidden space before the score, and of their training."""
 
     latent_steps: int | None = setting(
         None,

@@ -78,7 +78,10 @@ def states_after(run: LatentSteps, steps: Int[Tensor, " N"]) -> Float[Tensor, "N
 
 
 def states_without_cache(model: Any, ids: Sequence[int], steps: int) -> Float[Tensor, "T+1 D"]:
-    """Return h_0, ..., h_T of one sequence, reading all of it again for every step: no cache, mask or padding."""
+    """Return h_0, ..., h_T of one sequence without cache, mask or padding.
+
+    Every step reads the complete sequence again.
+    """
     trunk, embed = model.get_decoder(), model.get_input_embeddings()
     inputs = embed(torch.tensor([[*ids]], device=embed.weight.device))
     states: list[Tensor] = []
@@ -89,9 +92,10 @@ def states_without_cache(model: Any, ids: Sequence[int], steps: int) -> Float[Te
 
 
 def check_steps(model: Any, source: str, *, trainable: bool = False) -> None:
-    """Raise `DataError` unless the model takes embeddings behind a cache and gives what it gives without one.
+    """Raise `DataError` unless input embeddings after a KV cache give the same states as without a cache.
 
-    With `trainable` gradients must pass through the cache, which linear attention overwrites in place.
+    With `trainable`, gradients must also pass through the cache; linear attention fails this by overwriting it in
+    place.
     """
     kind, training = model.config.model_type, model.training
     model.eval()

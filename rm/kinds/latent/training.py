@@ -29,7 +29,7 @@ RATIONALE_TOKENS = 256
 
 
 class LatentRow(NamedTuple):
-    """A tokenised pair with P(chosen is better) and the tokens of both rationales; empty where there is none."""
+    """A tokenised pair with P(chosen is better) and the tokens of both rationales; an absent rationale is empty."""
 
     chosen: list[int]
     rejected: list[int]
@@ -40,7 +40,7 @@ class LatentRow(NamedTuple):
 
 
 class RationaleCounts(NamedTuple):
-    """How many completions have a rationale, and how many of these were cut off."""
+    """Number of completions with a rationale, and number of truncated rationales."""
 
     completions: int
     stated: int
@@ -56,7 +56,10 @@ def encode_latent(
     longest: int = RATIONALE_TOKENS,
     positions: int | None = None,
 ) -> tuple[Encoding, RationaleCounts]:
-    """Tokenise pairs and their rationales, which follow the conversation and are cut at `longest` tokens."""
+    """Tokenise pairs and their rationales.
+
+    Rationales follow the conversation, and are truncated to `longest` tokens.
+    """
     encoded = encoder.encode_all([example for pair in pairs for example in pair.examples])
     texts = [text for pair in pairs for text in pair.rationales]
     rationales = encoder.tokenizer(texts, add_special_tokens=False, verbose=False).input_ids if texts else []
@@ -73,12 +76,12 @@ def encode_latent(
 
 
 class Outputs(NamedTuple):
-    """What a forward pass gives for 2B sequences, of which the chosen ones come first; S = T + 1."""
+    """Outputs of a forward pass for the B chosen and then the B rejected sequences; S = T + 1 numbers of steps."""
 
     scores: Float[Tensor, "M S"]
-    """The head's output after 0, ..., T steps."""
+    """Reward after 0, ..., T steps."""
     depths: Float[Tensor, "M S"]
-    """Logits of the depth head; zeros without one."""
+    """Logits of the depth head; zeros if the model has none."""
     divergences: Float[Tensor, "M S"]
     """Divergence of step t from its token of the rationale, in nats; 0 for t = 0 and without a rationale."""
     rationale_nll: Float[Tensor, " M"]
@@ -118,7 +121,7 @@ class LatentTask(Task):
         self.stage_1_steps, self.seed = stage_1_steps, seed
 
     def check(self, rows: Sequence[LatentRow]) -> None:
-        """Raise an error if steps are to be aligned and no row has a rationale, or the LM head cannot be applied."""
+        """Raise an error if steps are to be aligned but no row has a rationale, or the LM head is not separate."""
         stated = any(ids for row in rows for ids in row.rationales)
         if self.alignment and self.steps and not stated:
             raise UsageError(
@@ -149,7 +152,7 @@ class LatentTask(Task):
         return count_pairs(inputs)
 
     def loss(self, model: Any, inputs: dict[str, Tensor], step: int = 0) -> tuple[Tensor, Tensor]:
-        """Return the loss of the step's stage, and scores and numbers of steps of both completions [B, 4]."""
+        """Return the loss of the stage of `step`, and scores and numbers of steps of both completions [B, 4]."""
         steps = 0 if step < self.stage_1_steps else self.steps
         outputs = self.outputs(model, inputs, steps)
         if not (steps and self.chooses):
@@ -163,7 +166,7 @@ class LatentTask(Task):
         return loss + reinforce(returns, chosen, rejected, (first, second)).mean(), scores
 
     def evaluate(self, model: Any, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the loss at the number of steps that scoring takes, without the depth head's, and the same outputs."""
+        """Return the loss with as many steps as in scoring, without the depth head's term, and outputs as `loss`."""
         outputs = self.outputs(model, inputs, self.steps)
         fixed = torch.full_like(inputs["rationale_lengths"], self.steps)
         return self._at(outputs, inputs, outputs.depths.argmax(dim=1) if self.chooses else fixed, self.chooses)
@@ -171,7 +174,7 @@ class LatentTask(Task):
     def _at(
         self, outputs: Outputs, inputs: dict[str, Tensor], steps: Int[Tensor, " M"], terminal: bool
     ) -> tuple[Tensor, Tensor]:
-        """Return the loss of given numbers of steps without the depth head's, and scores and steps [B, 4]."""
+        """Return the loss for given numbers of steps, without the depth head's term, and scores and steps [B, 4]."""
         chosen, rejected = outputs.scores.gather(1, steps[:, None])[:, 0].chunk(2)
         last = outputs.divergences.gather(1, steps[:, None])[:, 0]
         divergence = last if terminal else outputs.divergences.sum(dim=1) / steps.clamp_min(1)
@@ -181,7 +184,10 @@ class LatentTask(Task):
         return loss, torch.stack([chosen, rejected, first, second], dim=1)
 
     def _drawn(self, logits: Float[Tensor, "M S"], indices: Int[Tensor, " B"], step: int) -> Int[Tensor, " M"]:
-        """Draw a number of steps for every completion, with one generator per pair, whatever batch the pair is in."""
+        """Sample a number of steps for every completion.
+
+        A generator per pair makes samples independent of the batch.
+        """
         draws = []
         for index in indices.tolist():
             draw = torch.Generator().manual_seed(hash((self.seed, step, index)) % 2**63)
@@ -269,7 +275,7 @@ def _divergences(
 
 
 class LatentTraining(PairTraining, ClassifierTraining):
-    """Trains a causal language model and its heads on pairs, with rationales where the data state them."""
+    """Trains a causal language model and its heads on pairs, and on rationales if the data have them."""
 
     settings: LatentSettings
     summary_prefixes = (*PairTraining.summary_prefixes, "eval_latent")

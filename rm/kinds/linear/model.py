@@ -62,7 +62,7 @@ class LinearRewardModel:
 
 
 class CountedCompletions:
-    """Completions whose words are counted once, for linear reward models that are fitted on several parts of them."""
+    """Word counts of completions, computed once for several linear reward models fitted on subsets of pairs."""
 
     def __init__(self, completions: Sequence[str], pairs: np.ndarray):
         """Count words; `pairs` [B, 2] are all pairs of indices (chosen, rejected) that may be fitted."""
@@ -86,7 +86,7 @@ class CountedCompletions:
         return np.bincount(self._row[pairs].ravel(), minlength=len(self._lengths))
 
     def _vocabulary(self, uses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the columns of the known grams, and their idf: of the completions used, each as often as it is."""
+        """Return the vocabulary's columns and inverse document frequencies; each completion counts `uses` times."""
         documents = sum((self._counts[part] > 0).T @ uses[part] for part in _blocks(len(uses)))
         columns = np.flatnonzero(documents >= LEAST_DOCUMENTS)
         if not len(columns):
@@ -102,7 +102,7 @@ class CountedCompletions:
         return sparse.csr_matrix(sparse.vstack([difference(self._row[pairs[part]]) for part in _blocks(len(pairs))]))
 
     def _features(self, rows: np.ndarray, columns: np.ndarray, idf: np.ndarray) -> sparse.csr_matrix:
-        """Return TF-IDF and length of some distinct completions."""
+        """Return TF-IDF and length features of the distinct completions with these indices."""
         transformer = TfidfTransformer(sublinear_tf=True)
         transformer.idf_ = idf
         return _with_length(transformer.transform(self._counts[rows][:, columns], copy=False), self._lengths[rows])
@@ -128,7 +128,7 @@ def _no_words(pairs: int) -> DataError:
 
 
 def new_linear() -> LinearRewardModel:
-    """Create a linear reward model that is not fitted."""
+    """Create an unfitted linear reward model."""
     return LinearRewardModel(TfidfVectorizer(ngram_range=GRAMS, min_df=LEAST_DOCUMENTS, sublinear_tf=True))
 
 

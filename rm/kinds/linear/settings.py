@@ -7,4 +7,4 @@ from .._settings import FittedSettings
 
 @dataclass
 class LinearSettings(FittedSettings):
-    """A convex fit on words and length."""
+    """Settings of a convex fit on words and length."""

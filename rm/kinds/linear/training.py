@@ -1,4 +1,4 @@
-"""Training of linear reward models, and of others that are a convex fit on features."""
+"""Training of linear reward models, and base class of convex fits on fixed features."""
 
 from abc import abstractmethod
 from typing import Any
@@ -11,7 +11,7 @@ from .model import new_linear
 
 
 class FittedTraining(PairTraining):
-    """Fits weights of features that are not trained to pairs."""
+    """Fits the weights of fixed features to pairs."""
 
     settings: Any
 
@@ -28,10 +28,10 @@ class FittedTraining(PairTraining):
 
     @abstractmethod
     def new_model(self) -> Any:
-        """Return the model that is fitted."""
+        """Return the unfitted model."""
 
     def facts(self, model: Any, data: Judged) -> dict[str, Any]:
-        """Return further facts of the fitted model."""
+        """Return further entries for the manifest."""
         return {}
 
 
@@ -39,5 +39,5 @@ class LinearTraining(FittedTraining):
     """Fits a linear reward model on words and length."""
 
     def new_model(self) -> Any:
-        """Return a model without a vocabulary."""
+        """Return an unfitted linear reward model."""
         return new_linear()

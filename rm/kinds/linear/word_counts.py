@@ -28,7 +28,7 @@ def gram_counts(texts: Sequence[str], uses: np.ndarray, least: int) -> sparse.cs
 
 
 def _word_ranks(texts: Sequence[str]) -> tuple[np.ndarray, list[int]]:
-    """Return the alphabetical rank of every word [T], one text behind the other, and the length of each text."""
+    """Return the alphabetical rank of every word [T] of the concatenated texts, and the length of each text."""
     ids: dict[str, int] = {}
     rows = [
         np.array([ids.setdefault(word, len(ids)) for word in WORD.findall(text.lower())], np.int32) for text in texts
@@ -39,7 +39,7 @@ def _word_ranks(texts: Sequence[str]) -> tuple[np.ndarray, list[int]]:
 
 
 def _ranges(words: np.ndarray) -> np.ndarray:
-    """Return bounds of ranges of ranks with about `PART` words of the texts each: memory is for one at a time."""
+    """Split word ranks into ranges with about `PART` words of the texts each, to bound memory; return the bounds."""
     begun = np.cumsum(np.bincount(words, minlength=1))
     inner = np.searchsorted(begun, np.arange(PART, begun[-1], PART))
     return np.unique([0, *inner, len(begun)])
@@ -65,5 +65,5 @@ def _counted(
 
 
 def _changes(values: np.ndarray) -> np.ndarray:
-    """Return where a value differs from the one before it; the first one does."""
+    """Return True at every value that differs from the previous value, and at the first value."""
     return np.concatenate([[True], values[1:] != values[:-1]])[: len(values)]

@@ -27,11 +27,11 @@ BODY, HEADS, SETTINGS = "body", "heads.safetensors", "multi_head.json"
 
 
 class MultiHeadRewardModel(UncertainRewardModel):
-    """r(x, y) = rule of (μ_1, σ_1), ..., (μ_M, σ_M), all from the reward token of `body`
+    """r(x, y) = rule((μ_1, σ_1), ..., (μ_M, σ_M)), with mean μ_m and standard deviation σ_m predicted by head m
 
     Bayesian reward model ensembles, Yan et al. 2024 (BRME, arXiv:2409.15360): first the trunk and one head are trained
-    with Bradley-Terry, which is `body`; then M heads regress to its reward with sampled noise. The trained head is
-    their target and not a member, since it has no σ.
+    with Bradley-Terry (`body`). Then M heads on the reward token of `body` are fitted to its reward, with sampled
+    noise. The trained head is their target and not a member, since it predicts no σ.
     """
 
     def __init__(self, body: ScalarRewardModel, heads: Heads, rule: Rule):
@@ -78,7 +78,7 @@ class MultiHeadRewardModel(UncertainRewardModel):
 
 
 def check_body(body: ScalarRewardModel) -> None:
-    """Raise a `UsageError` if a model has several rewards, or no head at its last token to put others beside."""
+    """Raise `UsageError` if a model has several rewards, or if its reward is not a head at the last token."""
     if len(body.contract.objectives) != 1:
         raise UsageError(f"heads are put on one reward, and this model has {', '.join(body.contract.objectives)}")
     if decoder_head(body.model) is None:

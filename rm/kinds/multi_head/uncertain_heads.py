@@ -16,7 +16,7 @@ SUREST = 1e-4  # lower bound of the standard deviation, in standard deviations o
 
 
 class Gaussians(NamedTuple):
-    """Predictions of M heads for N completions, in units of reward."""
+    """Means and standard deviations that M heads predict for N completions, in units of reward."""
 
     means: Float[Tensor, "N M"]
     deviations: Float[Tensor, "N M"]
@@ -25,7 +25,8 @@ class Gaussians(NamedTuple):
 class Heads(nn.Module):
     """μ_m = s (w_m · z + b_m) + c,   σ_m = s (softplus(v_m · z + d_m) + 1e-4),   z = (h - mean) / std
 
-    h is the reward token of width D. Its mean and std, and c and s of the target, are the training data's.
+    h is the reward token (input of the head) of width D; w_m, v_m, b_m, d_m are the parameters of head m. The mean and
+    std of h, and the mean c and standard deviation s of the target rewards, are those of the training data.
     """
 
     center: Tensor
@@ -45,7 +46,7 @@ class Heads(nn.Module):
         return self._in_units(self.mean(z), self.uncertainty(z))
 
     def each(self, tokens: Float[Tensor, "B M D"]) -> Gaussians:
-        """Return head m's predictions for its own completions [:, m]."""
+        """Return the predictions of each head m for different completions per head, `tokens[:, m]`."""
         z = self._standardised(tokens)
         raw = [torch.einsum("bmd,md->bm", z, layer.weight) + layer.bias for layer in (self.mean, self.uncertainty)]
         return self._in_units(*raw)
@@ -60,7 +61,7 @@ class Heads(nn.Module):
 
 @dataclass(frozen=True)
 class HeadFit:
-    """Hyperparameters of fitting the heads; settings that the paper leaves open are fields here."""
+    """Hyperparameters of fitting the heads, among them choices that the paper does not specify."""
 
     heads: int = 5
     form: str = "regression"
@@ -90,10 +91,10 @@ def sampled_loss(
     target: Float[Tensor, "2 B M"],
     wins: Float[Tensor, "B M"],
 ) -> Float[Tensor, "B M"]:
-    """Compute the loss of every pair and head, on r = μ + σ ε of both completions.
+    """Compute the loss of every pair and head on sampled rewards r = μ + σ ε (w: chosen, l: rejected).
 
-    regression      ((r_w - t_w)² + (r_l - t_l)²) / 2, whose mean over ε is the means' error plus σ²
-    bradley_terry   -p log σ(r_w - r_l) - (1 - p) log σ(r_l - r_w), in nats
+    regression      ((r_w - t_w)² + (r_l - t_l)²) / 2 with the targets t; over ε, the mean is the error of μ plus σ²
+    bradley_terry   -p log sigmoid(r_w - r_l) - (1 - p) log sigmoid(r_l - r_w) with p = `wins`, in nats
     """
     first, second = (head.means + head.deviations * e for head, e in zip((chosen, rejected), noise, strict=True))
     if form == "regression":
@@ -110,7 +111,7 @@ def fit_heads(
 ) -> Heads:
     """Fit heads on the reward tokens of pairs; `target` are the trained head's rewards, `wins` the labels.
 
-    The trunk is not trained: heads are fitted to its stored outputs. Errors are in standard deviations of the target.
+    The trunk is not trained: its outputs are precomputed. Errors are in standard deviations of the target.
     """
     generator = torch.Generator().manual_seed(how.seed)
     both = torch.cat([chosen, rejected])

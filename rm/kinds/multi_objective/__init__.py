@@ -7,5 +7,5 @@ from ...registry.kind import Kind
 
 
 def multi_objective() -> Kind:
-    """(r_1, ..., r_K, Σ_k w_k r_k): a row of the head each; the weighted sum is one of its rows, too."""
+    """Rewards (r_1, ..., r_K, Σ_k w_k r_k) with weights w_k. Each, also the weighted sum, is a row of the head."""
     return Kind(__name__, "model:load_multi_objective", contract=".scalar.contract:ScalarContract")

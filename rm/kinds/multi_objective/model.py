@@ -27,14 +27,14 @@ WEIGHTS = "objective_weights.json"
 
 
 class MultiObjectiveRewardModel(ScalarRewardModel):
-    """(r_1, ..., r_K, Σ_k w_k r_k): a row of the head each; the weighted sum is one of its rows, too."""
+    """Rewards (r_1, ..., r_K, Σ_k w_k r_k) with weights w_k. Each, also the weighted sum, is a row of the head."""
 
     def __init__(self, model: Any, encoder: Encoder, weights: Mapping[str, float]):
         super().__init__(model, encoder)
         self.weights = dict(weights)
 
     def save(self, folder: Path) -> None:
-        """Save the folder of a scalar model, and the weights of the objectives."""
+        """Save a scalar model's files, and the weights of the objectives."""
         super().save(folder)
         (folder / WEIGHTS).write_text(json.dumps(self.weights, indent=2) + "\n", encoding="utf-8")
 
@@ -126,8 +126,8 @@ def learned_weights(
 ) -> dict[str, float]:
     """Fit w of P(chosen is better overall) = σ(Σ_k w_k (r_k(y_w) - r_k(y_l))), without an intercept.
 
-    Regresses the pairs' `overall` labels on the objectives' rewards; with `positive` all weights are >= 0. C is
-    scikit-learn's inverse strength of the penalty |w|² / 2.
+    A logistic regression of the `overall` labels on reward differences of chosen y_w and rejected y_l. With `positive`
+    all weights are >= 0. C is the inverse strength of the penalty |w|² / 2, as in scikit-learn.
     """
     labelled = labelled_overall(pairs)
     rewards = model.rate([example for pair in labelled for example in pair.examples])[:, : len(objectives)]
@@ -139,7 +139,7 @@ def learned_weights(
 
 
 def labelled_overall(pairs: Sequence[PreferencePair]) -> list[PreferencePair]:
-    """Return the pairs with an `overall` label; raise `DataError` if there is none to learn weights from."""
+    """Return the pairs with an `overall` label, to learn weights from; raise `DataError` if there are none."""
     labelled = [pair for pair in pairs if not np.isnan(pair.chance(OVERALL))]
     if not labelled:
         raise DataError(

@@ -30,11 +30,11 @@ from .model import checked_weights, labelled_overall, learned_weights, untrained
 
 NAN = float("nan")
 LEARNED, POSITIVE = "learned", "learned_positive"
-"""Values of --weights."""
+"""Special values of --weights: learn the weights, or learn weights >= 0."""
 
 
 class ObjectiveRow(NamedTuple):
-    """A tokenised pair or single completion, with values per objective; NaN where the data state none."""
+    """A tokenised pair or single completion, with labels or scores per objective; NaN if missing."""
 
     chosen: list[int]
     rejected: list[int] | None
@@ -103,9 +103,10 @@ def label_counts(rows: Sequence[ObjectiveRow], objectives: Sequence[str]) -> dic
 class ObjectivesTask(Task):
     """Pair loss (such as Bradley-Terry) per objective plus squared errors of scores; every label has the same weight.
 
-    L = Σ_{b,k labelled} l_k(r_k(y_w), r_k(y_l)) / #  +  λ Σ_{n,k rated} (r_k - s_k)² / #,   λ = `regression_weight`
+    L = mean_{b,k labelled} l_k(r_k(y_w), r_k(y_l))  +  λ mean_{n,k rated} (r_k - s_k)²,   λ = `regression_weight`
 
-    A loss that requires a margin gets |gap| of its objective. The head's outputs beyond the objectives are not trained.
+    b are pairs, n rated completions with scores s_k, k objectives. A loss that requires a margin gets the |gap| of its
+    objective. Further outputs of the head are not trained.
     """
 
     def __init__(self, losses: Mapping[str, PairLoss], regression_weight: float = 1.0):
@@ -127,7 +128,10 @@ class ObjectivesTask(Task):
             fit_to(loss, [float(len(row.chosen) - len(row.rejected or [])) for row in labelled])
 
     def collate(self, rows: Sequence[ObjectiveRow]) -> dict[str, Tensor]:
-        """Collate all first completions, then the existing second ones; `second` is the second's index or -1."""
+        """Collate the first completions of all rows, then the second ones.
+
+        `second` is the index of a row's second, or -1.
+        """
         others = [row.rejected for row in rows if row.rejected is not None]
         batch = pad([row.chosen for row in rows] + others)
         paired = torch.tensor([row.rejected is not None for row in rows])
@@ -148,7 +152,10 @@ class ObjectivesTask(Task):
         return torch.stack([labelled.sum(), (~inputs["stated"][:, 1].isnan()).sum()])
 
     def loss(self, model: Any, inputs: dict[str, Tensor], step: int = 0) -> tuple[Tensor, Tensor]:
-        """Return the means of pair and score losses [2], and rewards and label's loss [B, 3, K], NaN where none."""
+        """Return the mean pair loss and score loss [2].
+
+        And both rewards and the loss of each label [B, 3, K] (NaN if none).
+        """
         K = len(self.objectives)
         rewards = sequence_scores(model, inputs["tokens"], inputs["attention"])[:, :K].float()
         second = inputs["second"]
@@ -176,7 +183,7 @@ class ObjectivesTask(Task):
         longer: Float[Tensor, " B"],
         inputs: dict[str, Tensor],
     ) -> Float[Tensor, "B K"]:
-        """Return the loss of every label; NaN where a row is no labelled pair."""
+        """Return the loss of every label; NaN for rows that are not labelled pairs."""
         losses = torch.full_like(first, NAN)
         for k, loss in enumerate(self.pair_losses.values()):
             labelled = paired & ~inputs["wins"][:, k].isnan()
@@ -219,14 +226,17 @@ class ObjectivesTraining(ScalarTraining):
     summary_prefixes = (*ScalarTraining.summary_prefixes, "weights")
 
     def check(self, sources: Sequence[str]) -> None:
-        """Raise a `UsageError` for weights of other objectives, too."""
+        """Raise `UsageError` for invalid settings, among them weights of unknown objectives."""
         super().check(sources)
         weights = self.stated_weights() or {}
         if costs := costs_sentence("--weights", weights):
             self.report(costs)
 
     def load_file(self, path: str, objective: str | None) -> tuple[Judged, RowReport]:
-        """Load one file, labelled for one objective; with None, also rated responses."""
+        """Load one file of pairs labelled for `objective`.
+
+        If that is None, load pairs with their labels, and rated responses.
+        """
         if objective is None:
             return load_judged(path, self.settings.objectives, on_bad_row="skip")
         return super().load_file(path, objective)
@@ -256,7 +266,7 @@ class ObjectivesTraining(ScalarTraining):
         return Prepared(model, task, encoding, eval_rows, {"labels": counts}, stream)
 
     def finish(self, prepared: Prepared, data: TrainingData) -> tuple[Any, dict[str, Any]]:
-        """Return the model, with an overall reward where there are weights."""
+        """Return the model, with an overall reward if there are weights."""
         model, facts = super().finish(prepared, data)
         if not self.settings.weights:
             return model, facts

@@ -12,11 +12,11 @@ Aggregate = Literal["min", "product", "last", "mean"]
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessContract(ScoringContract):
-    """How a completion is divided into steps, and how their scores are combined."""
+    """Scoring contract fields: separator of steps, step token, and aggregation of the step scores."""
 
     step_separator: Annotated[str, Field(min_length=1)]
     """Text between the steps of a completion."""
     step_token: str | None = None
     """Token that is read in place of every separator."""
     aggregate: Aggregate
-    """Combination of the steps' scores to one reward."""
+    """Aggregation of the step scores to one reward: min, product, last or mean."""

@@ -35,7 +35,7 @@ from .step_encoding import EncodedSteps, StepEncoder, token_outputs
 OBJECTIVES = ("correct",)
 LABELS = ("wrong", *OBJECTIVES)  # of TRL's token classifiers
 STEP_SEPARATOR, AGGREGATE = "\n\n", "min"
-"""Defaults of a new model's contract."""
+"""Defaults of a new model's scoring contract."""
 StepScores = Float[np.ndarray, "T K"]
 AGGREGATES: Mapping[Aggregate, Callable[[StepScores], Float[np.ndarray, " K"]]] = {
     "min": lambda scores: scores.min(axis=0),
@@ -49,8 +49,9 @@ class ProcessRewardModel(SavedClassifier[StepEncoder]):
     """p_t = σ(w · h_t + b), the probability that step t is correct, read at the token that ends the step
 
     Let's Verify Step by Step, Lightman et al. 2023 (arXiv:2305.20050); Math-Shepherd, Wang et al. 2023
-    (arXiv:2312.08935). The contract states how steps are separated and how their scores make one reward: the minimum,
-    the product, the last or the mean. With a causal backbone p_t depends on nothing behind step t.
+    (arXiv:2312.08935). h_t is the last hidden state at that token, w and b are the head. The scoring contract states
+    how steps are separated, and whether the reward is the minimum, product, last or mean of the p_t. With a causal
+    backbone p_t does not depend on text after step t.
     """
 
     contract: ProcessContract
@@ -65,7 +66,7 @@ class ProcessRewardModel(SavedClassifier[StepEncoder]):
         return [_step_scores(*pair) for pair in zip(encoded, logits, strict=True)]
 
     def rate(self, examples: Sequence[Example]) -> np.ndarray:
-        """Return rewards [N, K] in [0, 1]; NaN for a completion without steps, or with a step that was cut off."""
+        """Return rewards [N, K] in [0, 1]; NaN for a completion without steps, or with a truncated step."""
         return self._aggregated(self.step_scores(examples))
 
     def token_logits(
@@ -139,10 +140,10 @@ def load_process(
 ) -> ProcessRewardModel:
     """Load a process reward model from a folder or Hub id.
 
-    A saved folder has its own contract. Other token classifiers have one output, or two labels, wrong and correct, as
-    TRL trained them; for those the separator (a blank line by default), an existing step token that is read in place
-    of it, and the aggregate (min, product, last, mean) are given here. With `fresh` the source is a backbone to be
-    trained, and `lora` adds adapters. `max_length` in tokens.
+    A saved folder includes its scoring contract. Other token classifiers need one output, or two labels (wrong,
+    correct) as trained by TRL. For these, the arguments state the separator (default: a blank line), an existing token
+    to read in place of the separator, and the aggregate (min, product, last, mean). With `fresh` the source is a
+    backbone to be trained, and `lora` adds adapters. `max_length` is in tokens.
     """
     arguments = {"step_separator": step_separator, "step_token": step_token, "aggregate": aggregate}
     arguments |= {"max_length": max_length, "bos": bos}
@@ -183,7 +184,7 @@ def process_from_config(
 
 
 def _labels(source: str, trust_remote_code: bool) -> tuple[str, ...]:
-    """Return the outputs of a foreign token classifier; one output for any other backbone."""
+    """Return the label names of a token classifier of other software; a single output for any other backbone."""
     try:
         config = load_config(source, trust_remote_code=trust_remote_code)
     except (OSError, ValueError):

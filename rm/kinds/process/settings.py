@@ -11,7 +11,7 @@ AGGREGATES = ("min", "product", "last", "mean")
 
 
 def neutral_label(text: str) -> float | None:
-    """Return the label of neutral steps, in [0, 1]; NaN leaves them unlabelled. None for any other text."""
+    """Parse the label of neutral steps: a number in [0, 1], or NaN for the text `UNLABELLED`. None for other texts."""
     if text == UNLABELLED:
         return math.nan
     try:
@@ -23,7 +23,7 @@ def neutral_label(text: str) -> float | None:
 
 @dataclass
 class ProcessSettings(RowSettings, ClassifierSettings):
-    """How steps are separated, read and labelled, and how their scores make one reward."""
+    """Settings of process reward models: separation, reading and labels of steps, and aggregation of their scores."""
 
     rules = (
         Rule(
@@ -51,7 +51,7 @@ class ProcessSettings(RowSettings, ClassifierSettings):
     neutral: str = setting("1", "Label of PRM800K's neutral steps: a number in [0, 1], or unlabelled.", advanced=True)
 
     def __post_init__(self) -> None:
-        """Read the escapes of the separator."""
+        """Replace escapes such as backslash-n in the separator."""
         super().__post_init__()
         if self.step_separator is not None:
             self.step_separator = self.step_separator.replace("\\n", "\n").replace("\\t", "\t")

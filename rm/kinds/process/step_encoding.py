@@ -20,13 +20,13 @@ class EncodedSteps(NamedTuple):
     ids: list[int]
     length: int
     ends: tuple[int, ...]
-    """Before truncation: a step with an end at `len(ids)` or later was cut off."""
+    """Index of the last token of each step before truncation. Steps with an index >= `len(ids)` are truncated."""
     omitted: str = ""
     """A text of the prompt that the chat template omits, if any."""
 
 
 def split_steps(completion: str, separator: str) -> tuple[str, ...]:
-    """Return the given steps of a completion, or its parts between the separators; blank parts are no steps.
+    """Return the steps stored in a completion (`rm.types.Steps`), or else its non-blank parts between separators.
 
     >>> split_steps("2 + 2 = 4\\n\\n\\n\\nSo 4.", "\\n\\n")
     ('2 + 2 = 4', 'So 4.')
@@ -37,11 +37,11 @@ def split_steps(completion: str, separator: str) -> tuple[str, ...]:
 
 
 class StepEncoder(Encoder):
-    """Encodes what the chat template writes before a completion, and behind it every step with its end.
+    """Encodes the rendered prompt, followed by every step of the completion and the token that ends the step.
 
-    A step ends with the contract's step token, or else with the separator. The parts are tokenised one by one, so that
-    the tokens up to a step's end depend on nothing that follows. What the template writes behind a completion is left
-    out. Truncation cuts the last steps.
+    A step ends with the scoring contract's step token, or else with the separator. Steps are tokenised one by one, so
+    that the tokens of a step do not depend on later text. Text that the template writes after a completion is omitted.
+    Truncation removes the last steps.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, contract: ProcessContract):
@@ -93,6 +93,6 @@ class StepEncoder(Encoder):
 def token_outputs(
     model: nn.Module, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]
 ) -> Float[Tensor, "N L K"]:
-    """Return a token classifier's outputs; padding is moved to the right first, and its outputs mean nothing."""
+    """Return a token classifier's outputs for right-padded copies of the rows. Outputs at padding are undefined."""
     tokens, attention = right_padded(tokens, attention)
     return model(input_ids=tokens, attention_mask=attention.long()).logits

@@ -29,7 +29,7 @@ NAN = float("nan")
 
 
 class SolutionRow(NamedTuple):
-    """A tokenised solution, with the token index and the label of every step that is left after truncation."""
+    """A tokenised solution: token ids, and the end index and label of every step that is not truncated."""
 
     ids: list[int]
     ends: tuple[int, ...]
@@ -37,7 +37,7 @@ class SolutionRow(NamedTuple):
 
 
 def encode_solutions(encoder: StepEncoder, solutions: Sequence[Solution], on_long: OnLong = "truncate") -> Encoding:
-    """Tokenise labelled solutions, in order; one of which truncation leaves no labelled step is dropped."""
+    """Tokenise labelled solutions, in order. Solutions without a labelled step after truncation are dropped."""
     encoded = encoder.encode_steps([solution.example(encoder.separator) for solution in solutions])
     limit, over, unlabelled = encoder.contract.max_length, 0, 0
     rows = []
@@ -66,14 +66,14 @@ def encode_solutions(encoder: StepEncoder, solutions: Sequence[Solution], on_lon
 
 
 class ProcessTask(Task):
-    """L = Σ_{n,t labelled} -y log σ(z) - (1 - y) log σ(-z) over the number of labelled steps, in nats
+    """L = mean of -y log σ(z) - (1 - y) log σ(-z) over all labelled steps t of all solutions n, in nats
 
-    z is the model's output where step t of solution n ends, y in [0, 1] its label. Uesato et al. 2022
+    z is the model's output at the end of step t of solution n, y in [0, 1] the step's label. Uesato et al. 2022
     (arXiv:2211.14275), Lightman et al. 2023 (arXiv:2305.20050); soft labels as in Math-Shepherd (arXiv:2312.08935).
     """
 
     def collate(self, rows: Sequence[SolutionRow]) -> dict[str, Tensor]:
-        """Collate rows; steps that a solution does not have are unlabelled."""
+        """Collate rows into a batch. Rows with fewer steps are padded with unlabelled steps."""
         batch = pad([row.ids for row in rows])
         steps = max(len(row.ends) for row in rows)
         ends = torch.zeros(len(rows), steps, dtype=torch.long)
@@ -102,7 +102,7 @@ class ProcessTask(Task):
         return outputs, inputs["stated"]
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        """Compute the loss, and the shares of labelled steps and of first errors that a threshold of 1/2 finds.
+        """Compute the loss, the accuracy on labelled steps, and the share of first errors found, at a threshold of 1/2.
 
         The loss is the mean over all labelled steps, in place of the Trainer's mean over batches. A solution's first
         error is the first labelled step that is more likely wrong than correct, or none.
@@ -119,7 +119,7 @@ class ProcessTask(Task):
 
 
 def _first(marks: Bool[np.ndarray, "N S"]) -> np.ndarray:
-    """Return the index of the first mark of each row, -1 where there is none."""
+    """Return the index of the first True of each row; -1 for rows without one."""
     return np.where(marks.any(axis=1), marks.argmax(axis=1), -1)
 
 
@@ -164,7 +164,7 @@ class ProcessTraining(ClassifierTraining):
         return model
 
     def golden_examples(self, model: ProcessRewardModel, data: TrainingData, number: int) -> list[Example]:
-        """Return the first solutions, as plain text, that the model reads as a whole."""
+        """Return the first solutions that the model reads without truncation, as plain text."""
         separator, limit = model.encoder.separator, model.contract.max_length
         examples = (Example(solution.prompt, separator.join(solution.steps)) for solution in data.train.solutions)
         return [*islice((some for some in examples if not limit or model.encoder.encode(some).length <= limit), number)]
@@ -174,7 +174,7 @@ class ProcessTraining(ClassifierTraining):
         return {"solutions": len(data.train.solutions)} | super().summary(model, data, facts)
 
     def _counts(self, solutions: Sequence[Solution], model: ProcessRewardModel) -> dict[str, int]:
-        """Count the labels; report them, and the steps that would be split further if they were read as text."""
+        """Count and report the labels, and the steps that contain the separator (split further in plain text)."""
         labels = np.concatenate([solution.labels for solution in solutions])
         counts = {
             "correct": int((labels == 1).sum()),

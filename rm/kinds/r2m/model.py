@@ -29,10 +29,10 @@ BODY, HEAD = "body", "feedback.safetensors"
 class R2MHead(nn.Module):
     """r = φ((1 - ω) Ĥ + ω H),   Ĥ = softmax(q kᵀ / √d) v W_o,   q = H W_q,  k = h W_k,  v = h W_v
 
-    R2M, Huang et al. 2026, arXiv:2601.22664, eqs. 3 and 4. H of width D is the reward token, the input of the trained
-    reward model's head φ. h of width P are the policy's last hidden states of prompt and completion, without gradient.
-    d is `width`. φ is initialised from the trained model; the W, which the paper leaves open, by Xavier uniform from
-    `seed`. With `zero_out` W_o starts at 0, so that for any ω > 0 the initial order of completions is unchanged.
+    R2M, Huang et al. 2026, arXiv:2601.22664, eqs. 3 and 4. H (width D) is the reward token: the input of the trained
+    reward model's head φ. h (width P) are the policy's last hidden states of prompt and completion, without gradient. d
+    is `width`. φ is initialised from the trained model, and the matrices W by Xavier uniform from `seed` (our choice).
+    With `zero_out` W_o starts at 0, so that for any ω > 0 the initial order of completions is unchanged.
     """
 
     def __init__(self, score: nn.Linear, policy_width: int, width: int, *, zero_out: bool = False, seed: int = 0):
@@ -57,7 +57,7 @@ class R2MHead(nn.Module):
 
 
 class R2MRewardModel:
-    """A scalar reward model with an R2M head for its own; at `omega` 1 an untrained head changes nothing."""
+    """A scalar reward model whose head is replaced by an R2M head. At `omega` 1 an untrained head changes no reward."""
 
     reads_states = True
 
@@ -69,7 +69,7 @@ class R2MRewardModel:
     def on(
         cls, body: ScalarRewardModel, policy_width: int, width: int, *, zero_out: bool = False, seed: int = 0
     ) -> "R2MRewardModel":
-        """Create the model on a trained reward model: its linear head is copied, the attention is untrained."""
+        """Create the model from a trained reward model. The linear head is copied, the attention is untrained."""
         return cls(body, R2MHead(linear_head(body), policy_width, width, zero_out=zero_out, seed=seed))
 
     def rate(self, examples: Sequence[Example], states: Sequence[Float[Tensor, "S P"]] | None = None) -> np.ndarray:
@@ -138,7 +138,7 @@ def linear_head(body: ScalarRewardModel) -> nn.Linear:
 def reward_tokens(
     body: ScalarRewardModel, examples: Sequence[Example], *, batch_tokens: int = 16_384
 ) -> Float[Tensor, "N D"]:
-    """Return H of every example; equal texts are computed once. Differentiable: use `torch.no_grad` for inference."""
+    """Return the reward token H of every example; equal texts are computed once. Differentiable."""
     rows = [tuple(encoded.ids) for encoded in body.encoder.encode_all(examples)]
     distinct = [*dict.fromkeys(rows)]
     device = next(body.model.parameters()).device

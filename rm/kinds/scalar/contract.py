@@ -1,4 +1,4 @@
-"""Scoring contract of scalar reward models and of kinds that are made of one."""
+"""Scoring contract of scalar reward models, and of kinds based on a scalar reward model."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,9 @@ from ...contract.scoring_contract import ScoringContract
 
 @dataclass(frozen=True, kw_only=True)
 class ScalarContract(ScoringContract):
-    """How the head was changed to give the rewards of software that normalises them."""
+    """Scoring contract fields: reward normalisation of other software that was folded into the head."""
 
     reward_mean: FiniteFloat | None = None
-    """Mean that the head subtracts from the reward of a model whose own software normalises rewards, in its units."""
+    """Mean that normalisation subtracts from the reward, in units of the unnormalised reward."""
     reward_std: FiniteFloat | None = None
-    """Standard deviation by which the head then divides it."""
+    """Standard deviation by which normalisation then divides the reward."""

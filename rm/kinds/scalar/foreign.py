@@ -1,4 +1,4 @@
-"""Classifiers of other software, which have no scoring contract: which output is the reward, and how it was trained."""
+"""Classifiers of other software (no scoring contract): detection of reward output, BOS/EOS policy, normalisation."""
 
 import math
 import re
@@ -22,26 +22,26 @@ OBJECTIVES = ("reward",)
 UNNAMED = re.compile(r"LABEL_\d+")
 CLASSIFIER = "ForSequenceClassification"
 TRL_CARD, TRL_ARGUMENTS = {"trl", "reward-trainer"}, b"trl.trainer.reward_config"
-"""What TRL's RewardTrainer leaves in a folder: tags of README.md, and the class in the pickle training_args.bin, which
-is searched and never loaded."""
+"""Traces of TRL's RewardTrainer in a folder: tags in README.md, and the class name in the pickle training_args.bin. The
+pickle is searched as bytes and never loaded."""
 OPENRLHF = ("normalize_reward", "value_head_prefix")
 
 
 class Outputs(NamedTuple):
-    """The outputs of a classifier of other software."""
+    """Names of the outputs of a classifier of other software."""
 
     names: tuple[str, ...]
     are_classes: bool
-    """Whether they are logits of classes, of which none need be a reward."""
+    """Whether the outputs are class logits, so that none of them is necessarily a reward."""
 
 
 # ---- which output is the reward ----
 
 
 def outputs_of(source: str, *, adapted: bool, trust_remote_code: bool) -> Outputs:
-    """Return the outputs of a folder or Hub id by its config.json, or by the head of an adapter's folder.
+    """Return the outputs of a folder or Hub id from its config.json, or for an adapter from its saved head.
 
-    Labels are classes unless the config states the problem type `regression` or a class of the author's own code.
+    Labels are classes, unless the config states the problem type `regression` or uses custom model code.
     """
     if adapted:
         return _outputs_of_adapter(Path(source), trust_remote_code)
@@ -58,7 +58,7 @@ def outputs_of(source: str, *, adapted: bool, trust_remote_code: bool) -> Output
 
 
 def classes_of(source: str) -> tuple[str, ...]:
-    """Return the classes of a local classifier of other software; empty for every other model."""
+    """Return the class names of a local classifier of other software; empty for all other models."""
     folder = Path(source)
     if not folder.is_dir() or (folder / FILE).exists():
         return ()
@@ -68,7 +68,7 @@ def classes_of(source: str) -> tuple[str, ...]:
 
 
 def _outputs_of_adapter(folder: Path, trust_remote_code: bool) -> Outputs:
-    """Return as many outputs as the saved head has rows, named as in the config of the base model if that has names."""
+    """Return one output per row of the saved head, with the names in the base model's config, if any."""
     rows = head_rows(folder)
     if rows == 1:
         return Outputs(OBJECTIVES, False)
@@ -83,7 +83,10 @@ def _label_names(config: Any) -> tuple[str, ...]:
 
 
 def reward_index(source: str, outputs: Outputs, objective: str | None) -> int | None:
-    """Return the index of the output named `objective`; None if all are rewards, `DataError` for unnamed classes."""
+    """Return the index of the output named `objective`; None if all outputs are rewards.
+
+    Raise `DataError` if the outputs are classes and `objective` is None.
+    """
     names = outputs.names
     if len(names) == 1 or (objective is None and not outputs.are_classes):
         return None
@@ -100,7 +103,7 @@ def reward_index(source: str, outputs: Outputs, objective: str | None) -> int | 
 
 
 def keep_output(model: Any, names: tuple[str, ...], index: int) -> None:
-    """Replace the K outputs of a classifier by one of them."""
+    """Replace the K outputs of a classifier with the output at `index`."""
     weights = torch.zeros(len(names))
     weights[index] = 1.0
     with_single_output(model, weights)
@@ -121,7 +124,7 @@ def with_single_output(model: Any, weights: Float[Tensor, " K"]) -> None:
 
 
 def last_linear(model: nn.Module, outputs: int) -> nn.Linear | None:
-    """Return the linear layer whose outputs are the rewards, with PEFT the trainable copy; None if there is none."""
+    """Return the linear layer that outputs the rewards (with PEFT its trainable copy); None if there is none."""
     layers = [module for module in model.modules() if isinstance(module, nn.Linear) and module.out_features == outputs]
     return layers[-1] if layers else None
 
@@ -130,9 +133,9 @@ def last_linear(model: nn.Module, outputs: int) -> nn.Linear | None:
 
 
 def edges_of(source: str, config: Any) -> dict[str, str]:
-    """Return the policies of BOS and EOS of the software that trained a reward model; empty where it left no trace.
+    """Return the BOS and EOS policies of the software that trained a reward model; empty if it cannot be identified.
 
-    TRL's RewardTrainer reads conversations as the chat template writes them. OpenRLHF adds no BOS, and EOS once.
+    TRL's RewardTrainer leaves BOS and EOS to the chat template. OpenRLHF adds no BOS, and one EOS.
     """
     if _by_trl(source):
         return {"bos": "template", "eos": "template"}
@@ -152,7 +155,7 @@ def _by_trl(source: str) -> bool:
 def apply_normalisation(model: Any, source: str) -> dict[str, float]:
     """Fold OpenRLHF's normalisation (v - mean) / std into a value head; return it as fields of the contract.
 
-    config.json holds the mean and the standard deviation of the rewards after training, and whether they are applied.
+    config.json contains the mean and standard deviation of the rewards v after training, and whether they are applied.
     """
     stated = {name: model.config.to_dict().get(name) for name in ("mean", "std")}
     if None in stated.values():

@@ -35,10 +35,10 @@ _TURN = RLock()  # packed attention is switched on in the model itself, so calls
 
 
 class ScalarRewardModel(SavedClassifier[Encoder]):
-    """A sequence classifier, its encoder and its contract: r(x, y) = w · h_last, one row per sequence."""
+    """Reward r(x, y) = w · h_last, a linear head on the last hidden state, with encoder and scoring contract."""
 
     def score(self, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]) -> Float[Tensor, "N K"]:
-        """Rewards of tokenised sequences, padded on either side; differentiable."""
+        """Return the rewards of tokenised sequences, padded on either side; differentiable."""
         return sequence_scores(self.model, tokens, attention)
 
     def rate(self, examples: Sequence[Example], *, batch_tokens: int = 16_384) -> np.ndarray:
@@ -54,7 +54,10 @@ class ScalarRewardModel(SavedClassifier[Encoder]):
         return np.array(rewards).reshape(len(rows), len(self.contract.objectives))
 
     def _compute(self, batch_tokens: int, distinct: list[Row]) -> Iterator[tuple[Sequence[Row], list[list[float]]]]:
-        """Yield groups of the distinct rows with their scores: packed if the model supports it, else padded."""
+        """Yield batches of distinct rows with their scores.
+
+        Batches are packed if the model supports it, else padded.
+        """
         rows = sorted(distinct)
         device = next(self.model.parameters()).device
         limit = packing_limit(self.model) if len(rows) > 1 else 0
@@ -83,10 +86,10 @@ def load_scalar(
 ) -> ScalarRewardModel:
     """Load a reward model from a folder or Hub id.
 
-    A saved folder has its own contract. For other sequence classifiers the contract is derived from the tokenizer and
-    from what the software that trained them left in the folder; `bos` and `eos` override both, and `objective` names
-    the output that is the reward where there are several classes. With `fresh` the source is a backbone to be trained:
-    a missing head, otherwise an error, is initialised from `seed`, and `lora` adds adapters. `max_length` in tokens.
+    A saved folder includes its scoring contract. For other sequence classifiers the contract is derived from the
+    tokenizer and from files of the software that trained them; `bos` and `eos` override it, and `objective` names the
+    output that is the reward if there are several classes. With `fresh` the source is a backbone to be trained: a
+    missing head, otherwise an error, is initialised from `seed`, and `lora` adds adapters. `max_length` is in tokens.
     """
     asked = {"max_length": max_length, "bos": bos, "eos": eos}
     opened = open_source(source, ScoringContract, asked, dtype=dtype, fresh=fresh, lora=lora)
@@ -139,7 +142,7 @@ def new_contract(
     eos: Edge | None = None,
     **stated: Any,
 ) -> ScoringContract:
-    """Return the contract of a model that has none; `stated` are further fields of it."""
+    """Create the scoring contract of a model without one; `stated` are further fields."""
     ensure_pad(tokenizer, embedding_rows(model))
     return ScalarContract(
         kind="scalar",

@@ -1,4 +1,4 @@
-"""Settings of scalar reward models, of one objective or several."""
+"""Settings of scalar reward models with one or several objectives."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from .._settings import ClassifierSettings, EosSettings, LabelSettings, StreamSe
 
 @dataclass
 class PairLossSettings(LabelSettings, ClassifierSettings, EosSettings):
-    """A classifier that is trained by a loss of two rewards."""
+    """Settings of classifiers that are trained with a pair loss."""
 
     loss: str = setting(
         "bradley_terry",
@@ -24,7 +24,7 @@ class PairLossSettings(LabelSettings, ClassifierSettings, EosSettings):
 
 @dataclass
 class ScalarSettings(PairLossSettings, StreamSettings):
-    """A scalar reward model, with one reward per objective."""
+    """Settings of a scalar reward model with one reward per objective."""
 
     several = True
     rules = (

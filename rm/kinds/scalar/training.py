@@ -1,4 +1,4 @@
-"""Training of scalar reward models: pairs as tokenised rows, and a loss of their two rewards."""
+"""Training of scalar reward models: pairs as tokenised rows, and a pair loss."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -24,7 +24,7 @@ NAN = float("nan")
 
 
 class PairRow(NamedTuple):
-    """A tokenised pair with P(chosen is better), margin, and another model's reward gap (NaN: not stated)."""
+    """A tokenised pair with P(chosen is better), margin, and reward gap of another model (NaN if missing)."""
 
     chosen: list[int]
     rejected: list[int]
@@ -84,7 +84,10 @@ class ScalarTask(Task):
         return self.pair_loss.name
 
     def check(self, rows: Sequence[PairRow]) -> None:
-        """Raise `DataError` if rows lack values that the loss needs; fit losses that depend on length differences."""
+        """Raise `DataError` if rows lack values that the loss needs.
+
+        Also fits losses that depend on length differences.
+        """
         values = {"margin": [row.margin for row in rows], "other": [row.other for row in rows]}
         check_required(self.pair_loss, values)
         fit_to(self.pair_loss, [float(len(row.chosen) - len(row.rejected)) for row in rows])
@@ -114,7 +117,7 @@ def scalar_training(settings: ScalarSettings, arguments: RewardArguments, **opti
 
 
 class ScalarTraining(StreamedTraining, ClassifierTraining):
-    """Trains a classifier on pairs, by a loss of two rewards."""
+    """Trains a classifier on pairs with a pair loss."""
 
     def prepare(self, data: TrainingData) -> Prepared:
         """Return a classifier with a new head, the rows of the pairs, and the loss."""
@@ -129,7 +132,7 @@ class ScalarTraining(StreamedTraining, ClassifierTraining):
         return Prepared(model, task, encoding, eval_rows, {}, self.stream(data, partial(encode, allow_empty=True)))
 
     def finish(self, prepared: Prepared, data: TrainingData) -> tuple[Any, dict[str, Any]]:
-        """Return the model, with what a loss learned about length."""
+        """Return the model, and parameters that the loss learned about length."""
         modules = prepared.task.modules.values() if prepared.task else ()
         if not modules:
             return prepared.model, {}
@@ -141,20 +144,20 @@ class ScalarTraining(StreamedTraining, ClassifierTraining):
         return prepared.model, {"length_term": terms}
 
     def pair_loss(self) -> PairLoss:
-        """Return the loss of the settings."""
+        """Return the pair loss that the settings name."""
         loss = named_pair_loss(self.settings.loss, center=self.settings.center_rewards_coefficient)
         if loss.other is not None and self.streams:
             raise UsageError(f"--loss {self.settings.loss} reads another model's gaps of all pairs; leave --stream out")
         return loss
 
     def build(self, data: Judged, objectives: tuple[str, ...]) -> ScalarRewardModel:
-        """Return the named backbone with a new head, or a small causal LM from scratch; show what it reads."""
+        """Return the named backbone with a new head, or a small causal LM from scratch; report a rendered example."""
         model = self.open_source(objectives) if self.settings.model else self._small(data, objectives)
         self.report(f"the first sequence reads: {model.encoder.render(shown_examples(data)[0])[:300]!r}")
         return model
 
     def open_source(self, objectives: tuple[str, ...]) -> ScalarRewardModel:
-        """Return the named backbone with a new head, or the named model of one reward to be trained on."""
+        """Return the named backbone with a new head, or a saved model with one reward, to continue its training."""
         source = self.settings.model
         model = load_scalar(source, fresh=True, **self.classifier_options())
         if len(model.contract.objectives) != 1:
