@@ -14,7 +14,7 @@ from ._partners import sampling_arguments
 
 
 def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64, seed: int = 0) -> RolloutSource:
-    """r of a group's G completions are found by `step_beam`: m prefixes, 2m continuations each, ranked by Φ
+    """Find r of a group's G completions by `step_beam`: m prefixes, 2m continuations each, ranked by Φ
 
     Φ(y) = 1/T Σ_t log π(y_t | x, y_<t)                                               SAGE-RL: arXiv:2602.08354
 

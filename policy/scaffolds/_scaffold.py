@@ -22,7 +22,7 @@ class Hints(NamedTuple):
     avoid: tuple[str, ...] = ()
 
     def some(self, share: float, draw: Random) -> "Hints":
-        """Return round(λ n) of all n hints, chosen at random, in order.
+        """Return round(λ n) random hints of all n hints, in their order; λ = `share`.
 
         >>> Hints(("a", "b"), ("c", "d")).some(0.0, Random(0))
         Hints(include=(), avoid=())
