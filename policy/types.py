@@ -42,10 +42,7 @@ class Rollout(NamedTuple):
     total: Float[Tensor, " N"] | None = None
     """Total rewards after the reward transforms and before any KL penalty. Advantage transforms read this field."""
     written: Float[Tensor, "N L"] | None = None
-    """Log-probabilities under the model that generated the tokens (a server, a partner model or the policy), in nats.
-
-    0 outside the completion.
-    """
+    """Log-probabilities under the model that generated the tokens, such as a server, in nats; 0 outside."""
 
 
 @runtime_checkable
@@ -175,10 +172,7 @@ class Cycle(NamedTuple):
     total: Float[Tensor, " N"]
     """Total rewards of the completions."""
     states: list[Float[Tensor, "S D"]] | None
-    """The policy's last hidden states in the last forward pass, at positions that predict a token.
-
-    Detached, on the CPU.
-    """
+    """The policy's last hidden states at positions that predict a token, from the last pass; detached, on the CPU."""
     advantage: Float[Tensor, "N L"]
     """Advantages with which the policy was trained on the completions."""
 

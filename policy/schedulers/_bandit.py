@@ -72,10 +72,7 @@ def contexts(
 
 
 class Predictor(NamedTuple):
-    """A model that predicts the gain of training on a completion from its features.
-
-    The state is JSON-serializable and starts as {}.
-    """
+    """A model that predicts the gain of training on a completion from its features. The state starts as {}."""
 
     score: Callable[[State, Float[Tensor, "N 10"]], Float[Tensor, " N"]]
     learn: Callable[[State, Float[Tensor, "N 10"], float], State]

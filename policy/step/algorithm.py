@@ -70,10 +70,7 @@ class Scored(NamedTuple):
     total: Float[Tensor, " N"]
     """Weighted sum Σ_k w_k r_k of the reward components after the transforms, before any KL; NaN if missing."""
     earned: Float[Tensor, "N ..."]
-    """Input of the advantage estimator: `total` minus any KL in the reward [N].
-
-    [N, L] if tokens have rewards, with `total` at the last token.
-    """
+    """`total` minus any KL in the reward, [N]. With token rewards it is [N, L], and `total` is at the last token."""
     terminal: bool
     """Whether `total` is a reward of the whole completion. False if only the steps of the completion have rewards."""
     advantages: dict[str, Tensor]
@@ -94,10 +91,7 @@ class Scored(NamedTuple):
 
 @dataclass
 class Algorithm:
-    """A policy-gradient method composed of formulas, such as an advantage estimator and a loss.
-
-    `state` is the state of the formulas between steps.
-    """
+    """A policy-gradient method composed of formulas. `state` is the state of the formulas between steps."""
 
     advantage: AdvantageEstimator
     rule: ClipRule | TokenLoss | CompletionLoss
@@ -188,10 +182,7 @@ class Algorithm:
     def _total(
         self, rewards: Rewards, shares: Mapping[str, float], components: Sequence[str], group: Int[Tensor, " N"]
     ) -> Float[Tensor, " N"]:
-        """Return the weighted sum of each completion's rewards that are not missing.
-
-        NaN for completions without a reward by the rule `on_missing`.
-        """
+        """Return the weighted sum of each completion's present rewards. NaN if it has no reward by `on_missing`."""
         missing = rewards.values.isnan()
         weights = [shares.get(name, 0.0) for name in rewards.names]
         total = weighted_sum(torch.where(missing, 0, rewards.values), weights)
@@ -257,10 +248,7 @@ STAGES = {1: "groups as a whole", 2: "completions", 3: "completions to tokens", 
 
 
 class TransformChain:
-    """Transforms of rewards or of advantages, by name, in the order of application.
-
-    `state` is JSON-serializable and saved in checkpoints.
-    """
+    """Transforms of rewards or of advantages, in order. `state` is JSON-serializable and saved in checkpoints."""
 
     def __init__(self, slot: str, transforms: Mapping[str, Transform]):
         for name, transform in transforms.items():

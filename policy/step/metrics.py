@@ -109,10 +109,7 @@ def correlation(x: Float[Tensor, " N"], y: Float[Tensor, " N"]) -> float:
 def explained_variance(
     values: Float[Tensor, "N ..."], returns: Float[Tensor, "N ..."], mask: Bool[Tensor, "N ..."]
 ) -> float:
-    """Compute 1 - Var(R - V) / Var(R) of values V and returns R over `mask`.
-
-    1 is a perfect prediction, 0 is no better than a constant. NaN if R is constant.
-    """
+    """Compute 1 - Var(R - V) / Var(R) of values V and returns R over `mask`: at most 1. NaN if R is constant."""
     v, r = values[mask].double(), returns[mask].double()
     if len(r) < 2 or bool(r.min() == r.max()):
         return float("nan")
@@ -123,10 +120,7 @@ def explained_variance(
 
 
 def watched(rollout: Rollout, total: Float[Tensor, " N"]) -> Iterator[tuple[str, float]]:
-    """Yield KL, entropy, length, repetition and diversity of one step's completions.
-
-    The KL requires `rollout.logprobs` and `rollout.base`; repetition and diversity require `rollout.tokens`.
-    """
+    """Yield KL (if `logprobs` and `base` are set), length, text statistics (if `tokens` is set) and reward spread."""
     if rollout.logprobs is not None and rollout.base is not None:
         divergence = log_ratio(rollout.logprobs, rollout.base, rollout.response)
         yield "watch/kl", divergence.mean().item()
@@ -171,10 +165,7 @@ def standard_error(values: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> flo
 
 
 def reward_spread(total: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> float:
-    """Return the mean over groups of the standard deviation (n - 1) of a group's rewards.
-
-    Groups with fewer than two rewards are left out. NaN if no group remains.
-    """
+    """Return the standard deviation (n - 1) of a group's rewards, averaged over groups with two or more rewards."""
     statistics = groups(total, group)
     share = torch.where(statistics.valid, 1 / statistics.number, 0)  # the rows of a group have total weight 1
     return ((share * statistics.variance.sqrt()).sum() / share.sum()).item()
@@ -184,10 +175,7 @@ def reward_spread(total: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> float
 
 
 def repetition(rollout: Rollout, n: int = 3) -> float:
-    """Return the mean share of repeated n-grams (`rm.data.text_style.repetition`) of completions.
-
-    Completions of fewer than n tokens are left out. NaN if no completion remains.
-    """
+    """Return the mean share of repeated n-grams over completions of n tokens or more. NaN without such completions."""
     shares = [texts.repetition(completion, n) for completion in _completions(rollout)]
     return torch.tensor(shares, dtype=torch.float64).nanmean().item()
 
