@@ -78,7 +78,7 @@ class DialogueReward(Protocol):
     """A reward source that rates dialogues of two agents."""
 
     def listen(self, dialogue: Exchange) -> None:
-        """Store a dialogue, of which the source then rates the completions."""
+        """Store a dialogue for the next call of `rate`."""
         ...
 
 
