@@ -11,43 +11,46 @@ from torch import Tensor
 from ..rm.types import Example, RewardModel
 
 State = Mapping[str, Any]
-"""State of a stateful formula between steps: JSON-serializable, so that it can be checkpointed, replayed and shown."""
+"""State of a stateful formula between steps. It is JSON-serializable and saved in checkpoints."""
 
 
 class Rollout(NamedTuple):
-    """Completions of one step, `logprobs[n, t]` belonging to `tokens[n, t]`; fields not requested are None."""
+    """Completions of one step: N rows of L columns. `logprobs[n, t]` is the log-probability of `tokens[n, t]`.
+
+    Optional fields are None unless a formula requires them.
+    """
 
     group: Int[Tensor, " N"]
     """Index of the prompt's group; completions of one prompt share it."""
     response: Bool[Tensor, "N L"]
-    """Mask of the completion's own tokens, end of text included."""
+    """Mask of the tokens that the policy generated, including the end-of-text token."""
     finished: Bool[Tensor, " N"]
-    """Whether the completion ended by itself; the others were truncated."""
+    """Whether the completion ends with an end-of-text token. False for truncated completions."""
     tokens: Int[Tensor, "N L"] | None = None
     logprobs: Float[Tensor, "N L"] | None = None
-    """Under the policy at scoring time, in nats; 0 outside the completion."""
+    """Log-probabilities under the policy at scoring time, in nats; 0 outside the completion."""
     base: Float[Tensor, "N L"] | None = None
-    """Under the reference policy, in nats; 0 outside the completion."""
+    """Log-probabilities under the reference policy, in nats; 0 outside the completion."""
     values: Float[Tensor, "N L"] | None = None
-    """The critic's value before each token, computed from what precedes it."""
+    """The critic's value of the state before each token."""
     after: Float[Tensor, " N"] | None = None
-    """The critic's value after the last token, which estimates the rest of a truncated completion."""
+    """The critic's value after the last token: an estimate of the future reward of a truncated completion."""
     entropy: Float[Tensor, "N L"] | None = None
-    """Entropy of the policy that generated each token, at that token, in nats; 0 outside the completion."""
+    """Entropy of the generating policy's next-token distribution at each token, in nats; 0 outside the completion."""
     states: Float[Tensor, "N L D"] | None = None
     """The policy's last hidden states at the positions that predict the tokens."""
     total: Float[Tensor, " N"] | None = None
-    """Total rewards as seen by advantage transforms: after the reward transforms, before any KL."""
+    """Total rewards after the reward transforms and before any KL penalty. Advantage transforms read this field."""
     written: Float[Tensor, "N L"] | None = None
-    """Under the model that generated them (a server, a partner or the policy), in nats; 0 outside the completion."""
+    """Log-probabilities under the model that generated the tokens, such as a server, in nats; 0 outside."""
 
 
 @runtime_checkable
 class AdvantageEstimator(Protocol):
     """Maps rewards to advantages [N], or [N, L] if they differ between tokens.
 
-    A NaN reward is missing: its row has advantage 0 and no effect. The same holds for a row without another reward in
-    its group, if the formula compares within groups.
+    A NaN reward is a missing reward: the row has advantage 0 and does not affect other rows. If the formula compares
+    completions within groups, this also holds for a row whose group has no other reward.
     """
 
     def __call__(self, rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, " N"] | Float[Tensor, "N L"]:
@@ -59,13 +62,13 @@ class AdvantageEstimator(Protocol):
 class TokenEstimator:
     """An estimator from token rewards [N, L] to token advantages [N, L].
 
-    All other estimators work on completions: their rewards [N] are sums over the completion's tokens, including step
-    rewards and a KL in the token rewards.
+    All other estimators take one reward per completion [N]: the sum of the completion's token rewards, which include
+    step rewards and a KL penalty in the reward.
     """
 
     estimate: AdvantageEstimator
     gamma: float = 1.0
-    """Discount of later rewards; a critic trained with it uses the same."""
+    """Discount factor of later rewards. The critic uses the same value."""
 
     def __call__(self, rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, "N L"]:
         """Return the advantages."""
@@ -74,10 +77,13 @@ class TokenEstimator:
 
 @runtime_checkable
 class Aggregation(Protocol):
-    """Maps the mask of counted tokens to their weights in the loss."""
+    """Maps the mask of completion tokens to the tokens' weights in the loss."""
 
     def __call__(self, response: Bool[Tensor, "N L"], completions: float, tokens: float) -> Float[Tensor, "N L"]:
-        """Return weights, 0 outside completions; their sum of 1 is spread over `completions` or `tokens` in total."""
+        """Return the weights, 0 outside completions.
+
+        `completions` and `tokens` are the totals over all micro-batches and processes; over these the weights sum to 1.
+        """
         ...
 
 
@@ -86,15 +92,15 @@ class Rewards:
     """Rewards of every completion by one or more reward sources."""
 
     values: Float[Tensor, "N K"]
-    """NaN is a missing reward."""
+    """Rewards of N completions by K components. NaN is a missing reward."""
     names: tuple[str, ...]
     """Names of the K components."""
     steps: Float[Tensor, "N L"] | None = None
-    """Process rewards at the tokens where steps end, NaN elsewhere."""
+    """Process rewards at the last token of each step; NaN at other tokens."""
     members: Float[Tensor, "N K M"] | None = None
-    """Rewards of each of an ensemble's M members."""
+    """Rewards by each of the M members of an ensemble."""
     step_names: tuple[str, ...] = ()
-    """Names of the components of the source of `steps`; where one is missing, so are the steps."""
+    """Names of the components of the source of `steps`. If one of them is missing, the step rewards are missing too."""
 
     def __post_init__(self) -> None:
         """Convert integers to float64, which can represent NaN and derived values."""
@@ -125,22 +131,22 @@ Change = Callable[[State, Any, Rollout], tuple[State, Any]]
 
 @dataclass(frozen=True)
 class Transform:
-    """A change of `Rewards` or advantages, as a reducer over steps. NaN stays NaN and has no effect."""
+    """A stateful transform of `Rewards` or of advantages. NaN stays NaN and does not affect other values."""
 
     slot: str
-    """"reward" or "advantage"."""
+    """Which values are transformed: "reward" or "advantage"."""
     change: Change
-    """(state, x, rollout) -> (next state, x)."""
+    """The transform as a function: (state, x, rollout) -> (next state, transformed x)."""
     stage: int = 0
     """Stage of an advantage transform: 1 groups, 2 completions, 3 completions to tokens, 4 token weights, 5 masks."""
     start: State = field(default_factory=dict)
     reads: tuple[str, ...] = ()
-    """Fields of the rollout that are required."""
+    """Required fields of the rollout."""
     check: Callable[[AdvantageEstimator, Sequence[str]], None] | None = None
-    """(estimator, names of rewards with a share) -> None; raises `ValueError` if the transform would have no effect."""
+    """(estimator, names of the rewards in the total) -> None. Raises `ValueError` if the transform has no effect."""
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for an unknown slot or a stage that does not belong to it."""
+        """Raise `ValueError` if the slot is unknown or has no such stage."""
         if self.slot not in ("reward", "advantage"):
             raise ValueError(f"a transform's slot is 'reward' or 'advantage', got {self.slot!r}")
         if self.stage not in (range(1, 6) if self.slot == "advantage" else (0,)):
@@ -149,7 +155,7 @@ class Transform:
 
 @runtime_checkable
 class Scheduler(Protocol):
-    """Maps the scores of a step's completions to training weights, as a reducer over steps."""
+    """Maps the scores of a step's completions to training weights, with a state between steps."""
 
     def __call__(
         self, state: State, scores: Float[Tensor, " N"], rollout: Rollout
@@ -159,49 +165,50 @@ class Scheduler(Protocol):
 
 
 class Cycle(NamedTuple):
-    """Completions that the policy was trained on, for training an online reward model."""
+    """Completions from which sources with the protocol `LearnsOnline` learn after the policy was trained on them."""
 
     examples: Sequence[Example]
     rollout: Rollout
     total: Float[Tensor, " N"]
-    """Their total rewards."""
+    """Total rewards of the completions."""
     states: list[Float[Tensor, "S D"]] | None
-    """The policy's last hidden states in the last pass, at positions that predict a token; detached, on the CPU."""
+    """The policy's last hidden states at positions that predict a token, from the last pass; detached, on the CPU."""
     advantage: Float[Tensor, "N L"]
-    """The advantages that they were trained with."""
+    """Advantages with which the policy was trained on the completions."""
 
 
 Curriculum = Callable[[State, Mapping[str, Sequence[float]]], tuple[State, dict[str, float]]]
-"""(state, |A| of a step's completions by kind of prompt) -> (next state, each kind's share of the next prompts)."""
+"""(state, absolute advantages by prompt kind) -> (next state, share of each kind among the next prompts)."""
 
 
 class Past(NamedTuple):
-    """Previous completions as a replay sees them."""
+    """Previous completions: the input of a replay."""
 
     advantage: Float[Tensor, "M L"]
     rollout: Rollout
-    """Their rollout, with `total` and without `states`."""
+    """Rollout of the previous completions, with `total` and without `states`."""
     age: Int[Tensor, " M"] | None = None
     """Age of each completion in batches."""
     clipped: Float[Tensor, " M"] | None = None
-    """Share of each completion's tokens whose ratio was clipped when it was last trained on."""
+    """Share of clipped tokens of each completion in the last training step that used the completion."""
     now: Rollout | None = None
     """Rollout of the current batch."""
 
 
 @runtime_checkable
 class Replay(Protocol):
-    """Trains again on previous completions, relative to the policy that generated them; a reducer over steps.
+    """Selects previous completions to train on again. Ratios are relative to the policy that generated them.
 
-    These are the completions of the last batch, or of as many as `ReplaysBatches` says, oldest first.
+    The previous completions are those of the last batch, or of the last `ReplaysBatches.remembers` batches, oldest
+    first.
     """
 
     def __call__(
         self, state: State, total: Float[Tensor, " N"], past: Past
     ) -> tuple[State, Float[Tensor, " M"] | Float[Tensor, "M L"] | None]:
-        """Return the next state and new advantages of past completions; None skips the replay.
+        """Return the next state and new advantages of previous completions. The replay is skipped if they are None.
 
-        NaN leaves a completion out. At most as many completions as in a batch are trained on.
+        A completion with advantage NaN is not trained on. At most one batch of completions is trained on.
         """
         ...
 
@@ -216,7 +223,7 @@ class ReplaysBatches(Protocol):
 
 @runtime_checkable
 class ReadsFields(Protocol):
-    """A formula that requires fields of the rollout which are otherwise not computed."""
+    """A formula that requires optional fields of the rollout."""
 
     @property
     def reads(self) -> Sequence[str]:
@@ -231,19 +238,22 @@ class RolloutSource(Protocol):
     """Generates completions: a rollout function of TRL's trainers."""
 
     def __call__(self, prompts: Sequence[Any], trainer: Any, /) -> dict[str, Any]:
-        """Return `prompt_ids`, `completion_ids` and `logprobs` (None: to be computed) by row, and further columns."""
+        """Return `prompt_ids`, `completion_ids` and `logprobs` by row, and optionally further columns.
+
+        If `logprobs` is None, the trainer computes them.
+        """
         ...
 
 
 RewardFunction = Callable[[Sequence[Example]], Sequence[float | None] | Awaitable[Sequence[float | None]]]
-"""Returns a number for every completion, or None for a missing reward; may be a coroutine function."""
+"""Returns a number for each completion, or None for a missing reward. May be a coroutine function."""
 RewardSource = RewardModel | RewardFunction
-"""Rewards of completions; the protocols below are its optional abilities."""
+"""Source of rewards of completions. The protocols below describe optional abilities of a source."""
 
 
 @runtime_checkable
 class RatesCompletions(Protocol):
-    """A source with `rate`, which returns rewards [N, K], and a contract with its K objectives."""
+    """A source with `rate`, which returns rewards [N, K], and a scoring contract that lists the K objectives."""
 
     contract: Any
 
@@ -254,35 +264,35 @@ class RatesCompletions(Protocol):
 
 @runtime_checkable
 class ReadsStates(Protocol):
-    """A source that is called as `rate(examples, states)`, with the policy's hidden states of every completion."""
+    """A source called as `rate(examples, states)`, where `states` are the policy's hidden states of each completion."""
 
     reads_states: bool
 
 
 @runtime_checkable
 class ReadsRows(Protocol):
-    """A source that is called as `source(examples, rows)`, with the row of the data that each prompt comes from."""
+    """A source called as `source(examples, rows)`, where `rows` are the data rows of the prompts."""
 
     reads_rows: bool
 
 
 @runtime_checkable
 class ReadsFinished(Protocol):
-    """A source called as `source(examples, rows, finished)`, also with whether each completion ended by itself."""
+    """A source called as `source(examples, rows, finished)`; `finished` is False for truncated completions."""
 
     reads_finished: bool
 
 
 @runtime_checkable
 class ComparesCompletions(Protocol):
-    """A source whose rewards depend on the prompt's other completions, if `compares`."""
+    """A source whose rewards depend on the other completions of the prompt if `compares` is true."""
 
     compares: bool
 
 
 @runtime_checkable
 class RewardsSteps(Protocol):
-    """A source with rewards of the steps of completions; a run may have one."""
+    """A source of process rewards: one reward per reasoning step. A run may have at most one such source."""
 
     def step_rewards(self, examples: Sequence[Example]) -> Sequence[Sequence[Any]]:
         """Return the `StepReward`s of the completions rated last."""
@@ -291,7 +301,7 @@ class RewardsSteps(Protocol):
 
 @runtime_checkable
 class LearnsOnline(Protocol):
-    """A source that learns after each cycle; `state()` and `load(state)` are for checkpoints."""
+    """A source that is trained after each cycle. `state()` and `load(state)` save and restore it in checkpoints."""
 
     def learn(self, cycle: Cycle) -> dict[str, float]:
         """Learn from the completions of a cycle, and return metrics."""
@@ -300,7 +310,7 @@ class LearnsOnline(Protocol):
 
 @runtime_checkable
 class HasVersion(Protocol):
-    """A source whose rewards are determined by a version, a named tuple, besides the text."""
+    """A source whose rewards depend on the text and on its current `version`, a named tuple."""
 
     version: Any
 

@@ -1,4 +1,4 @@
-"""Judges as rewards and as labellers of pairs: an abstention is a missing reward, and requests are counted."""
+"""Judges as reward functions and as labellers of pairs. An abstention is a missing reward; requests are counted."""
 
 import math
 from collections import defaultdict
@@ -29,19 +29,19 @@ from ..runs.run_folder import log
 
 
 class OpenJudge(NamedTuple):
-    """A judge and its chat."""
+    """A judge and the chat client of its model."""
 
     judge: BatchJudge
     chat: CountedChat
     compares: bool
-    """Whether the judge compares completions."""
+    """Whether the judge compares completions, as opposed to scoring each completion separately."""
 
 
 def open_reward_judge(kind: str, materials: Materials, replies: str, settings: Mapping[str, Any]) -> OpenJudge:
     """Open a judge with a single model; `settings` are those of `ChatConfig` or arguments of the kind.
 
-    With a folder `replies`, replies are stored there and not requested again. Each of several processes has its share
-    of a limit of cost, and a folder of its own within that of the replies.
+    With a folder `replies`, replies are stored there, and stored replies are not requested again. Several processes
+    share the cost limit equally, and each has its own subfolder of `replies`.
     """
     rank, processes = launched()
     chat_settings = {setting.name for setting in fields(ChatConfig)}
@@ -76,7 +76,7 @@ _OPEN: WeakValueDictionary[Path, Store] = WeakValueDictionary()
 
 
 def _store(folder: Path) -> Store:
-    """Return the store of a folder, which all judges of this process share."""
+    """Return the reply store of a folder. All judges of this process share one store per folder."""
     path = folder.resolve()
     store = _OPEN.get(path)
     if store is None or store.closed:
@@ -85,13 +85,13 @@ def _store(folder: Path) -> Store:
 
 
 class DistinctRequests:
-    """A chat that sends repeated requests of a call once."""
+    """A chat client that sends identical requests of a call only once."""
 
     def __init__(self, chat: CountedChat):
         self.chat, self.name, self.prices = chat, chat.name, chat.prices
 
     def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
-        """See `Chat`."""
+        """Send the distinct requests, and return one reply per request, in order; see `Chat.ask`."""
         keys = [key(self.name, ask, 0) for ask in asks]
         distinct = dict(zip(keys, asks, strict=True))
         by_key = dict(zip(distinct, self.chat.ask([*distinct.values()]), strict=True))
@@ -106,12 +106,12 @@ class DistinctRequests:
 
 
 class JudgeReward:
-    """Reward function by a judge: one score per completion, None for an abstention.
+    """Reward function by a judge: one score per completion, or None for an abstention.
 
-    A pointwise judge gives its score of each completion. One that compares plays a tournament within the completions of
-    a prompt: s_i = mean over the others j of i's share of the comparison with j, 1/2 where both texts are the same; a
-    completion that lacks one of its comparisons, or any other completion, has no reward. `facts` are about the
-    completions of the last call; stored replies count as if they were requested now.
+    The reward of a pointwise judge is its score of the completion. A judge that compares completions plays a tournament
+    among the completions of a prompt: the reward s_i of completion i is its mean share of the comparisons with all
+    others, where equal texts get 1/2. The reward is missing if a comparison is missing or there is no
+    other completion. `facts` are metrics of the last call, in which stored replies count like new requests.
     """
 
     def __init__(self, opened: OpenJudge, references: Mapping[str, str] | None = None):
@@ -122,7 +122,7 @@ class JudgeReward:
         self._earlier = self._so_far()
 
     def __call__(self, examples: Sequence[Example]) -> list[float | None]:
-        """Return one score per completion; raise a `DataError` if no reply arrives at all."""
+        """Return one score per completion. Raise `DataError` if all requests fail."""
         self._earlier, replies_earlier = self._so_far(), self.chat.replies
         judgments = self._tournaments(examples) if self.compares else self._pointwise(examples)
         if self.facts()["without_reply"] and self.chat.replies == replies_earlier:
@@ -134,7 +134,7 @@ class JudgeReward:
         return judgments
 
     def facts(self) -> dict[str, float]:
-        """Return the numbers of requests, failures, tokens, judgments and abstentions, and with prices the cost."""
+        """Return the numbers of requests, failures, tokens, judgments and abstentions, and the cost if it is known."""
         so_far = {name: value for name, value in self._so_far().items() if value is not None}
         return {name: value - self._earlier[name] for name, value in so_far.items()}
 
@@ -149,7 +149,7 @@ class JudgeReward:
         return judgments
 
     def status(self) -> str:
-        """Return the requests so far and their cost."""
+        """Return the number of requests so far and their cost as text."""
         usage = self.chat.account()
         return (
             f"{self.judge.name}: {self.completions:,} answers, {self.missing:,} without a verdict; {usage['calls']:,} "
@@ -192,7 +192,7 @@ class JudgeReward:
 
 
 def win_share(shares: Sequence[float | None]) -> float | None:
-    """Return the mean of a completion's shares of its comparisons; None if one is missing or there is none.
+    """Return the mean share of a completion's comparisons. None if a comparison is missing or there are none.
 
     >>> win_share([1.0, 0.5]), win_share([1.0, None]), win_share([])
     (0.75, None, None)
@@ -219,7 +219,7 @@ def _score(judgment: Judgment, index: int) -> float | None:
 
 
 def by_judge(judge: BatchJudge) -> Labeller:
-    """Return P(first better): 1, 0, or 0.5 for a tie, by the judge's scores; NaN for an abstention."""
+    """Return a labeller by the judge's scores: P(first better) is 1, 0, or 0.5 for a tie; NaN for an abstention."""
 
     def label(prompt: Messages, completions: tuple[str, str]) -> float:
         if completions[0] == completions[1]:

@@ -1,4 +1,4 @@
-"""A routing probe from the runs of a cheap and of a strong judge."""
+"""Training of a routing probe from the runs of a cheap and of a strong judge."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -26,9 +26,9 @@ def fit_route(
     loading: Mapping[str, Any],
     seed: int,
 ) -> dict[str, Any]:
-    """Fit a probe to the judgments of two runs, RUN or RUN:JUDGE, and save it with a manifest of what it was fitted on.
+    """Fit a probe to the judgments of two runs, RUN or RUN:JUDGE. Save it with a manifest of its training data.
 
-    `encoder` and `reward_model` are folders or Hub ids, empty for none; `loading` are options for opening them.
+    `encoder` and `reward_model` are folders or Hub ids; an empty string disables them. `loading` are model options.
     """
     started = time.time()
     (first, cheap), (second, strong) = map(_open_judge_of_run, runs)
@@ -49,7 +49,7 @@ def fit_route(
 
 
 def _open_judge_of_run(text: str) -> tuple[Finished, str]:
-    """Open RUN or RUN:JUDGE; return the run and its judge, by default its only model."""
+    """Open RUN or RUN:JUDGE. Return the run and the name of its judge. JUDGE is optional for a run with one model."""
     folder, sign, name = text.rpartition(":")
     if Path(text).is_dir() or not sign:
         folder, name = text, ""

@@ -19,7 +19,7 @@ MADE_UP = "A made-up completion."
 
 @dataclass(frozen=True)
 class FunctionReward:
-    """A reward from a plain function, which gets the other columns of the prompts' rows by name.
+    """Reward by a plain function. The function gets the other columns of the prompts' rows as keyword arguments.
 
     As in TRL, `prompts` and `completions` are strings where the row's prompt is a string, and lists of messages where
     it is a list of messages. A column that a row lacks is None.
@@ -27,12 +27,12 @@ class FunctionReward:
 
     function: Callable[..., Any]
     text: str
-    """The function as the user named it, for messages."""
+    """The user's name of the function, for error messages."""
     table: Sequence[PromptRow]
     reads_rows = True
 
     def __call__(self, examples: Sequence[Example], rows: Sequence[int]) -> Any:
-        """Return the function's rewards of completions to the prompts in these rows of the table."""
+        """Call the function. `rows` are the row numbers of the prompts in the table of data rows."""
         read = [self.table[row] for row in rows]
         columns = {name: [row.columns.get(name) for row in read] for name in self.columns}
         prompts, completions = [], []
@@ -45,7 +45,7 @@ class FunctionReward:
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns that the function gets: those of its parameters, or all of them for `**columns`."""
+        """Names of the columns that the function gets: the names of its parameters, or all columns for `**columns`."""
         available = dict.fromkeys(name for row in self.table for name in row.columns)
         return [name for name in available if name not in ("prompts", "completions") and self._has(name)]
 
@@ -54,7 +54,7 @@ class FunctionReward:
         return name in parameters or any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
 
     def check(self) -> None:
-        """Raise a `UsageError` if the function reads a column that is absent, or fails on two made-up completions."""
+        """Raise `UsageError` if the data lacks a column of the function, or the function fails on test completions."""
         available = [*self.columns, "prompts", "completions"]
         required = [name for name, parameter in signature(self.function).parameters.items() if is_required(parameter)]
         if absent := [name for name in required if name not in available]:
@@ -79,9 +79,10 @@ class FunctionReward:
 
 
 def function_reward(source: str, table: Sequence[PromptRow]) -> FunctionReward | None:
-    """Return the reward of a plain function; None if the source is a model, a name of this folder or a factory.
+    """Return the reward of a plain function. None if the source is a model, a built-in reward or a factory.
 
-    A function without a parameter `completions` is a factory; one that needs arguments it is not given is refused.
+    A function without a parameter `completions` is a factory. Raise an error if a factory has required arguments that
+    `source` does not contain.
     """
     if not is_function(source):
         return None

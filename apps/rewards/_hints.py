@@ -1,4 +1,4 @@
-"""Rubrics in the rows of prompts as hints for a scaffold."""
+"""Conversion of rubrics in the prompts' rows to scaffolding hints for generation."""
 
 from ...judges.rubrics.files import rubric_of_row
 from ...judges.rubrics.rubric import Rubric
@@ -7,7 +7,7 @@ from ._run import RunFacts
 
 
 def hints_of(rubric: Rubric) -> Hints:
-    """Return what a rubric rewards as hints to include, and what it forbids or penalizes as hints to avoid.
+    """Convert a rubric to hints: rewarded criteria are points to include, penalized or forbidden ones points to avoid.
 
     >>> from ...judges.rubrics.rubric import Principle
     >>> hints_of(Rubric((), (Principle("c1", "Advises rest.", 4.0), Principle("c2", "Invents a dose.", -1.0))))

@@ -1,4 +1,4 @@
-"""Reward sources from their names on the command line."""
+"""Loading of reward sources by their names on the command line."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ from ._run import RunFacts
 
 
 def sources_by_name(texts: Sequence[str]) -> dict[str, str]:
-    """Return the sources of NAME=SOURCE by name; a name that occurs twice is a `UsageError`."""
+    """Parse arguments NAME=SOURCE; return the sources by name. Raise `UsageError` for a repeated name."""
     pairs = [named(text) for text in texts]
     sources = dict(pairs)
     if len(sources) < len(pairs):
@@ -28,13 +28,13 @@ def sources_by_name(texts: Sequence[str]) -> dict[str, str]:
 def open_rewards(
     trained: Mapping[str, str], watched: Mapping[str, str], run: RunFacts, record: Path, *, skip: bool = False
 ) -> RewardSources:
-    """Load all reward models and functions; those of `watched` are only logged."""
+    """Load all reward models and functions. The rewards of `watched` sources are logged but not trained on."""
     sources = {name: _open_reward(source, run) for name, source in {**trained, **watched}.items()}
     return RewardSources(sources, watched=[*watched], skip=skip, record=record)
 
 
 def check_functions(sources: Sequence[str], table: Sequence[PromptRow]) -> None:
-    """Run the plain functions among the rewards on made-up completions, before a model is loaded."""
+    """Run the reward sources that are plain functions on synthetic completions, before a model is loaded."""
     for source in sources:
         if not Path(source).exists() and (reward := function_reward(source, table)):
             reward.check()

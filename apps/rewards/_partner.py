@@ -1,4 +1,4 @@
-"""A reward source within another one, for completions of another model than the policy."""
+"""Reward sources that other reward sources use, for completions by models other than the policy."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -13,14 +13,15 @@ from ._open import open_rewards
 from ._run import RunFacts
 
 Rate = Callable[[Sequence[Example]], Float[ndarray, " N"]]
-"""Rewards of completions; NaN is a missing reward."""
+"""Maps completions to rewards [N]. NaN is a missing reward."""
 NAME = "rating"
 
 
 def open_rate(source: str, run: RunFacts) -> Rate:
-    """Open a source of --reward that has one component; its failures are `DataError`s.
+    """Open a source of --reward with one component. The returned function raises `DataError` if the source fails.
 
-    Raise a `UsageError` for one that learns or reads the policy's states, which only the policy's completions have.
+    Raise `UsageError` if the source learns online or reads the policy's hidden states, since completions by other
+    models have no such states.
     """
     sources = open_rewards({NAME: source}, {}, run, Path(os.devnull))
     if len(sources.names) != 1:

@@ -1,4 +1,4 @@
-"""Information about a training run that rewards may use."""
+"""Information about a policy training run for reward sources."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -13,22 +13,22 @@ SHOWN = 60  # characters of a prompt in a message
 
 
 class RunFacts(NamedTuple):
-    """Information about policy training, before its first step."""
+    """Information about a policy training run, before its first step, for reward sources."""
 
     policy: DecodingModel
-    """The policy at the start; its model object is the one that is trained."""
+    """The initial policy. Its model object is the trained one, so that it is the current policy during training."""
     cycles: int
     """Number of cycles of generation and training."""
     seed: int
     loading: Mapping[str, Any]
     """Options for opening a model."""
     rows: Mapping[str, Sequence[Row]] = MappingProxyType({})
-    """A prompt's text -> what the rows with that prompt have beside it, such as a reference."""
+    """Other columns of the data rows, such as a reference, by the text of the prompt."""
     table: Sequence[PromptRow] = ()
     """Rows of the training prompts, then of the evaluation prompts."""
 
     def by_prompt(self, parse: Callable[[Row], T]) -> dict[str, list[T]]:
-        """Parse every row, by the prompt's text; raise a `DataError` for a row that `parse` refuses."""
+        """Return the parsed rows by the prompt's text. Raise `DataError` if `parse` raises an error for a row."""
         values_by_prompt: dict[str, list[T]] = {}
         for text, rows in self.rows.items():
             try:
@@ -38,7 +38,7 @@ class RunFacts(NamedTuple):
         return values_by_prompt
 
     def one_by_prompt(self, parse: Callable[[Row], T]) -> dict[str, T]:
-        """Parse the rows of every prompt, which must agree, because rewards identify a row by its prompt's text."""
+        """Return one parsed row by the prompt's text. Raise an error if rows with the same prompt differ."""
         parsed_values = self.by_prompt(parse)
         for text, values in parsed_values.items():
             if other := [value for value in values if value != values[0]]:

@@ -1,4 +1,4 @@
-"""Rewards of a solver with the policy's thought in its prompt, and without it."""
+"""CCPO: rewards of a solver's completions with and without the policy's thought in the prompt."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,13 +18,14 @@ from ._run import RunFacts
 def ccpo(
     *, run: RunFacts, solver: str, reward: str, longest: int = 256, role: str = "", chat_template: str | None = None
 ) -> "JointAndSoloRewards":
-    """The policy is CCPO's thinker: R_joint and R_solo as components `joint` and `solo`   CCPO 2026, arXiv:2603.21563
+    """Return R_joint and R_solo as components `joint` and `solo`                          CCPO 2026, arXiv:2603.21563
 
-    The language model `solver` (path or Hub id) answers every prompt twice: after the policy's thought, and without it,
-    which is the counterfactual. Both are rated by `reward`, any source of --reward, as completions of the unchanged
-    prompt. They have at most `longest` tokens and are sampled at temperature 1, with seeds that depend on the run's
-    seed, all thoughts of the step and the index. `role` is a file with the solver's system message, in place of the
-    prompt's own, which may be the thinker's. The released code's two credits:
+    The policy is CCPO's thinker: its completion is a thought. The language model `solver` (path or Hub id) completes
+    each prompt twice: with the thought (R_joint), and without it as the counterfactual (R_solo). `reward`, any source
+    of --reward, scores both as completions of the original prompt. Completions of the solver have at most `longest`
+    tokens and are sampled at temperature 1; seeds depend on the run's seed, all thoughts of the step and the index.
+    `role` is a file with the solver's system message, which replaces that of the prompt. The released code has two
+    variants:
 
         --advantage 'ccpo(lam=0.2)'
         --reward_transform 'ccpo_thinker(joint=ccpo.joint, solo=ccpo.solo)' --weight ccpo.solo=0 --advantage grpo
@@ -40,7 +41,7 @@ def ccpo(
 
 @dataclass(frozen=True)
 class JointAndSoloRewards:
-    """Rewards of a solver's answers to the prompt with a thought, and to the prompt alone."""
+    """Reward source that scores a solver's completions of the prompt with and without the policy's thought."""
 
     solver: DecodingModel
     rating: Rate
@@ -50,7 +51,7 @@ class JointAndSoloRewards:
     contract: ScoringContract = ScoringContract(kind="ccpo", objectives=("joint", "solo"), dtype="float64")
 
     def rate(self, examples: Sequence[Example]) -> Float[np.ndarray, "N K"]:
-        """Return R_joint and R_solo of every thought [N, 2]."""
+        """Return the rewards R_joint and R_solo of each thought, [N, 2]."""
         prompts = [in_role(example.prompt, self.role) for example in examples]
         conversations = [
             with_thought(prompt, example.completion) for prompt, example in zip(prompts, examples, strict=True)

@@ -1,4 +1,4 @@
-"""Rewards of the completions and rewrites of two agents: the policy and its partner."""
+"""DACR: rewards of the completions and rewrites of two agents, the policy and its partner."""
 
 from collections.abc import Sequence
 
@@ -15,16 +15,16 @@ from ._run import RunFacts
 
 
 def dacr(*, run: RunFacts, reward: str) -> "ExchangeRewards":
-    """R_answer and R_rewrite of the policy and of its partner, as four components       DACR 2026, arXiv:2603.21574
+    """Return four components: R_answer and R_rewrite of the policy and of its partner   DACR 2026, arXiv:2603.21574
 
-    For `--rollouts 'dacr(partner=PATH)' --advantage 'dacr(gamma=G)'`. `reward` is any source of --reward; it rates each
-    of the four texts by itself, as a completion of the unchanged prompt.
+    For `--rollouts 'dacr(partner=PATH)' --advantage 'dacr(gamma=G)'`. `reward` is any source of --reward. It scores
+    each of the four texts separately, as a completion of the original prompt.
     """
     return ExchangeRewards(open_rate(reward, run))
 
 
 class ExchangeRewards:
-    """Rewards of the exchanges of the last call of `listen`."""
+    """Reward source for the dialogues between policy and partner that the last call of `listen` stored."""
 
     contract = ScoringContract(kind="dacr", objectives=COMPONENTS, dtype="float64")
 
@@ -33,11 +33,11 @@ class ExchangeRewards:
         self.exchange: Exchange | None = None
 
     def listen(self, exchange: Exchange) -> None:
-        """Set the exchanges to be rated next."""
+        """Store the dialogues for the next call of `rate`."""
         self.exchange = exchange
 
     def rate(self, examples: Sequence[Example]) -> Float[np.ndarray, "N K"]:
-        """Return the four rewards of every exchange; raise a `DataError` for other prompts."""
+        """Return the four rewards [N, 4] of each dialogue. Raise `DataError` if the prompts are other ones."""
         exchange = self.exchange
         if exchange is None or exchange.prompts != tuple(example.prompt for example in examples):
             raise DataError("dacr found no partner responses for these prompts; give --rollouts 'dacr(partner=PATH)'")

@@ -1,4 +1,4 @@
-"""A language model as a judge of completions, and as a labeller of pairs for rewards that learn."""
+"""A language model as a judge of completions, and as a labeller of pairs for online reward models."""
 
 from typing import Any
 
@@ -14,20 +14,20 @@ from ..assembly.judge_reward import JudgeReward, OpenJudge, by_judge, open_rewar
 from ._run import RunFacts
 
 DATA = "data"
-"""Value of `rubric` for each prompt's own rubric, in its row."""
+"""Value of the argument `rubric` that selects the rubric in each prompt's row."""
 
 
 def judge(
     *, run: RunFacts | None, kind: str = "pointwise", reference: str = "", replies: str = "", **settings: Any
 ) -> JudgeReward:
-    """Reward by a kind of judges/kinds: a score of each completion, or a tournament of the completions of a prompt.
+    """Reward by a judge: a score of each completion, or a tournament of the completions of a prompt.
 
-    The model is `endpoint=URL, model=NAME` or `local=FOLDER`; further settings are those of `ChatConfig`
-    (concurrency, prompt_price, max_cost ...), what the judge goes by (`rubric`, `score`, `levels`, `checklist`,
-    `max_tokens`, `temperature`, as for `rewardlab judge`) or arguments of the kind. `rubric=data` goes by the rubric in
-    each prompt's row (a column rubric, or HealthBench's rubrics); `reference` is a column with an answer the judge is
-    shown. An abstention is a missing reward. With a folder `replies`, which several judges may share, a resumed run
-    sends no request twice, and the cost of the stored replies counts towards max_cost.
+    `kind` is one of judges/kinds. The model is `endpoint=URL, model=NAME` or `local=FOLDER`. Further settings are those
+    of `ChatConfig` (concurrency, prompt_price, max_cost ...), those of the judge's prompt (`rubric`, `score`, `levels`,
+    `checklist`, `max_tokens`, `temperature`, as for `rewardlab judge`), or arguments of the kind. `rubric=data` selects
+    the rubric in each prompt's row (column rubric, or HealthBench's rubrics). `reference` is a column with a reference
+    answer for the judge. An abstention is a missing reward. With a folder `replies`, which several judges may share, a
+    resumed run does not repeat requests; the cost of stored replies counts towards max_cost.
     """
     if reference and run is None:
         raise UsageError("reference names a column of a run's prompts, and there is no run here; leave it out")
@@ -36,9 +36,10 @@ def judge(
 
 
 def labels(*, run: RunFacts | None = None, kind: str = "pairwise", replies: str = "", **settings: Any) -> Labeller:
-    """Return a labeller by a judge: P(first better), NaN for an abstention; the settings are those of `judge`.
+    """Return a labeller that uses a judge. It returns P(first is better), or NaN for an abstention.
 
-    A pairwise judge whose two orders disagree abstains, unless `flip` says otherwise.
+    The settings are those of `judge`. By default, a pairwise judge abstains if its verdicts in the two orders of the
+    responses disagree; see `flip`.
     """
     flip = {"flip": "abstain"} if kind == "pairwise" else {}
     return by_judge(_opened(run, kind, replies, **{**flip, **settings}).judge)

@@ -1,4 +1,4 @@
-"""Log-probability of one token after the completion under the policy: the second reward of `--advantage laser`."""
+"""Log-probability of a fixed token after the completion under the policy: second reward of `--advantage laser`."""
 
 from collections.abc import Sequence
 from math import isnan
@@ -13,15 +13,16 @@ from ._run import RunFacts
 
 
 def laser(*, run: RunFacts, token: str, together: int = 16) -> RewardFunction:
-    """ℓ = log π(z | x, y), nats: of one fixed unused token z after the completion and its end   LaSeR: arXiv:2510.14943
+    """ℓ = log π(z | x, y), nats                                                                 LaSeR: arXiv:2510.14943
 
-    π is the current policy. `token` is z as the tokenizer writes it, such as <|vision_start|> of Qwen's; it has no
-    default, since unused tokens differ between vocabularies. A completion that leaves no room for z in the policy's
-    context has no reward; `together` is the batch size. Name it after the verifier:
+    π is the current policy, x the prompt, y the completion with its end-of-text token, and z a fixed token that the
+    policy does not use. `token` is the string of z, such as <|vision_start|> for Qwen; it has no default, since unused
+    tokens differ between vocabularies. The reward is missing if z does not fit into the policy's context. `together` is
+    the batch size. The reward must come after the verifier's:
 
         --reward verdict=SOURCE 'said=laser(token=Z)' --weight verdict=0.9 said=0.1 --advantage 'laser(reference=C)'
 
-    C is the mean of the start policy: `rewards/said/mean` of the first step, as one step with `--watch` logs it.
+    C is the mean ℓ of the initial policy: the metric `rewards/said/mean` of the first step, from a run with `--watch`.
     """
     encoder = run.policy.encoder
     ids = encoder.tokenizer(token, add_special_tokens=False).input_ids

@@ -12,8 +12,9 @@ from ._run import RunFacts
 def process(*, run: RunFacts, model: str, scale: float = 1.0) -> ProcessRewards:
     """r_t = `scale` p_t at the token where step t ends           Lightman et al. 2023, arXiv:2305.20050
 
-    `model` is the folder of a process reward model, which splits completions at its separator. A folder named as a
-    reward without `process(...)` rewards the whole completion by the aggregate of its steps instead.
+    p_t is the score of step t by the process reward model in folder `model`, which splits completions at its separator.
+    With the folder itself as the reward, without `process(...)`, the reward of the whole completion is the aggregate of
+    its step scores.
     """
     loaded: Any = load_reward_model(model, **run.loading)
     if not isinstance(loaded, ProcessRewardModel):

@@ -1,4 +1,4 @@
-"""A trained reward model that also reads the policy's hidden states and is refitted after every cycle."""
+"""R2M: a reward model that also reads the policy's hidden states and is updated after every cycle of training."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -43,11 +43,11 @@ def r2m(
 ) -> OnlineR2M:
     """R2M on the scalar reward model in folder `model`          Huang et al. 2026, arXiv:2601.22664; `OnlineR2M`
 
-    width is the attention's, by default the policy's. `control` is one of `r2m_controls.CONTROLS`, or stale: the
-    states of the policy that training starts from. With `labels`, a reward model's folder, a judge such as
-    `judge(endpoint=URL, model=NAME)`, or package.module:factory of a reward model or labeller, the best and the worst
-    completion of `groups` groups a cycle are compared by a labeller; the other groups are then left out, or keep the
-    model's own comparison if `only` is False.
+    `width` is the width of the attention, by default that of the policy. `control` is a key of `r2m_controls.CONTROLS`,
+    or "stale" for the states of the initial policy. With `labels`, a labeller compares the best and the worst
+    completion of `groups` groups per cycle; other groups are left out of the update, or use the model's own comparison
+    if `only` is False. `labels` is the folder of a reward model, a judge such as `judge(endpoint=URL, model=NAME)`, or
+    package.module:factory of a reward model or labeller.
     """
     body = load_reward_model(model, **run.loading)
     if not isinstance(body, ScalarRewardModel):

@@ -1,4 +1,4 @@
-"""The policy's own probability of a reference answer behind its reasoning, as a reward that needs no verifier."""
+"""RLPR: the policy's probability of a reference answer after its reasoning, a reward without a verifier."""
 
 from collections.abc import Sequence
 from math import isnan
@@ -20,10 +20,11 @@ def rlpr(
 ) -> RewardFunction:
     """(1 - w) clip(p(y* | x, z) - p(y* | x), 0, 1) + w 1[the tags are in order]           RLPR: arXiv:2506.18254
 
-    p is the mean probability of the reference's tokens under the current policy, z the completion up to its tag
-    `tags[-2]` (p = 0 without one, as in the released code), and p(y* | x) that after empty tags; w is `form`. A
-    completion that leaves no room for the reference in the policy's context has no reward. `reference` is a column of
-    the prompts' rows, `together` the batch size. `policy/transforms/std_filter.py` drops prompts with equal rewards.
+    p is the mean probability of the tokens of reference y* under the current policy, x the prompt, and z the completion
+    up to its tag `tags[-2]` (p = 0 without this tag, as in the released code). p(y* | x) is the probability after empty
+    tags; w = `form`. A completion is not rewarded (NaN) if reference and completion exceed the policy's context.
+    `reference` is a column of the prompts' rows, `together` the batch size. `policy/transforms/std_filter.py` drops
+    prompts with similar rewards.
     """
     if len(tags) < 2 or not all(isinstance(tag, str) and tag for tag in tags) or not 0 <= form <= 1:
         raise UsageError(f"rlpr: tags are two or more texts and form lies in [0, 1], got {tags!r} and {form}")

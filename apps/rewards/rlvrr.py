@@ -1,4 +1,4 @@
-"""Keywords in the order of a reference, and checks of form: a reward from references that asks no model."""
+"""RLVRR: a rule-based reward from references: keywords in the order of the reference, and checks of form."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -29,9 +29,11 @@ def rlvrr(
 ) -> RewardFunction:
     """a content(y, y*) + b style(y)                                                     RLVRR: arXiv:2601.18533
 
-    See `judges/rubrics/reference_checks.py` for both. The columns of the prompts' rows are `reference` (a text or a
-    list of them), `keywords` (points of wordings of words) and `checks` (weight and has, lacks, least or most), which
-    may be left out of a row; of several rows with one prompt the best counts. The authors add the two up, a = b = 1.
+    y is the completion and y* the reference; a = `content_weight` and b = `style_weight` are 1 in the paper. `content`
+    and `style` are defined in `judges/rubrics/reference_checks.py`. They read the columns `reference` (a text or a list
+    of texts), `keywords` (a list of points; each point is a list of wordings, each wording a list of words) and
+    `checks` (each has a weight and one of has, lacks, least, most) of the prompts' rows; `checks` is optional. If
+    several rows have the same prompt, the reward is the largest one.
     """
     if not content_weight and not style_weight:
         raise UsageError("rlvrr: one of content_weight and style_weight is not 0")

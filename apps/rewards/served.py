@@ -7,9 +7,9 @@ from ..serving.replicas import Replicas, open_replicas
 
 
 def served(*, run: Any, urls: Sequence[str], in_flight: int = 2, patience: float = 120.0) -> Replicas:
-    """The model behind one address, or several such as `urls=[http://a:8000, http://b:8000]`; see `Replicas`.
+    """Reward by a served model at one or several addresses, such as `urls=[http://a:8000, http://b:8000]`.
 
-    It tokenizes and truncates by its contract, so its rewards are those of its folder. The servers' token is read from
-    the environment variable REWARDLAB_TOKEN.
+    The server tokenizes and truncates by the model's scoring contract, so the rewards equal those of the model's
+    folder. The access token is read from the environment variable REWARDLAB_TOKEN. For retries, see `Replicas`.
     """
     return open_replicas(urls, in_flight=in_flight, patience=patience)

@@ -1,4 +1,4 @@
-"""Verdict reward of a policy that is trained to judge: whether the verdict is right."""
+"""Verdict reward for training a generative judge: whether the judge prefers the right response."""
 
 from ...judges.kinds.generative.rewards import VerdictRewards, labelled_prompts
 from ...policy.training.prompts import PromptRow
@@ -10,9 +10,9 @@ from ._run import SHOWN, RunFacts
 def verdict(*, run: RunFacts, no_verdict: float = 0.0) -> VerdictRewards:
     """r = 1 for the right verdict of a comparison, 0 for the wrong one, `no_verdict` for none (NaN: missing)
 
-    RM-R1: arXiv:2505.02387; J1: arXiv:2505.10320. The prompts are those of `rewardlab judge train`, whose rows have the
-    request in both orders in one group, the right labels and the responses. A completion that was cut off has no
-    verdict.
+    RM-R1: arXiv:2505.02387; J1: arXiv:2505.10320. The prompts are those of `rewardlab judge train`: each row has the
+    comparison in both orders of the responses, as one group, with the right labels and the responses. A truncated
+    completion has no verdict.
     """
     return VerdictRewards([*map(_labelled, run.table)], no_verdict=no_verdict)
 

@@ -1,1 +1,1 @@
-"""A reward model behind HTTP: our own protocol, vLLM's and OpenRLHF's; and the client for it."""
+"""HTTP server for a reward model, with the protocols of rewardlab, vLLM and OpenRLHF; and its client."""

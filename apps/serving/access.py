@@ -1,4 +1,4 @@
-"""Access control of servers: local requests only unless there is a token, and none from other sites' pages."""
+"""Access control of servers: refuse remote requests without a token, and requests from pages of other sites."""
 
 import socket
 from collections.abc import Collection, Mapping
@@ -9,7 +9,10 @@ from ...rm.io.server_rotation import LOCAL
 
 
 def check_reach(host: str, token: str | None, opened: str) -> None:
-    """Raise an error for an address that other machines reach without a token; `opened` says what they could do."""
+    """Raise an error if other machines can reach the address `host` and there is no token.
+
+    `opened` describes in the message what other machines could do.
+    """
     if host not in LOCAL and not token:
         raise UsageError(
             f"--host {host} lets other machines {opened}; give a password for it with --token, or leave --host out"
@@ -17,10 +20,10 @@ def check_reach(host: str, token: str | None, opened: str) -> None:
 
 
 def refusal_reason(headers: Mapping[str, str], hosts: Collection[str] | None = None) -> str:
-    """Return why the origin of a request is forbidden; empty if it is allowed.
+    """Return why the origin of a request is forbidden. Empty if the request is allowed.
 
-    `hosts` are the names that the server goes by: with another one, some other site's name leads here (DNS
-    rebinding). None: any, which is for servers that ask for a password.
+    `hosts` are the accepted host names of the server, to prevent DNS rebinding. None accepts any host name, for servers
+    with a password.
     """
     host, origin = headers.get("host", ""), headers.get("origin")
     address = _split(f"//{host}")
@@ -41,7 +44,7 @@ def _split(address: str) -> SplitResult | None:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on the port, or on a free one for 0: requests wait in it until they are accepted."""
+    """Return a socket that listens on the port, or on a free port for 0. Connections wait until they are accepted."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0]
         return socket.create_server((address[0], port), family=family)
@@ -52,11 +55,11 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def free_port(host: str, port: int) -> int:
-    """Return the port if it is available, or a free one for 0."""
+    """Return the port if it is available. For port 0, return a free port."""
     with listen(host, port) as probe:
         return probe.getsockname()[1]
 
 
 def address(host: str, port: int) -> str:
-    """Return the URL of a local server; an IPv6 address is put in brackets."""
+    """Return the URL of a local server. IPv6 addresses are put in brackets."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

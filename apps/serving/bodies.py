@@ -1,4 +1,4 @@
-"""Request bodies of /score from conversations, rewards from its responses, and one reward of several objectives."""
+"""Conversion of conversations to request bodies of /score, and of responses to rewards."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,11 +11,11 @@ from ...rm.errors import DataError, UsageError, did_you_mean
 from ...rm.types import Example, completion_turns
 
 EACH = 256
-"""Maximum number of conversations in a request, if the server allows as many."""
+"""Maximum number of conversations per request. The server's limit may be lower."""
 
 
 def row(index: int, example: Example) -> bytes:
-    """Return the turns of one conversation as JSON; `index` locates it in error messages."""
+    """Return the turns of one conversation as JSON. `index` identifies the conversation in error messages."""
     answer = completion_turns(example.completion)
     marked = [{**answer[0], "begins_completion": True}, *answer[1:]] if len(answer) > 1 else answer
     turns = [*example.prompt, *marked]
@@ -28,7 +28,9 @@ def row(index: int, example: Example) -> bytes:
 
 
 def requests(sizes: Sequence[int], limits: Mapping[str, int], each: int = EACH) -> Iterator[list[int]]:
-    """Yield the indices of rows that go together, by their sizes in bytes: a token has a byte or more.
+    """Yield the row indices of each request, from the row sizes in bytes and the server's limits.
+
+    A token has at least one byte, so that bytes are an upper bound of tokens.
 
     >>> limits = {"request_items": 512, "request_tokens": 100, "body_bytes": 1000}
     >>> list(requests([40, 40, 40, 120, 1], limits)), list(requests([1, 1, 1], limits, each=2))
@@ -54,12 +56,12 @@ def body(rows: Sequence[bytes], *, truncate: bool) -> bytes:
 
 
 def readings_of(answer: Mapping[str, Any]) -> list[Reading]:
-    """Return what the server's model read of each conversation."""
+    """Return the `Reading` of each conversation: which part of it the server's model read."""
     return [Reading(bool(result.get("truncated")), str(result.get("omitted") or "")) for result in answer["results"]]
 
 
 def rewards_of(answer: Mapping[str, Any], objectives: Sequence[str]) -> np.ndarray:
-    """Return rewards [N, K] in float64; NaN where the model has no finite score."""
+    """Return the rewards [N, K] of a response in float64. NaN where the model has no finite score."""
     scores = [result["scores"] for result in answer["results"]]
     values = [[np.nan if (value := score[name]) is None else value for name in objectives] for score in scores]
     return np.array(values, float).reshape(len(scores), len(objectives))
@@ -72,7 +74,7 @@ def check_objective(name: str | None, objectives: Sequence[str]) -> None:
 
 
 def one_number(rewards: np.ndarray, objectives: Sequence[str], name: str | None) -> np.ndarray:
-    """Rewards [N, K] -> [N].
+    """Return one reward per row: the objective `name`, or the mean of all objectives if `name` is None.
 
     >>> one_number(np.array([[1.0, 3.0]]), ("helpful", "harmless"), None)
     array([2.])

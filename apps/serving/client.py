@@ -20,11 +20,11 @@ from .bodies import body, check_objective, one_number, requests, rewards_of, row
 HEADER = "x-scoring-contract"
 BUSY = (429, 503)
 AGAIN = 0.5
-"""Seconds until a failed connection is retried."""
+"""Delay in seconds before a failed connection is retried."""
 
 
 class Busy(NamedTuple):
-    """Reason for a failed request, and seconds until it may be retried."""
+    """Reason for a failed request, and the delay in seconds before a retry."""
 
     delay: float
     reason: str
@@ -39,11 +39,11 @@ class TooLong(DataError):
 
 
 class ScoringClient:
-    """A reward model behind `rewardlab serve`. Its description is requested once; a changed contract is an error.
+    """Client of a reward model behind `rewardlab serve`. Raise an error if the server's scoring contract changes.
 
-    A server that is full (429), stops (503) or does not answer is asked again, when it says, for `patience` seconds at
-    most. With `truncate` too long conversations are cut as the contract says, as `rate` of the model itself does;
-    without it they are a `DataError`. `http` brings settings of one's own.
+    If the server is full (429), shuts down (503) or does not respond, requests are retried for at most `patience`
+    seconds, after the delay that the server specifies. With `truncate`, conversations beyond the maximum length are
+    truncated as by `rate` of the model; otherwise they raise `DataError`. `http` is an optional HTTP client.
     """
 
     def __init__(
@@ -83,14 +83,14 @@ class ScoringClient:
         self.http.close()
 
     def rate(self, examples: Sequence[Example]) -> np.ndarray:
-        """Rewards [N, K] in float64; NaN where the model has no finite score."""
+        """Return rewards [N, K] in float64. NaN where the model has no finite score."""
         return self._rated(examples, skip_long=False)
 
     def as_reward(self, objective: str | None = None) -> Callable[..., list[float | None]]:
-        """Return a function for TRL's `reward_funcs`: one objective, or the mean of all.
+        """Return a function for TRL's `reward_funcs`: the reward of one objective, or the mean of all objectives.
 
-        It takes plain and conversational prompts and completions. An answer without a finite score is None, and so is
-        one that the model would read cut off, unless this client truncates.
+        Prompts and completions may be strings or messages. The reward is None for a completion without a finite score.
+        Unless `truncate` is set, it is also None for a conversation beyond the model's maximum length.
         """
         check_objective(objective, self.contract.objectives)
 
@@ -134,7 +134,7 @@ class ScoringClient:
         return response
 
     def once(self, content: bytes) -> dict[str, Any] | Busy:
-        """Send a single request to /score; return its result, or when it may be retried."""
+        """Send one request to /score. Return the response, or `Busy` if the request may be retried."""
         try:
             answer = self.http.post(f"{self.url}/score", content=content, headers=self.headers)
         except httpx.TransportError as error:
@@ -166,7 +166,7 @@ class ScoringClient:
 
 
 def retry_after(answer: httpx.Response) -> float:
-    """Return the seconds of a busy server: from the body, or else the Retry-After header; 1 without either."""
+    """Return the delay in seconds before a retry, from the response's body or its Retry-After header; 1 by default."""
     try:
         return float(answer.json()["error"]["retry_after"])
     except (ValueError, KeyError, TypeError):

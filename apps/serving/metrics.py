@@ -45,7 +45,7 @@ class Metrics:
         self.batch_tokens.observe(batch.tokens)
 
     def partial(self, items: Iterable[Item]) -> None:
-        """Record the scored conversations that the model did not read in full."""
+        """Record the scored conversations that were truncated or omitted in part."""
         for item in items:
             self.truncated.inc(bool(item.truncated))
             self.omitted.inc(bool(item.omitted))
@@ -60,7 +60,7 @@ class Metrics:
         return generate_latest(self.registry)
 
     def totals(self) -> dict[str, int]:
-        """Summarize the requests and scored items."""
+        """Return the total numbers of requests and scored items."""
         sums = {"requests": 0.0, "items": 0.0, "tokens": 0.0}
         for metric in self.registry.collect():
             for sample in metric.samples:

@@ -1,4 +1,4 @@
-"""Middleware of the server: access, size and time limits; each response is counted and names the contract."""
+"""Middleware of the server: access, size and time limits. It counts responses and adds the contract's hash to them."""
 
 import asyncio
 import hmac
@@ -21,15 +21,15 @@ HEADER = "x-scoring-contract"
 OPEN = ("/health",)
 """Routes that need no token and are available during shutdown."""
 HELD = 16
-"""Maximum number of bodies of the largest size held in memory."""
+"""Limit of the memory for request bodies, in multiples of the maximum body size."""
 DISCARDED = 8
-"""Multiple of the maximum size up to which a refused body is still read, so that its sender receives the error."""
+"""Maximum size of a refused body that is read so that the client gets the error, in multiples of the size limit."""
 FAILED = "this server failed; its log says where"
 
 
 @dataclass
 class AccessMiddleware:
-    """An ASGI middleware. `hosts` are the accepted host names of this server; None accepts any."""
+    """ASGI middleware for access control and limits. `hosts` are the accepted host names; None accepts any."""
 
     app: ASGIApp
     config: ServeConfig
@@ -102,7 +102,7 @@ class AccessMiddleware:
             raise Refused(408, f"the request took longer than {self.config.timeout:g} s to arrive") from None
 
     def _reserved(self, headers: Headers) -> int:
-        """Reserve and return the number of bytes that this request may hold."""
+        """Reserve memory for the body of a request. Return the number of reserved bytes."""
         limit, stated = self.config.body_bytes, headers.get("content-length", "")
         size = int(stated[:19]) if stated.isascii() and stated.isdigit() else limit
         if size > DISCARDED * limit:
@@ -138,7 +138,7 @@ class AccessMiddleware:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """Return an ASGI `receive` that gives the body in one message, followed by messages of the connection."""
+    """Return an ASGI `receive` that returns the body in one message, then the messages of the connection."""
     first: Iterator[Message] = iter([{"type": "http.request", "body": body, "more_body": False}])
 
     async def received() -> Message:

@@ -1,4 +1,4 @@
-"""A reward model by its name: a folder, a Hub id, or servers."""
+"""Loading of a reward model from a folder, a Hub id or servers."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from ..rewards.served import served
 
 
 def is_served(source: str) -> bool:
-    """Return whether the source is written `served(urls=...)`.
+    """Return whether the source has the form `served(urls=...)`.
 
     >>> is_served("served(urls=http://127.0.0.1:8000)"), is_served("runs/served")
     (True, False)
@@ -23,5 +23,8 @@ def open_served(source: str) -> Any:
 
 
 def open_model(source: str, *, check: bool = True, **loading: Any) -> Any:
-    """Open a folder, a Hub id or servers; `check` does not apply to servers, which check their golden scores."""
+    """Open the reward model of a folder, a Hub id or servers. With `check`, compare its golden scores.
+
+    `check` does not apply to servers, which check their golden scores themselves.
+    """
     return open_served(source) if is_served(source) else load_reward_model(source, check=check, **loading)

@@ -21,9 +21,10 @@ CLOSING = 5
 
 
 class DrainingServer(uvicorn.Server):
-    """On SIGTERM or Ctrl-C new work is answered 503; the process ends when all else is answered, or `drain` is over.
+    """Server with graceful shutdown. After SIGTERM or Ctrl-C, new requests get status 503.
 
-    A second signal does not wait.
+    The process ends when all earlier requests have a response, or after `drain` seconds. A second signal ends it
+    immediately.
     """
 
     def __init__(self, site: Site):
@@ -49,7 +50,7 @@ class DrainingServer(uvicorn.Server):
         self.site.queue.draining = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Return whether to stop; called ten times per second."""
+        """Return whether to stop the server. Called ten times per second by uvicorn."""
         if self.site.queue.draining and (not self.site.access.active or time.monotonic() > self.until):
             self.site.close()
             self.should_exit = True
@@ -57,7 +58,7 @@ class DrainingServer(uvicorn.Server):
 
 
 def prepared(model: RewardModel, config: ServeConfig) -> tuple[Site, str]:
-    """Return the application of a model, tested with one conversation, and its address."""
+    """Return the server application of a model and its address, after scoring one test conversation."""
     model.rate([PROBE])  # a model that cannot rate it fails at the start
     config = replace(config, port=free_port(config.host, config.port))
     return Site(model, config), address(config.host, config.port)
@@ -65,7 +66,7 @@ def prepared(model: RewardModel, config: ServeConfig) -> tuple[Site, str]:
 
 @contextmanager
 def serving(model: RewardModel, config: ServeConfig | None = None) -> Iterator[str]:
-    """Yield the address of a server in a thread, for a notebook or test; by default on a free port."""
+    """Run a server in a thread, for a notebook or test, and yield its address. By default it uses a free port."""
     site, url = prepared(model, config or ServeConfig(model="model", port=0))
     server = DrainingServer(site)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve()), name="serving", daemon=True)

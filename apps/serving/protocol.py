@@ -1,4 +1,4 @@
-"""Request types: rewardlab's own protocol, vLLM's and OpenRLHF's."""
+"""Request types of the server: the protocols of rewardlab, vLLM and OpenRLHF."""
 
 import json
 from html import escape
@@ -12,23 +12,23 @@ Body = TypeVar("Body", bound=BaseModel)
 
 
 class Turn(BaseModel):
-    """A message of a conversation as `messages_and_tools.as_message` reads it, with tool calls and text parts."""
+    """A message of a conversation, with tool calls and text parts, in the format of `messages_and_tools.as_message`."""
 
     model_config = ConfigDict(strict=True, extra="allow")
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Any = None
     begins_completion: bool = False
-    """Whether the response begins here; by default it is the last message alone."""
+    """Whether the response begins with this message. By default the response is the last message."""
 
     def raw(self) -> dict[str, Any]:
-        """Return the message as it was sent."""
+        """Return the message as it was received."""
         return self.model_dump(exclude_unset=True, exclude={"begins_completion"})
 
 
 class ScoreRequest(BaseModel):
-    """`POST /score`: conversations whose last turn is the answer, or whole sequences of token ids.
+    """Request of `POST /score`: conversations that end with a response, or complete sequences of token ids.
 
-    `tools` are declared to every conversation that does not declare its own on its first message.
+    `tools` are the declared tools of each conversation whose first message does not declare tools.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -36,7 +36,7 @@ class ScoreRequest(BaseModel):
     tokens: list[list[int]] | None = None
     tools: list[dict[str, Any]] | None = None
     truncate: bool = False
-    """Truncate long conversations as the contract specifies, instead of refusing them."""
+    """Whether to truncate long conversations by the scoring contract. Otherwise they are refused."""
 
     @model_validator(mode="after")
     def _one_of_both(self):
@@ -46,9 +46,9 @@ class ScoreRequest(BaseModel):
 
 
 class ClassifyRequest(BaseModel):
-    """`POST /classify` of vLLM's pooling server: `input` (rendered text or token ids) or `messages`.
+    """Request of `POST /classify` of vLLM's pooling server: `input` (rendered text or token ids) or `messages`.
 
-    What would change a number beside the contract is refused; other settings of vLLM's are ignored.
+    Settings of vLLM that would change scores against the scoring contract are refused. Other settings are ignored.
     """
 
     model_config = ConfigDict(strict=True, extra="ignore")
@@ -78,9 +78,10 @@ class ClassifyRequest(BaseModel):
 
 
 class PoolingRequest(BaseModel):
-    """`POST /pooling` of vLLM's pooling server with the task token_classify: token ids, for process reward models.
+    """Request of `POST /pooling` of vLLM's pooling server, task token_classify: token ids, for process reward models.
 
-    Every token gets the model's output, by default as a probability; steps are scored at the tokens that end them.
+    The response has the model's output at each token, by default as a probability. The score of a step is the output at
+    the token that ends the step.
     """
 
     model_config = ConfigDict(strict=True, extra="ignore")
@@ -92,7 +93,7 @@ class PoolingRequest(BaseModel):
 
 
 class RewardRequest(BaseModel):
-    """`POST /get_reward` of OpenRLHF: `query` is prompt and answer as rendered text, `prompts` their heads."""
+    """Request of `POST /get_reward` of OpenRLHF: rendered prompt and response (`query`), and the prompt (`prompts`)."""
 
     model_config = ConfigDict(strict=True, extra="ignore")
     query: list[str]
@@ -107,7 +108,7 @@ class RewardRequest(BaseModel):
 
 
 def parsed(kind: type[Body], body: bytes) -> Body:
-    """Parse the request in a body; raise `Refused` 400 if it is not JSON, 422 for other fields or types."""
+    """Parse a request body. Raise `Refused` with status 400 for invalid JSON, and 422 for wrong fields or types."""
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:
@@ -131,11 +132,11 @@ EXAMPLES: dict[str, tuple[type[BaseModel], dict[str, Any]]] = {
     "/pooling": (PoolingRequest, {"input": [[1, 2, 3]], "task": "token_classify"}),
     "/get_reward": (RewardRequest, {"query": ["prompt and response"], "prompts": ["prompt"]}),
 }
-"""Route -> type of its request, and an example."""
+"""Request type and example request of each route."""
 
 
 def docs_page(model: str, contract: str) -> str:
-    """Return a page of HTML, without scripts, with the fields of every request and a command that sends one."""
+    """Return an HTML page, without scripts, with the fields of each request type and an example command."""
     sections = []
     for route, (kind, example) in EXAMPLES.items():
         rows = "".join(

@@ -1,4 +1,4 @@
-"""Error responses: a status, one sentence, and what to do."""
+"""Error responses of the server: HTTP status, message and remedy."""
 
 import json
 import math
@@ -22,16 +22,17 @@ KINDS = {
 
 
 class Refused(Exception):
-    """A refused request. `facts` are additional numbers; `retry_after` is in seconds."""
+    """Error for a refused request. `facts` are additional numbers in the response; `retry_after` is in seconds."""
 
     def __init__(self, status: int, sentence: str, *, retry_after: float | None = None, **facts: Any):
         super().__init__(sentence)
         self.status, self.sentence, self.retry_after, self.facts = status, sentence, retry_after, facts
 
     def response(self, contract: str) -> Response:
-        """`{"error": {"message", "type", "code", ...}, "contract"}`, as vLLM words its errors.
+        """Return the response `{"error": {"message", "type", "code", ...}, "contract"}`, in the format of vLLM.
 
-        Retry-After is whole seconds, at least 1; `retry_after` in the body is the figure behind it.
+        The header Retry-After is `retry_after` rounded up to whole seconds, at least 1; the body has it in
+        milliseconds' precision.
         """
         headers = {}
         kind = KINDS.get(self.status, "error")

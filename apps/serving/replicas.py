@@ -23,10 +23,11 @@ from .settings import TOKEN
 class Replicas:
     """Several servers of one model as a single reward model.
 
-    Requests take turns among the replicas that are up, with at most `in_flight` on their way for each of them. What is
-    full (429), stops (503) or does not answer rests, for a growing time and never less than it asks for, and its
-    request goes to another; where all rest, it waits for `patience` seconds at most. A replica that scores under
-    another contract is a `CheckFailed`. One that is down at first is asked again later.
+    Requests rotate over the available replicas, with at most `in_flight` concurrent requests per replica. A replica
+    that is full (429), shuts down (503) or does not respond is not used for an increasing delay, at least the delay
+    that it specifies; its request goes to another replica. If no replica is available, a request waits for at most
+    `patience` seconds. Raise `CheckFailed` if a replica has another scoring contract. Replicas that are unavailable at
+    the start are tried again later.
     """
 
     def __init__(
@@ -68,11 +69,11 @@ class Replicas:
             client.close()
 
     def rate(self, examples: Sequence[Example]) -> np.ndarray:
-        """Rewards [N, K] in float64; NaN where the model has no finite score."""
+        """Return rewards [N, K] in float64. NaN where the model has no finite score."""
         return self.rated(examples).rewards
 
     def rated(self, examples: Sequence[Example]) -> Rated:
-        """Return the rewards of `rate`, and what the servers' model read of each conversation."""
+        """Return the rewards of `rate`, and the `Reading` of each conversation: the part that the model read."""
         readings = [Reading(truncated=False)] * len(examples)
         rewards = np.full((len(examples), len(self.contract.objectives)), np.nan)
         rows = [row(index, example) for index, example in enumerate(examples)]
@@ -122,7 +123,10 @@ class Replicas:
             time.sleep(wait)
 
     def _opened(self, index: int) -> ScoringClient | Busy:
-        """Return a replica that responds and has the contract of the others."""
+        """Open a client for one replica, and check that its scoring contract equals that of the others.
+
+        Return `Busy` if the replica does not respond.
+        """
         if index in self.clients:
             return self.clients[index]
         try:
@@ -144,5 +148,5 @@ class Replicas:
 
 
 def open_replicas(urls: str | Sequence[str], what: str = "urls", **settings: Any) -> Replicas:
-    """Open the servers at the given addresses, with the token of the environment."""
+    """Open clients for the servers at `urls`, with the token from the environment variable REWARDLAB_TOKEN."""
     return Replicas(addresses(urls, what), os.environ.get(TOKEN) or None, **settings)

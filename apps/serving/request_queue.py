@@ -16,9 +16,9 @@ from .refusals import Refused
 from .requests import Item
 
 NEWEST = 0.3
-"""Weight of the last batch in the moving average of the speed."""
+"""Weight of the last batch in the moving average of the scoring speed."""
 WINDOW = 1024
-"""Number of queued items from which a batch is selected."""
+"""Maximum number of queued items among which a batch is selected."""
 FLOOR = 32
 """Lengths up to this many tokens count as equal."""
 
@@ -32,7 +32,7 @@ class Batch(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """One item of a request, and its index in it."""
+    """A queued item, and its index in its request."""
 
     item: Item
     job: "Job"
@@ -40,7 +40,10 @@ class Waiting(NamedTuple):
 
 
 class Job:
-    """Items of a request; its future holds the rewards [N, K], or outputs [L, K] of each row of tokens, or an error."""
+    """Items of a request, and a future for its result.
+
+    The result is the rewards [N, K], the outputs [L, K] of each token sequence, or an error.
+    """
 
     def __init__(self, items: Sequence[Item], objectives: int):
         self.items = items
@@ -49,7 +52,7 @@ class Job:
         self.future: Future[Any] = Future()
 
     def settle(self, index: int, outcome: np.ndarray | Exception) -> None:
-        """Record the result of an item; the last one, or the first failure, completes the request."""
+        """Record the result of an item. The last result or the first error completes the request."""
         self.left -= 1
         try:
             if isinstance(outcome, Exception):
@@ -64,10 +67,10 @@ class Job:
 
 
 class RequestQueue:
-    """Requests enter from any thread, while fewer than `limit` tokens wait; one thread scores.
+    """Queue of requests from any thread, and one thread that scores them in batches.
 
-    A request's own size does not count, else large ones would find no room beside small ones; so at most `limit` and
-    one request wait.
+    A new request is accepted while fewer than `limit` tokens are queued. The size of the new request is not included,
+    since large requests would otherwise be refused whenever small requests are queued.
     """
 
     def __init__(
@@ -83,7 +86,7 @@ class RequestQueue:
         self._thread.start()
 
     def enter(self, items: Sequence[Item]) -> "Future[Any]":
-        """Enqueue the items of a request; a full queue is refused with 429 and the estimated waiting time."""
+        """Enqueue the items of a request. If the queue is full, raise `Refused` 429 with the estimated waiting time."""
         job = Job(items, len(self.model.contract.objectives))
         if not items:
             job.future.set_result(np.empty((0, len(self.model.contract.objectives))))
@@ -116,7 +119,7 @@ class RequestQueue:
             return self._cost()
 
     def close(self) -> None:
-        """Stop scoring; queued requests get an error."""
+        """Stop scoring. Queued requests get an error."""
         with self._changed:
             self._closed, waiting, self._waiting = True, self._waiting, []
             self._changed.notify()
@@ -140,7 +143,7 @@ class RequestQueue:
                 self._score(batch)
 
     def _take(self) -> list[Waiting]:
-        """Return the next batch; items of completed or cancelled requests are dropped."""
+        """Remove and return the next batch. Items of completed or cancelled requests are dropped."""
         self._waiting = [waiting_item for waiting_item in self._waiting if not waiting_item.job.future.done()]
         chosen = {*alike([waiting_item.item.cost for waiting_item in self._waiting[:WINDOW]], self.batch_tokens)}
         batch = [self._waiting[index] for index in sorted(chosen)]
@@ -160,9 +163,9 @@ class RequestQueue:
 
 
 def alike(lengths: Sequence[int], batch_tokens: int) -> list[int]:
-    """Indices of a batch: the item that has waited longest, and those nearest in length, up to a factor of two.
+    """Return the indices of a batch: the oldest item and the items nearest in length, within a factor of two.
 
-    Its padded size, rows times the longest, stays within `batch_tokens`, or it holds one row.
+    The padded size of the batch (rows times the longest length) is at most `batch_tokens`, unless it has a single row.
 
     >>> alike([100, 4000, 90, 110, 260], 330)
     [0, 2, 3]
@@ -180,7 +183,7 @@ def alike(lengths: Sequence[int], batch_tokens: int) -> list[int]:
 
 
 def outcomes(model: RewardModel, items: Sequence[Item]) -> list[np.ndarray | Exception]:
-    """Rewards [K] of each item, or outputs [L, K] of its tokens; a failed batch is scored item by item."""
+    """Return rewards [K] of each item, or outputs [L, K] of its tokens. If the batch fails, score items one by one."""
     try:
         results: list[Any] = [None] * len(items)
         for scored, kind in ((model.rate, tuple), (lambda rows: rate_ids(model, rows), list)):
@@ -196,7 +199,7 @@ def outcomes(model: RewardModel, items: Sequence[Item]) -> list[np.ndarray | Exc
 
 
 def rate_ids(model: Any, rows: Sequence[list[int]]) -> Any:
-    """Rewards [N, K] of sequences of token ids; of a process reward model the outputs [L, K] of each."""
+    """Return rewards [N, K] of token sequences, or for process reward models the outputs [L, K] of each sequence."""
     if isinstance(model, ScoresSteps):
         return model.token_logits(rows)
     batch, device = pad(rows), next(model.model.parameters()).device
@@ -206,7 +209,7 @@ def rate_ids(model: Any, rows: Sequence[list[int]]) -> Any:
 
 
 def refusal_of(index: int, error: Exception) -> Refused:
-    """Return the error of an item that could not be scored: a client error, or one of the model."""
+    """Return the error response of an item that could not be scored: a client error or a model error."""
     if isinstance(error, Refused):
         return error
     if isinstance(error, DataError | UsageError):

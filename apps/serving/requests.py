@@ -1,4 +1,4 @@
-"""Conversion of conversations, rendered texts and token ids to items of the queue, under the model's contract."""
+"""Conversion of conversations, rendered texts and token ids to queue items by the model's scoring contract."""
 
 import copy
 from collections.abc import Sequence
@@ -19,21 +19,21 @@ MESSAGE_LENGTH = 300  # characters of a template's own words
 
 
 class Item(NamedTuple):
-    """An item to score."""
+    """A conversation or token sequence to score."""
 
     content: Example | list[int]
     """A conversation, or token ids."""
     cost: int
-    """Number of tokens after truncation; a quarter of the characters without a tokenizer."""
+    """Number of tokens after truncation. Without a tokenizer, a quarter of the number of characters."""
     tokens: int | None = None
-    """Tokens that the model reads, where they are known."""
+    """Number of tokens that the model reads. None if it is unknown."""
     truncated: bool | None = None
     omitted: str | None = None
-    """A text of the conversation that the chat template omits, if any."""
+    """A text of the conversation that the chat template omits. None if the template omits nothing."""
 
 
 class RequestParser:
-    """Converts requests for one model, in a single thread; raises `Refused` for what cannot be scored."""
+    """Converts requests for one model in a single thread. Raises `Refused` for requests that cannot be scored."""
 
     def __init__(self, model: RewardModel, config: ServeConfig):
         self.encoders = [copy.deepcopy(encoder) for encoder in encoders_of(model)]  # the scoring thread has its own
@@ -68,7 +68,7 @@ class RequestParser:
         return self._ids(rows, body.truncate_prompt_tokens is not None, self.token_vocabulary)  # type: ignore[arg-type]
 
     def get_reward(self, body: RewardRequest) -> list[Item]:
-        """The items of `POST /get_reward`; cut as the contract says, which is what OpenRLHF's own server does."""
+        """Return the items of `POST /get_reward`, truncated by the scoring contract, as in OpenRLHF's server."""
         if self.vocabulary is not None:
             return self._texts(body.query, True)
         if body.prompts is None:
@@ -120,7 +120,7 @@ class RequestParser:
         return self._sequences(rows, truncate)
 
     def _sequences(self, rows: Sequence[list[int]], truncate: bool) -> list[Item]:
-        """Return items of token ids, truncated as the contract specifies."""
+        """Return the items of sequences of token ids. With `truncate`, truncate them by the scoring contract."""
         lengths = [len(ids) for ids in rows]
         truncated = [self.encoders[0].truncated(ids) for ids in rows]
         cut = [len(ids) < length for ids, length in zip(truncated, lengths, strict=True)]
@@ -160,7 +160,7 @@ class RequestParser:
 
 
 def _example(turns: Sequence[Turn], tools: Any, index: int) -> Example:
-    """Split a conversation into prompt and completion; tools are added if it declares none."""
+    """Split a conversation into prompt and completion. `tools` are added if the conversation declares no tools."""
     if not turns or turns[-1].role != "assistant":
         raise Refused(422, f"conversation {index} does not end with the assistant's answer")
     start = next((number for number, turn in enumerate(turns) if turn.begins_completion), len(turns) - 1)
@@ -175,7 +175,7 @@ def _example(turns: Sequence[Turn], tools: Any, index: int) -> Example:
 
 
 def _read(encoder: Encoder, examples: Sequence[Example]) -> list[Encoded]:
-    """Encode conversations; one that the template refuses is a `Refused`."""
+    """Encode conversations. Raise `Refused` if the chat template raises an error."""
     try:
         return encoder.encode_all(examples)
     except DataError as error:

@@ -1,4 +1,4 @@
-"""The scoring server's routes: our own, vLLM's and OpenRLHF's, over one queue."""
+"""Routes of the scoring server, in the protocols of rewardlab, vLLM and OpenRLHF, with a common request queue."""
 
 import asyncio
 import math
@@ -35,11 +35,11 @@ class ScoredRequest(NamedTuple):
     body: Any
     items: Sequence[Item]
     rewards: Any
-    """For /pooling the outputs [L, K] of each row of tokens."""
+    """Rewards [N, K]. For /pooling, the outputs [L, K] of each token sequence."""
 
 
 class Site:
-    """One reward model behind HTTP: `access` is the ASGI application, `queue` scores."""
+    """Server of one reward model. `access` is the ASGI application; `queue` scores the requests."""
 
     def __init__(self, model: RewardModel, config: ServeConfig):
         self.config, self.scoring = config, model.contract
@@ -78,7 +78,7 @@ class Site:
         )
 
     def close(self) -> None:
-        """Stop both threads; requests that still wait get an error."""
+        """Stop the parsing and the scoring thread. Queued requests get an error."""
         self.queue.close()
         self._reading.shutdown(wait=False, cancel_futures=True)
 
@@ -102,7 +102,10 @@ class Site:
         )
 
     async def _scored(self, request: Request, kind: type[BaseModel], read: Callable) -> ScoredRequest:
-        """Read a request in one thread, score it in another; a client that leaves or waits too long frees its items."""
+        """Parse a request in one thread and score it in another.
+
+        The items are removed from the queue if the client disconnects or a time limit is exceeded.
+        """
         body = await request.body()
 
         def parse() -> tuple[BaseModel, list[Item]]:
@@ -153,10 +156,10 @@ class Site:
     # ---- answers ----
 
     def score(self, scored: ScoredRequest) -> dict[str, Any]:
-        """`{"contract", "objectives", "results": [{"scores": {objective: number}, "tokens", "truncated", "omitted"}]}`.
+        """Return `{"contract", "objectives", "results": [{"scores", "tokens", "truncated", "omitted"}]}`.
 
-        A score that is not finite is null; so are `tokens` and `truncated` where a model has no tokenizer. `omitted` is
-        a text that the model's chat template leaves out, or null.
+        `scores` are numbers by objective, null if not finite. `tokens` and `truncated` are null for a model without
+        tokenizer. `omitted` is a text that the model's chat template leaves out, or null.
         """
         results = [
             {
@@ -170,7 +173,7 @@ class Site:
         return {"contract": self.contract, "objectives": [*self.objectives], "results": results}
 
     def classify(self, scored: ScoredRequest) -> dict[str, Any]:
-        """As vLLM's pooling server answers with `use_activation` false: `probs` are the raw scores."""
+        """Return the response of vLLM's pooling server with `use_activation` false: `probs` are the raw scores."""
         _all_finite(scored.rewards)
         data = [
             {
@@ -184,7 +187,7 @@ class Site:
         return self._as_vllm("classify", data, scored.items)
 
     def pooling(self, scored: ScoredRequest) -> dict[str, Any]:
-        """As vLLM's pooling server answers with token_classify: `data` has the outputs of every token, [L, K]."""
+        """Return the response of vLLM's pooling server for token_classify: `data` has the outputs [L, K] of tokens."""
         for index, outputs in enumerate(scored.rewards):
             if not np.isfinite(outputs).all():
                 raise Refused(422, f"the model gives sequence {index} no finite outputs")
@@ -207,30 +210,30 @@ class Site:
         }
 
     def get_reward(self, scored: ScoredRequest) -> dict[str, Any]:
-        """As OpenRLHF reads it: one number an answer, and every objective in `extra_logs`."""
+        """Return the response format of OpenRLHF: one number per response, and all objectives in `extra_logs`."""
         _all_finite(scored.rewards)
         chosen = one_number(scored.rewards, self.objectives, self.config.objective).tolist()
         logs = dict(zip(self.objectives, scored.rewards.T.tolist(), strict=True))
         return {"rewards": chosen, "scores": chosen, "extra_logs": logs, "contract": self.contract}
 
     async def health(self) -> Response:
-        """Ready or draining, the contract, and what one request may hold."""
+        """Return the server's status (ready or draining), the scoring contract and the limits of a request."""
         limits = {name: getattr(self.config, name) for name in ("request_items", "request_tokens", "body_bytes")}
         facts = {"contract": self.contract, "scoring": asdict(self.scoring), "model": self.name, "limits": limits}
         draining = self.queue.draining
         return JSONResponse({"status": "draining" if draining else "ready"} | facts, 503 if draining else 200)
 
     async def docs(self) -> Response:
-        """Requests and their fields, as a page."""
+        """Return an HTML page with the request types and their fields."""
         return HTMLResponse(docs_page(self.name, self.contract))
 
     async def page(self) -> Response:
-        """Prometheus' text format."""
+        """Return the metrics in Prometheus' text format."""
         return Response(self.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 async def _disconnected(request: Request) -> None:
-    """Return when the client has closed the connection."""
+    """Wait until the client closes the connection."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
@@ -240,6 +243,6 @@ def _finite(value: float) -> float | None:
 
 
 def _all_finite(rewards: np.ndarray) -> None:
-    """Raise a refusal for scores that are not finite, which these protocols cannot express."""
+    """Raise `Refused` if a score is not finite, since the protocols of vLLM and OpenRLHF have no value for it."""
     if wrong := [index for index, is_finite in enumerate(np.isfinite(rewards).all(1)) if not is_finite]:
         raise Refused(422, f"the model gives conversation {wrong[0]} no finite score")

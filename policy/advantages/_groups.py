@@ -1,4 +1,4 @@
-"""Statistics over groups of completions of one prompt, on which most advantages are based."""
+"""Statistics over groups of completions of one prompt, for advantage estimators."""
 
 from typing import NamedTuple
 
@@ -10,24 +10,24 @@ from ...rm.errors import UsageError
 
 
 class Groups(NamedTuple):
-    """Statistics of every row's group, over the rows with a reward; float64."""
+    """Statistics of each row's group over the rows with a reward, in float64."""
 
     valid: Bool[Tensor, " N"]
     """Whether the row and at least one other row of its group have a reward."""
     number: Float[Tensor, " N"]
     mean: Float[Tensor, " N"]
     variance: Float[Tensor, " N"]
-    """Σ (r - mean)² / (number - 1); exactly 0 if all rewards are equal."""
+    """Variance Σ (r - mean)² / (number - 1) of the group's rewards. Exactly 0 if all rewards are equal."""
 
     def standardised(self, rewards: Float[Tensor, " N"], epsilon: float) -> Float[Tensor, " N"]:
-        """(r - mean) / (std + ε); exactly 0 in groups of equal rewards, also for ε = 0."""
+        """Compute (r - mean) / (std + ε) within groups. Exactly 0 in groups of equal rewards, also for ε = 0."""
         return torch.where(
             self.variance > 0, (rewards - self.mean) / (self.variance.sqrt() + epsilon), rewards - self.mean
         )
 
 
 def groups(rewards: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> Groups:
-    """Compute group statistics; NaN rewards have no effect, infinite ones raise `ValueError`."""
+    """Compute group statistics. NaN rewards are left out. Raise `ValueError` for infinite rewards."""
     check_finite(rewards)
     group_index = torch.unique(group, return_inverse=True)[1]
     valid, r = ~rewards.isnan(), rewards.double().nan_to_num(0)
@@ -56,7 +56,7 @@ def check_finite(rewards: Tensor) -> None:
 
 
 def check_verdicts(rewards: Tensor, formula: str) -> None:
-    """Raise a `UsageError` for a reward that is neither 0 nor 1 nor missing."""
+    """Raise `UsageError` if a reward is neither 0 nor 1 nor NaN."""
     odd = rewards[~rewards.isnan() & (rewards != 0) & (rewards != 1)]
     if len(odd):
         raise UsageError(
@@ -71,12 +71,12 @@ def as_float(rewards: Tensor) -> Tensor:
 
 
 def masked_advantages(advantages: Float[Tensor, " N"], valid: Bool[Tensor, " N"], like: Tensor) -> Float[Tensor, " N"]:
-    """Return advantages with 0 for rows that are not valid; in the rewards' dtype, or float64 for integers."""
+    """Return the advantages, with 0 for invalid rows, in the dtype of `like` (float64 for integer rewards)."""
     return torch.where(valid, advantages, 0).to(as_float(like).dtype)
 
 
 def standardised(x: Float[Tensor, " M"], epsilon: float) -> Float[Tensor, " M"]:
-    """(x - mean) / (std + ε) with Bessel's correction; all 0 if all are equal or there is only one."""
+    """Compute (x - mean) / (std + ε) with Bessel's correction. 0 if all values are equal or there is only one value."""
     if len(x) < 2 or bool(x.min() == x.max()):
         return torch.zeros_like(x)
     return (x - x.mean()) / (x.std() + epsilon)

@@ -1,4 +1,4 @@
-"""ARE: advantages relative to a robust centre of the step's rewards."""
+"""ARE (adaptive robust estimation): advantages relative to a robust location estimate of the step's rewards."""
 
 import warnings
 
@@ -16,11 +16,11 @@ MAD = 1.4826  # ratio of standard deviation to median absolute deviation for a n
 def are(*, shape: float, blocks: int = 1, floor: float = 1e-3, epsilon: float = 1e-4) -> AdvantageEstimator:
     """A_i = (r_i - μ) / (std_batch r + ε),  μ = median over blocks of argmin_m Σ_i ρ(r_i - m, α, c)
 
-    DACR's adaptive robust estimation (arXiv:2603.21574) with ρ of Barron 2019 (arXiv:1701.03077): larger outliers count
-    less, the more so the smaller α = `shape` in (0, 1]. c is 1.4826 times the median absolute deviation, at least
-    `floor` > 0, in units of the reward. `blocks` are of consecutive rows. The centre is the same for all prompts; of
-    rewards with two values it is the more frequent one, which raises a warning: use it for scores of reward models or
-    judges.
+    DACR's adaptive robust estimation (arXiv:2603.21574) with the loss ρ of Barron 2019 (arXiv:1701.03077). A smaller α
+    = `shape` in (0, 1] gives outliers less weight. The scale c is 1.4826 times the median absolute deviation, at least
+    `floor` > 0, in units of the reward. Each of the `blocks` consists of consecutive rows. The centre μ is the same for
+    all prompts. Use it for scores of reward models or judges: if the rewards have only two values, μ is the more
+    frequent value and a warning is raised.
     """
     if not 0 < shape <= 1 or blocks < 1 or floor <= 0:
         raise ValueError(
@@ -43,12 +43,15 @@ def are(*, shape: float, blocks: int = 1, floor: float = 1e-3, epsilon: float = 
 
 
 def location(x: Float[Tensor, " M"], shape: float, blocks: int, floor: float) -> Float[Tensor, ""]:
-    """Return the median of the blocks' centres; at most as many blocks as values."""
+    """Return the median of the centres of `blocks` blocks of x. There are at most as many blocks as values."""
     return torch.stack([centre(block, shape, floor) for block in x.tensor_split(min(blocks, len(x)))]).quantile(0.5)
 
 
 def centre(x: Float[Tensor, " M"], shape: float, floor: float) -> Float[Tensor, ""]:
-    """Iteratively reweighted mean, w = ((x - m)² / (c² (2 - α)) + 1)^(α/2 - 1), α decreasing from 2 to `shape`."""
+    """Compute a robust centre m as an iteratively reweighted mean of x.
+
+    The weights are w = ((x - m)² / (c² (2 - α)) + 1)^(α/2 - 1), with α decreasing from 2 to `shape` and c as in `are`.
+    """
     scale = (MAD * (x - x.quantile(0.5)).abs().quantile(0.5)).clamp_min(floor)
     center = x.mean()
     for stage in range(1, STAGES + 1):

@@ -1,4 +1,4 @@
-"""CANON: a completion relative to the halves of its group that are unlike and like it in length or entropy."""
+"""CANON: a completion relative to two halves of its group, split by length or entropy."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -11,12 +11,13 @@ METRICS = {"length": "high", "entropy": "low"}  # half whose rewards α scales, 
 
 
 def canon(*, metric: str = "length", mu: float = 0.5, alpha: float = 1.0) -> AdvantageEstimator:
-    """A_i = μ (r_i - mean of the other half) + (1 - μ) (r_i - mean of the own half)     CANON 2025, arXiv:2509.23962
+    """A_i = μ (r_i - m_other) + (1 - μ) (r_i - m_same)                                  CANON 2025, arXiv:2509.23962
 
-    A group's completions are halved by `metric`: "length" in tokens, or "entropy", the mean over the completion's
-    tokens (`rollout.entropy`). μ in [0, 1]; 1/2 equals `dr_grpo`. α scales the rewards of one half in the first
-    comparison, as in the released code: those of long completions, or of completions with low entropy. Ours:
-    completions tied in the middle, and the middle one of an odd group, belong partly to both halves.
+    A group's completions are split into two halves at the median of `metric`: "length" in tokens, or "entropy", the
+    mean over the completion's tokens (`rollout.entropy`). m_same is the mean reward of the half with completion i and
+    m_other that of the other half. μ in [0, 1]; 1/2 equals `dr_grpo`. As in the released code, α scales the rewards of
+    long completions, or of completions with low entropy, in the first term. Ours: completions with the median value
+    belong partly to both halves.
     """
     if metric not in METRICS:
         raise ValueError(f"canon: metric is one of {', '.join(METRICS)}, got {metric!r}")
@@ -61,6 +62,6 @@ def upper_half(metric: Float[Tensor, " N"], group: Int[Tensor, " N"], valid: Boo
 def half_mean(
     r: Float[Tensor, " N"], share: Float[Tensor, " N"], group: Int[Tensor, " N"], valid: Bool[Tensor, " N"]
 ) -> Float[Tensor, " N"]:
-    """Return Σ_j share_j r_j / Σ_j share_j over the row's group."""
+    """Return the weighted mean reward Σ_j share_j r_j / Σ_j share_j over the completions j of the row's group."""
     mine = ((group[:, None] == group) & valid).double() * share
     return (mine @ r) / mine.sum(1).clamp_min(0.5)

@@ -1,4 +1,4 @@
-"""CCPO: a thinker's advantage from the joint outcome and its counterfactual without the thought."""
+"""CCPO: advantage of a thinker, whose thoughts a solver reads, from the solver's rewards with and without a thought."""
 
 from collections.abc import Sequence
 
@@ -13,9 +13,9 @@ from ._groups import groups, masked_advantages
 def ccpo(weights: Sequence[float] | None = None, *, lam: float = 0.2, middle: float = 0.5) -> AdvantageEstimator:
     """The thinker's advantage of `adv_ccpo`                                            CCPO 2026, arXiv:2603.21563, v2
 
-    Rewards are [N, 2]: of the completion that read the thought and of one that did not, as the reward `ccpo` returns
-    them; keep their weights at 1. λ = `lam` is 0.2 in the released code for verdicts of -1 and 1. Rewards that are all
-    on one side of `middle` have no bonus. The solver's advantage is `dr_grpo` of its joint completions.
+    Rewards are [N, 2], from the reward `ccpo`: of a solver completion with the thought (R_joint) and of one without it
+    (R_solo). Keep their weights at 1. λ = `lam` is 0.2 in the released code for verdicts of -1 and 1. There is no bonus
+    if all rewards are on one side of `middle`. The solver's advantage is `dr_grpo` of R_joint.
     """
     if lam < 0:
         raise ValueError(f"ccpo: lam is 0 or more, got {lam}")
@@ -35,8 +35,9 @@ def adv_ccpo(
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
     """A = r_i - mean_j r_j of the group, with r = R_joint + λ b for the thinker and R_joint for the solver
 
-    b is `event`. λ = 0 is `dr_grpo` for both. Rewards are verdicts of 0 and 1, or other values with `middle` between
-    failure and success, such as 0 for the released code's -1 and 1. A row without R_joint has no effect.
+    The two results are the advantages of thinker and solver. b is the bonus of `event`. λ = 0 is `dr_grpo` for both.
+    `middle` is a value between the rewards of failure and success, such as 0.5 for verdicts of 0 and 1, or 0 for the
+    released code's -1 and 1. A row without R_joint has no effect.
     """
     credited = (r_joint + lam * event(r_joint, r_solo, group, middle)).to(r_joint.dtype)
     thinker, solver = (_centred(reward, group) for reward in (credited, r_joint))
@@ -46,10 +47,11 @@ def adv_ccpo(
 def event(
     r_joint: Float[Tensor, " N"], r_solo: Float[Tensor, " N"], group: Int[Tensor, " N"], middle: float
 ) -> Float[Tensor, " N"]:
-    """b_i = 1[R_joint,i > m > mean_j R_solo,j] - 1[R_joint,i < m < mean_j R_solo,j]: helped, hurt, or neither
+    """b_i = 1[R_joint,i > m > mean_j R_solo,j] - 1[R_joint,i < m < mean_j R_solo,j]
 
-    The mean is over the group's known R_solo. A difference from that mean would have no effect: it is the same for the
-    whole group and cancels in the group's mean. NaN if the joint outcome is missing or the group has no R_solo.
+    1 if the thought helped, -1 if it hurt, else 0; m = `middle`. The mean is over the R_solo of the group that are not
+    missing. The bonus is not R_joint,i - mean_j R_solo,j, since the second term is constant in the group and cancels in
+    the advantage. NaN if R_joint,i is missing or the group has no R_solo.
     """
     solo = groups(r_solo, group)
     alone = torch.where(solo.number > 0, solo.mean, torch.nan)

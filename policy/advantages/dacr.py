@@ -1,4 +1,4 @@
-"""DACR: an agent's advantage from its rewrite after a critique, and from its critique's effect on the partner."""
+"""DACR: an agent's advantage from its rewritten completion and from the effect of its critique on the partner."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from ._groups import as_float, check_finite, groups, masked_advantages
 from .are import location
 
 Location = Callable[[Float[Tensor, " N"], Int[Tensor, " N"]], Float[Tensor, " N"]]
-"""(rewards, groups) -> every row's centre; NaN for rows that do not count."""
+"""(rewards, groups) -> location estimate (such as the group mean) of each row; NaN for rows with a missing value."""
 COMPONENTS = ("answer", "rewrite", "partner_answer", "partner_rewrite")
 
 
@@ -28,9 +28,9 @@ def dacr(
 ) -> AdvantageEstimator:
     """The policy's advantage of `adv_dacr`                                                  DACR 2026, arXiv:2603.21574
 
-    Rewards are [N, 4]: `COMPONENTS`, as the reward `dacr` returns them, with weights of 1. γ = `gamma`. `loc` is "mean"
-    (of the group) or "are": one centre of the whole step as computed by `are` with `shape` (required), `blocks` and
-    `floor`.
+    Rewards are [N, 4]: the `COMPONENTS` of the reward `dacr`, with weights of 1. γ = `gamma`. The location estimate
+    `loc` is "mean", the group mean, or "are", one estimate for the whole step by `are` with `shape` (required),
+    `blocks` and `floor`.
     """
     if any(weight != 1 for weight in weights or ()):
         raise ValueError(f"dacr: rewards have weights of 1, got {weights}; leave --weight out")
@@ -56,9 +56,10 @@ def adv_dacr(
 ) -> Float[Tensor, "N A"]:
     """A_i = (R_i - μ_i) / (std_batch R_i + ε),  R_i = R_rewrite,i + γ Δ_i,  Δ_i = R_rewrite,j - R_completion,j,  j ≠ i
 
-    For two agents i, one per column; μ is computed by `loc` and std uses N - 1. γ = 0 with the group's mean equals
-    `lite_ppo` of the rewrites, and with one centre of the batch `are`. A row without one of an agent's three rewards
-    has advantage 0 there and no effect.
+    Columns are the two agents i and j. R_completion and R_rewrite are the rewards of an agent's completion and of its
+    rewrite after the other's critique. μ is computed by `loc`; std uses N - 1. γ = 0 equals `lite_ppo` of the rewrites
+    if `loc` is the group mean, and `are` if `loc` is one centre of the batch. If one of the three rewards of R_i is
+    missing, agent i has advantage 0 in this row, and the row has no effect on the others.
     """
     if completions.shape[1] != 2:
         raise ValueError(f"dacr: agents are two, got {completions.shape[1]}")
@@ -78,7 +79,7 @@ def _advantage(total: Tensor, group: Tensor, loc: Location, epsilon: float) -> F
 
 
 def location_function(name: str, shape: float | None, blocks: int, floor: float) -> Location:
-    """Return a location function by name; `shape` in (0, 1], `blocks` and `floor` are those of `are`."""
+    """Return the location function "mean" or "are". `shape` in (0, 1], `blocks` and `floor` are arguments of `are`."""
     if name == "mean":
         return _mean
     if name != "are":

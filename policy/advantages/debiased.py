@@ -1,4 +1,4 @@
-"""Debiased baseline: a verdict relative to the pass rate that explains its group's share of correct completions."""
+"""Debiased baseline: a 0/1 reward minus an estimate of the prompt's pass rate, corrected for mixed groups."""
 
 import torch
 from jaxtyping import Float
@@ -13,9 +13,10 @@ HALVINGS = 60  # bisection steps of [0, 1], beyond float64 precision
 def debiased() -> AdvantageEstimator:
     """A_i = r_i - f⁻¹(p̂),  f(p) = E[p̂ | the group is mixed] = (p - p^G) / (1 - (1 - p)^G - p^G)
 
-    Ours, after the bias found by Yang et al. 2026 (arXiv:2601.08521): p̂ is the share of correct completions among the
-    group's G. f⁻¹(p̂) is clipped to [1/2G, 1 - 1/2G], since a p̂ of 1/G or 1 - 1/G would give 0 or 1. Rewards are 0 or 1,
-    NaN if missing. Groups of equal rewards have advantage exactly 0; for G = 2 it equals `dr_grpo`.
+    Ours, after the bias found by Yang et al. 2026 (arXiv:2601.08521). G is the group size, p the prompt's pass rate, p̂
+    the share of correct completions in the group; a group is mixed if 0 < p̂ < 1. f⁻¹(p̂) is clipped to
+    [1/2G, 1 - 1/2G], since it is 0 or 1 for p̂ = 1/G or 1 - 1/G. Rewards r are 0 or 1, NaN if missing. Groups of equal
+    rewards have advantage exactly 0. For G = 2 the advantages equal those of `dr_grpo`.
     """
 
     def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:
@@ -28,12 +29,15 @@ def debiased() -> AdvantageEstimator:
 
 
 def mixed_share(p: Float[Tensor, " N"], number: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
-    """f(p) for p in (0, 1): from 1/G to 1 - 1/G, increasing for G >= 3."""
+    """Compute f(p) of `debiased` for p in (0, 1). f increases from 1/G to 1 - 1/G for group sizes G >= 3."""
     return (p - p**number) / (1 - (1 - p) ** number - p**number)
 
 
 def pass_rate(share: Float[Tensor, " N"], number: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
-    """f⁻¹ of a share of correct completions by bisection, clipped to [1/2G, 1 - 1/2G]; the share itself for G <= 2."""
+    """Compute f⁻¹ of a share of correct completions by bisection, clipped to [1/2G, 1 - 1/2G].
+
+    The result is the share itself for G <= 2.
+    """
     low, high = torch.zeros_like(share), torch.ones_like(share)
     for _ in range(HALVINGS):
         middle = (low + high) / 2

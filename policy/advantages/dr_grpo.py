@@ -10,8 +10,8 @@ from ._groups import groups, masked_advantages
 def dr_grpo() -> AdvantageEstimator:
     """A_i = r_i - mean_j r_j                                              Liu et al. 2025, arXiv:2503.20783
 
-    Without the standard deviation a prompt's weight does not grow as its completions become similar. The paper also
-    sums tokens over a fixed length: `aggregations.fixed_length`.
+    Without division by the standard deviation, groups of similar rewards do not get more weight. The paper also divides
+    the sum over tokens by a fixed length: `aggregations.fixed_length`.
     """
 
     def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:

@@ -13,10 +13,10 @@ from ._rows import at_last_token, bounds_of_rows, last_token, own_first
 def gae(*, gamma: float = 1.0, lam: float = 0.95) -> AdvantageEstimator:
     """A_t = Σ_{s>=t} (γλ)^{s-t} δ_s,   δ_s = r_s + γ V_{s+1} - V_s       Schulman et al. 2016, arXiv:1506.02438, eq. 16
 
-    V_s is `rollout.values`, the critic's value before token s; s + 1 is the completion's next own token, skipping
-    tokens written by tools. Rewards [N] are terminal: they are added to the last token and nothing follows, also for
-    truncated completions. Token rewards [N, L] may have no terminal one: then `rollout.after`, 0 if None, is the value
-    after the last token of a truncated completion. A row with a NaN in its rewards has no effect.
+    V_s is `rollout.values`, the critic's value before token s; γ is the discount and λ = `lam`. s + 1 is the next token
+    that the policy generated; tokens from tools are skipped. Rewards [N] are terminal: they are added to the last
+    token, and the value after it is 0, also for truncated completions. With token rewards [N, L], the value after the
+    last token of a truncated completion is `rollout.after`, or 0 if None. A row with a NaN reward has no effect.
     """
 
     def estimate(rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, "N L"]:

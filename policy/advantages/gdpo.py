@@ -13,9 +13,9 @@ from ._groups import as_float, groups, masked_advantages, standardised
 def gdpo(weights: Sequence[float] | None = None, *, partial: bool = False, epsilon: float = 1e-4) -> AdvantageEstimator:
     """A_i = norm_batch(Σ_k w_k (r_ik - mean_group r_k) / (std_group r_k + ε))   GDPO, Liu et al. 2026, arXiv:2601.05242
 
-    norm_batch(x) = (x - mean x) / (std x + ε) over the step's rows. Rewards are [N, K]; a row without one of the
-    components has no effect, or if `partial`, the sum of the terms that it has, as in TRL. `weights` [K] are 1 by
-    default; a component of weight 0 has no effect, present or missing.
+    norm_batch(x) = (x - mean x) / (std x + ε) over the step's rows. Rewards r are [N, K]. A row with a missing
+    component has no effect; with `partial`, its sum is over the present components, as in TRL. `weights` w [K] are 1 by
+    default. A component of weight 0 has no effect and may be missing.
     """
 
     def estimate(rewards: Float[Tensor, "N K"], rollout: Rollout) -> Float[Tensor, " N"]:

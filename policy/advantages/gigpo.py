@@ -13,12 +13,12 @@ from ._rows import at_last_token, bounds_of_rows
 def gigpo(*, omega: float = 1.0, gamma: float = 1.0, epsilon: float = 1e-4) -> AdvantageEstimator:
     """A_it = z_group(Σ_t r_it) + ω z_state(R_it),   R_it = Σ_{s>=t} γ^{s-t} r_is       GiGPO 2025, arXiv:2505.10978
 
-    z is (x - mean) / (std + ε) over the completions of a prompt, and over those of them that were in the same state.
-    Our definition: a state is the prompt with the completion so far and a step is a token, so that completions share a
-    state until they diverge; a state of one completion only has no effect. ω = 0 equals `grpo`. The paper's steps are
-    turns in an environment with γ = 0.95; per token that would discount the end of a completion away, so the default
-    here is 1. Rewards are [N], added to the last token, or [N, L]; a row with a NaN has no effect. Needs the rollout's
-    tokens.
+    r_it is the reward of completion i at token t. z(x) = (x - mean) / (std + ε): z_group is over the completions of a
+    prompt, z_state over the completions of the group in the same state. Our definition: a state is the prompt with the
+    completion so far, and a step is a token, so that completions share a state until they diverge. A state with a
+    single completion has z = 0. ω = 0 equals `grpo`. The paper's steps are turns in an environment with γ = 0.95; our
+    default is γ = 1, because 0.95 per token would discount late rewards to 0. Rewards are [N], added to the last token,
+    or [N, L]. A row with a NaN has no effect. Requires `rollout.tokens`.
     """
 
     def estimate(rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, "N L"]:
@@ -41,13 +41,13 @@ def gigpo(*, omega: float = 1.0, gamma: float = 1.0, epsilon: float = 1e-4) -> A
 
 
 def against(values: Float[Tensor, " M"], key: Int[Tensor, " M"], epsilon: float) -> Float[Tensor, " M"]:
-    """(x - mean) / (std + ε) over the values with the same key; 0 if there is no other."""
+    """Compute (x - mean) / (std + ε) over the values with the same key; 0 for a value with a unique key."""
     statistics = groups(values, key)
     return masked_advantages(statistics.standardised(values, epsilon), statistics.valid, values)
 
 
 def states(tokens: Int[Tensor, "N L"], response: Bool[Tensor, "N L"], group: Int[Tensor, " N"]) -> Int[Tensor, "N L"]:
-    """Number the states: equal if two completions of a group have the same text before the column's token."""
+    """Return state ids. Two completions of a group have the same id at column t if their tokens before t are equal."""
     state_ids, before, used = torch.zeros_like(tokens), torch.unique(group, return_inverse=True)[1], 0
     for column in range(tokens.shape[1]):
         state_ids[:, column] = before + used

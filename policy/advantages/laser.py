@@ -21,11 +21,12 @@ def laser(
 ) -> AdvantageEstimator:
     """A_i = w_1 z(r_i) + w_2 z(clip(s_i, 0, 1)),   s_i = β (ℓ_i - c)          LaSeR: Yang et al. 2025, arXiv:2510.14943
 
-    Rewards are [N, 2]: the verifier's r, and ℓ = log π(z | x, y) in nats of a fixed unused token z after the
-    completion. z(x) = (x - mean) / (std + ε) within the group. c = `reference` is the initial policy's mean ℓ: -23 for
-    Qwen, -25 for OctoThinker in the released code; β = 0.1. For truncated completions s is 0. If the std of s is at
-    most `spread` in a group, z(r) replaces z(s), as in the released code. `weights` are those of --weight, 0.9 and 0.1
-    by default. A row without one of the two rewards has no effect, but ℓ may be missing where its weight is 0.
+    Rewards are [N, 2]: the verifier's r, and ℓ = log π(token | x, y) in nats of a fixed unused token after completion y
+    of prompt x. z normalises within the group: z(a) = (a - mean) / (std + ε). c = `reference` is the initial policy's
+    mean ℓ: -23 for Qwen, -25 for OctoThinker in the released code; β = 0.1. For truncated completions s is 0. If the
+    std of s in a group is at most `spread`, z(r) replaces z(s), as in the released code. `weights` w are those of
+    --weight, 0.9 and 0.1 by default. A row with a missing r or ℓ has no effect, except that ℓ may be missing if w_2 =
+    0.
     """
     shares = [0.9, 0.1] if weights is None else list(weights)
     if len(shares) != 2:
@@ -54,5 +55,8 @@ def laser(
 
 
 def self_reward(log_ratio: Float[Tensor, " N"], beta: float, reference: float) -> Float[Tensor, " N"]:
-    """s = β (ℓ - c): approximates the verdict after training; ranks completions at test time for one token each."""
+    """Compute the self-reward s = β (ℓ - c), which approximates the verifier's verdict after training.
+
+    At test time s ranks completions at the cost of one token per completion.
+    """
     return beta * (log_ratio - reference)

@@ -10,7 +10,8 @@ from ._groups import groups, masked_advantages
 def lite_ppo(*, epsilon: float = 1e-4) -> AdvantageEstimator:
     """A_i = (r_i - mean_group r) / (std_batch r + ε)                     "Tricks or Traps" 2025, arXiv:2508.08221
 
-    The paper combines it with a token mean and PPO's clip. std uses N - 1, over the step's valid rows.
+    The paper combines these advantages with a token mean and PPO's clip. std uses N - 1 and is over the step's rows
+    with a reward whose group has another reward.
     """
 
     def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:

@@ -13,9 +13,9 @@ from ._rows import at_last_token, bounds_of_rows
 def reinforce_pp(*, gamma: float = 1.0, epsilon: float = 1e-8) -> AdvantageEstimator:
     """A_t = norm_batch(Σ_{s>=t} γ^{s-t} r_s)                              REINFORCE++: Hu 2025, arXiv:2501.03262
 
-    norm_batch is over all completion tokens of the step, so long completions have more weight in mean and standard
-    deviation. The paper's KL penalty is part of the token rewards [N, L]; rewards [N] are added to the completion's
-    last token. A row with a NaN has no effect.
+    norm_batch(x) = (x - mean) / (std + ε) over all completion tokens of the step, so long completions have more weight
+    in mean and std. The paper's KL penalty is part of the token rewards r [N, L]. Rewards [N] are added to the last
+    token of the completion. A row with a NaN has no effect.
     """
 
     def estimate(rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, "N L"]:

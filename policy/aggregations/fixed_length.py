@@ -7,7 +7,10 @@ from ..types import Aggregation
 
 
 def fixed_length(length: int) -> Aggregation:
-    """w_it = 1 / (N L_max)                                               Dr. GRPO, arXiv:2503.20783"""
+    """w_it = 1 / (N L_max)                                               Dr. GRPO, arXiv:2503.20783
+
+    w_it is the weight of token t of completion i, N the number of completions and L_max = `length`.
+    """
     if length < 1:
         raise ValueError(f"fixed_length: length is the longest completion's, at least 1, got {length}")
 

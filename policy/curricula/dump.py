@@ -1,4 +1,4 @@
-"""DUMP: prompt sources with high recent advantages or few completions are sampled more often (UCB)."""
+"""DUMP: prompt sources with large recent |advantages| or few completions are sampled more often (UCB)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,9 +10,10 @@ from .sec import boltzmann
 def dump(*, window: int, temperature: float = 0.1) -> Curriculum:
     """p_d = softmax((mean|A|_d + sqrt(2 ln(N + 1) / (n_d + 1))) / τ)           DUMP: Wang et al. 2025, arXiv:2504.09710
 
-    mean|A| is over the source's last `window` completions; n_d is the number of its completions so far and N that of
-    all sources. A source without completions has mean 0 and the largest bonus. Sources are added when first named; τ =
-    `temperature` > 0. The state is, by source, the recent |A| and the count.
+    p_d is the share of prompts from source d. mean|A|_d is over the last `window` completions of the source; n_d is its
+    number of completions so far and N the number over all sources. A source without completions has mean 0 and the
+    largest bonus. New sources may appear at any step. τ = `temperature` > 0. The state has recent |A| and count of each
+    source.
     """
     if window < 1 or temperature <= 0:
         raise ValueError(f"dump: window is 1 or more and temperature is above 0, got {window} and {temperature}")
@@ -33,7 +34,7 @@ def dump(*, window: int, temperature: float = 0.1) -> Curriculum:
 
 
 def upper_bound(recent: Sequence[float], count: int, total: int) -> float:
-    """Return the mean plus the exploration bonus.
+    """Return the mean of `recent` plus the exploration bonus sqrt(2 ln(total + 1) / (count + 1)).
 
     >>> upper_bound([0.25, 0.75], 3, 0)
     0.5

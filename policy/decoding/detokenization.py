@@ -1,4 +1,4 @@
-"""Incremental detokenization: tokens become text that can no longer change, up to the end of a completion."""
+"""Incremental detokenization of a completion up to its end. Returned text never changes later."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ class TextStream:
         self._length = 0  # number of characters of the context that the text contains
 
     def add(self, tokens: Sequence[int]) -> None:
-        """Append tokens; an incomplete character is held back for up to `CHARACTER` tokens, invalid bytes are not."""
+        """Append tokens. The bytes of an incomplete character are held back for up to `CHARACTER` tokens."""
         self.tokens += tokens
         self._pending += tokens
         size = len(self._pending)
@@ -70,7 +70,7 @@ def token_texts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
 
 
 class CompletionReader:
-    """Reads one request's tokens incrementally: detects the end, and returns text that can no longer change."""
+    """Incremental reader of one request's tokens. It detects the end, and returns text that never changes later."""
 
     def __init__(self, request: Request, tokenizer: Any, eos: frozenset[int], capacity: int):
         self.request = request
@@ -94,7 +94,7 @@ class CompletionReader:
         return min(self.request.max_new_tokens, self.room)
 
     def read(self, tokens: Sequence[int]) -> str:
-        """Append tokens up to the end, if they contain it; return the newly final text."""
+        """Append tokens, at most up to the end of the completion. Return the new text that never changes later."""
         chunk = self._until_end(tokens)
         if self.request.stop:
             self._read_for_stops(chunk)
@@ -103,20 +103,20 @@ class CompletionReader:
         return self._news()
 
     def text(self) -> str:
-        """Return the full text, without the stop string and what follows."""
+        """Return the full text up to the stop string."""
         full_text = self._stream.decode(self.tokens)
         return full_text[: self._stop_place(full_text)]
 
     def completion(
         self, prompt_tokens: int, guides: Mapping[str, np.ndarray], facts: Sequence[np.ndarray]
     ) -> DecodedCompletion:
-        """Return what was read with the statistics `FACTS` of its tokens; `finished` is "length" if no end was read."""
+        """Return the completion with the statistics `FACTS` of its tokens. `finished` is "length" without an end."""
         by_name = dict(zip(FACTS, facts, strict=True))
         end = self.finished or "length"
         return DecodedCompletion(self.text(), tuple(self.tokens), end, prompt_tokens, guides=guides, **by_name)
 
     def _until_end(self, tokens: Sequence[int]) -> list[int]:
-        """Return the tokens before the end, if it is determined by a token id or by the number of tokens."""
+        """Return the tokens up to an end by an end-of-sequence token or by the maximum number of tokens."""
         chunk = list(tokens[: self.budget - len(self.tokens)])
         ends = [index for index, token in enumerate(chunk) if token in self._eos or token in self._stop_ids]
         if ends:
@@ -142,7 +142,7 @@ class CompletionReader:
         return min(starts, default=len(text))
 
     def _news(self) -> str:
-        """Return the text since the last call; a suffix that may become a stop string is held back."""
+        """Return the new text since the last call, except for a suffix that may be the start of a stop string."""
         text = self.text() if self.finished else self._stream.text
         end = len(text) if self.finished else len(text) - _overlap(text, self.request.stop)
         news, self._given = text[self._given : end], max(self._given, end)

@@ -1,9 +1,11 @@
-"""Engines of guided decoding: logits of base and guide from one shared backbone or from separate models.
+"""Engines of guided decoding: logits of base model and guides from one shared backbone or from separate models.
 
     log π̃(v | x, y_<t) = log π_base(v | x, y_<t) + w Σ_i α_i log π_i(v | x, y_<t) - log Z
 
-GenARM (arXiv:2410.08193) has one guide π_i per objective. PARM (arXiv:2505.06274) and UniARM (arXiv:2602.09538) have a
-single guide π_α that is conditioned on the preference: one forward pass per token for any number of objectives.
+v is the next token, x the prompt, w the guidance weight, α the preference and Z the normaliser. A guide π_i is an
+autoregressive reward model that guides decoding. GenARM (arXiv:2410.08193) has one guide per objective i. PARM
+(arXiv:2505.06274) and UniARM (arXiv:2602.09538) have a single guide π_α that is conditioned on the preference: one
+forward pass per token for any number of objectives.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,25 +50,25 @@ class Engine(Protocol):
     """Interface of an engine that `decode` can use."""
 
     base: DecodingModel
-    """Completions use its tokenizer and end-of-sequence tokens."""
+    """Base model. Completions use its tokenizer and end-of-sequence tokens."""
     models: tuple[DecodingModel, ...]
-    """The base, then the guides."""
+    """The base model, then the guides."""
     guides: tuple[str, ...]
     """Names of the guides."""
     eos: frozenset[int]
     counters: Counters
 
     def session(self, requests: Sequence[Request]) -> AbstractContextManager[Session]:
-        """Open a session for a batch; a model can serve only one session at a time."""
+        """Open a session for a batch of requests. A model can serve only one session at a time."""
         ...
 
 
 class SharedBackbone:
-    """The guide is an adapter on the base: one forward pass of 2N rows, the base's first, reads every weight once.
+    """Engine for a guide that is an adapter on the base model: one forward pass of 2N rows per token.
 
-    `encoder` is the base's, if its chat template differs from the guide's. With `late`, an adapter that starts at
-    decoder layer b > 0 shares the layers below with the base, which run once for the N rows; base and guide must then
-    read the same prompt.
+    The first N rows are for the base model, the others for the guide, so that each weight is read once. `encoder` is
+    the base model's encoder, if its chat template differs from the guide's. With `late`, the decoder layers below the
+    adapter's first layer b > 0 run only once for both; base model and guide must then have the same prompt.
     """
 
     def __init__(self, guide: DecodingModel, *, encoder: Encoder | None = None, late: bool = False):
@@ -101,11 +103,12 @@ class SharedBackbone:
 
 
 class SeparateModels:
-    """A base and causal language models with the same vocabulary as guides, each with its own prompt template.
+    """Engine for a base model and separate guides: causal language models with the same vocabulary.
 
-    None: plain decoding; weights and preferences of requests are ignored. One guide: weak-to-strong guidance; it may
-    have an adapter conditioned on the preference. Guides by objective name: GenARM; guide i has weight w α_i, and its
-    model does not run if that is 0 for the whole batch. A base's own adapter is disabled.
+    Each model has its own prompt template. Without guides, decoding is plain; weights and preferences are ignored. A
+    single guide is weak-to-strong guidance; it may have an adapter conditioned on the preference. Guides by objective
+    name are GenARM: guide i has weight w α_i and does not run if the weight is 0 for the whole batch. An adapter of the
+    base model is disabled.
     """
 
     def __init__(self, base: DecodingModel, guides: DecodingModel | Mapping[str, DecodingModel] | None = None):
@@ -150,7 +153,7 @@ class SeparateModels:
         return weights * torch.tensor(shares, dtype=weights.dtype)
 
     def _alphas(self, requests: Sequence[Request]) -> list[Float[Tensor, "_ K"]]:
-        """Return the preferences α for each guide's own adapter."""
+        """Return the preferences α for the adapter of each guide."""
         if self.by_objective:
             return [torch.ones(1, 1)] * len(self.guide_models)
         return [preferences_of(guide, requests) for guide in self.guide_models]
@@ -162,7 +165,7 @@ class SeparateModels:
 def _adapted(
     decoder: DecodingModel, alpha: Float[Tensor, "_ K"] | None, *, start: int = 0
 ) -> AbstractContextManager[None]:
-    """Apply the model's adapter, if it has one, to the rows from `start` on; None are equal preferences."""
+    """Apply the model's adapter, if any, to the rows from `start` on. If `alpha` is None, preferences are equal."""
     if decoder.adapter is None:
         return nullcontext()
     alpha = torch.ones(1, len(decoder.adapter.objectives)) if alpha is None else alpha
@@ -170,7 +173,7 @@ def _adapted(
 
 
 def _used(weights: Float[Tensor, "N G"]) -> list[int]:
-    """Return the indices of guides with a non-zero weight in some row."""
+    """Return the indices of the guides with a non-zero weight in at least one row."""
     return [index for index, column in enumerate(weights.T) if column.any()]
 
 
@@ -196,10 +199,10 @@ def open_engine(
     chat_template: str | None = None,
     trust_remote_code: bool = False,
 ) -> tuple[Engine, tuple[str, ...]]:
-    """Return the engine that reads the fewest weights, and the objectives of a preference, if the guides follow one.
+    """Return the engine that reads the fewest weights per token, and the objectives of the preference (may be empty).
 
-    `arms` are folders or Hub ids of autoregressive reward models, as `guides.parse_arms` takes them. `dtype` is the
-    base's precision, by default the first guide's.
+    `arms` are folders or Hub ids of autoregressive reward models, in the format of `guides.parse_arms`. `dtype` is the
+    precision of the base model, by default that of the first guide.
     """
     guides = parse_arms(arms)
     folders = [folder for _, folder in guides]
@@ -215,7 +218,7 @@ def open_engine(
     decoder = decoding_model(model, tokenizer)
 
     def open_guide(folder: str, *, copy: bool) -> DecodingModel:
-        """Load a guide on the weights of the base model if it is an adapter on it, else with separate weights."""
+        """Load a guide. A guide that is an adapter on the base model shares the base model's weights."""
         over = (sharing(model) if copy else model) if _adapts(folder, decoder) else None
         return load_autoregressive(folder, base=over, trust_remote_code=trust_remote_code)
 
@@ -236,13 +239,13 @@ def open_engine(
 
 
 def _adapts(folder: str, base: DecodingModel) -> bool:
-    """Return whether a reward model is an adapter on this base model."""
+    """Return whether the reward model in `folder` is an adapter on this base model."""
     path = Path(folder)
     return (path / SETTINGS).exists() and load_settings(path).base_fingerprint == fingerprint(base.model)
 
 
 def _check_objective(objective: str, folder: str) -> None:
-    """Raise a `UsageError` for a guide under another objective's name; unnamed objectives match any."""
+    """Raise `UsageError` if the guide's objective is not `objective`. An unnamed objective matches any name."""
     path = Path(folder)
     stated = load_contract(path).objectives if (path / FILE).exists() else UNNAMED
     if objective and stated != UNNAMED and OVERALL not in stated and objective not in stated:

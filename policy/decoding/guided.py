@@ -41,7 +41,7 @@ def decode(
 
     A completion is a function of its request: its tokens do not depend on the rest of the batch, except for rounding in
     the model's forward pass. Prompts of similar length share a batch. `progress`: None shows a bar on a terminal.
-    Without `guide_logprobs` those of the completions are NaN, and no step normalises the guides' logits.
+    Without `guide_logprobs`, log-probabilities of guides in the completions are NaN, which saves computation.
     """
     order = sorted(range(len(requests)), key=lambda index: sum(len(turn["content"]) for turn in requests[index].prompt))
     completions: dict[int, DecodedCompletion] = {}
@@ -63,7 +63,10 @@ def decode(
 def stream(
     engine: Engine, requests: Sequence[Request], *, guide_logprobs: bool = True
 ) -> Generator[TextPiece, None, None]:
-    """Decode a batch and yield pieces, the last of a request with its completion; close the iterator to stop early."""
+    """Decode a batch and yield text pieces. The last piece of a request has its completion.
+
+    Close the iterator to stop early.
+    """
     if not requests:
         return
     with engine.session(requests) as session:

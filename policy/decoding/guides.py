@@ -1,4 +1,4 @@
-"""Guides of `--arm`, a single one or one for each objective, and their base model."""
+"""Guides (autoregressive reward models) of `--arm`: a single guide, or one per objective; and their base model."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from ...rm.io.hub_names import is_path
 
 
 def parse_arms(texts: Sequence[str]) -> list[tuple[str, str]]:
-    """Return objective and folder of each guide; a folder alone has no objective.
+    """Return objective and folder of each guide. The objective is empty for a folder without OBJECTIVE=.
 
     >>> parse_arms(["helpful=runs/a", "harmless=runs/b"]), parse_arms(["runs/both"])
     ([('helpful', 'runs/a'), ('harmless', 'runs/b')], [('', 'runs/both')])
@@ -19,9 +19,9 @@ def parse_arms(texts: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def check_guides(base: str | None, folders: Sequence[str]) -> str:
-    """Return the base model: the one that is named, else that of the first adapter.
+    """Return the base model: `base` if given, else the base model of the first guide that is an adapter.
 
-    A guide whose folder is missing is a `UsageError`, and so are guides without a base model.
+    Raise `UsageError` if the folder of a guide is missing or no base model is known.
     """
     for folder in folders:
         if not Path(folder).exists() and (base is None or is_path(folder)):
@@ -36,7 +36,7 @@ def check_guides(base: str | None, folders: Sequence[str]) -> str:
 
 
 def preference_objectives(arms: Sequence[str]) -> tuple[str, ...]:
-    """Return the objectives of several guides, or those that a single guide's adapter follows."""
+    """Return the objectives of several guides, or the objectives of a single guide's adapter."""
     guides = parse_arms(arms)
     if guides and all(objective for objective, _ in guides):
         return tuple(objective for objective, _ in guides)

@@ -1,4 +1,4 @@
-"""Language models of guided decoding: prompts, preferences and shared vocabulary of base and guides."""
+"""Language models of guided decoding: prompts, preferences and shared vocabulary of base model and guides."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +25,7 @@ def decoding_model(
     *,
     preference: Preference | None = None,
 ) -> DecodingModel:
-    """Wrap a language model and tokenizer as base or guide; autoregressive reward models need no wrapping."""
+    """Wrap a language model and tokenizer as base model or guide. Autoregressive reward models need no wrapper."""
     contract = completion_contract(
         "autoregressive", tokenizer, [model], dtype=str(model.dtype).rpartition(".")[2], max_length=None, beta=1.0
     )
@@ -35,7 +35,7 @@ def decoding_model(
 
 
 def language_model(decoder: DecodingModel) -> Any:
-    """Return the causal language model itself, without its PEFT wrapper."""
+    """Return the causal language model without its PEFT wrapper."""
     return decoder.adapter.model.base_model.model if decoder.adapter else decoder.model
 
 
@@ -78,7 +78,7 @@ def room_of(decoder: DecodingModel, prompts: Sequence[Sequence[int]]) -> list[in
 
 
 def preferences_of(guide: DecodingModel, requests: Sequence[Request]) -> Float[Tensor, "N K"]:
-    """Return α [N, K] for the guide's adapter; ones [N, 1] for a guide without preference."""
+    """Return the preferences α [N, K] for the guide's adapter. Ones [N, 1] for a guide without preference."""
     preferences = [guide.preference if request.preference is None else request.preference for request in requests]
     adapter = guide.adapter
     if adapter is not None and adapter.settings.follows_preference:
@@ -93,7 +93,10 @@ def preferences_of(guide: DecodingModel, requests: Sequence[Request]) -> Float[T
 
 
 def shared_vocabulary(decoders: Sequence[DecodingModel]) -> int:
-    """Return the number of ids that mean the same in all models; `DataError` unless the rest are later ones."""
+    """Return the number n of token ids that all models share: ids 0 to n - 1 are the same tokens in all models.
+
+    n is the size of the smallest vocabulary. Raise `DataError` if an id below n is another token in one of the models.
+    """
     tokens = [_tokens(decoder.encoder.tokenizer) for decoder in decoders]
     size = min(*map(len, tokens), *(embedding_rows(language_model(decoder)) for decoder in decoders))
     for follower, other in zip(decoders[1:], tokens[1:], strict=True):

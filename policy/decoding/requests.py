@@ -13,33 +13,33 @@ from ...rm.types import Messages
 
 Finish = Literal["eos", "stop", "length", "context"]
 FACTS = ("base", "mixed", "sampled", "entropy", "kl")
-"""Statistics of each token in a `DecodedCompletion`, in the order in which engines log them."""
+"""Names of the token statistics of a `DecodedCompletion`, in the order of the engines' columns."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A conversation to continue and its sampling parameters; invalid values raise `UsageError`."""
+    """A conversation to continue, with sampling parameters. Raise `UsageError` for invalid values."""
 
     prompt: Messages
     preference: Preference | None = None
-    """Share of every objective of the guide, or None for a guide without preference."""
+    """Weight α of each objective of the guide (an autoregressive reward model). None for a guide without preference."""
     weight: float = 1.0
     """Guidance weight w = 1/β; 0 is the base model alone, and negative weights move away from the guide."""
     temperature: float = 1.0
-    """0 is greedy decoding."""
+    """Sampling temperature. 0 is greedy decoding."""
     top_k: int = 0
-    """0 disables it, as do a `top_p` of 1 and a `min_p` of 0."""
+    """Number of most likely tokens to sample from. 0 disables top-k; `top_p` = 1 and `min_p` = 0 disable the others."""
     top_p: float = 1.0
     min_p: float = 0.0
     seed: int = 0
-    """The noise of token t depends only on (seed, t)."""
+    """Random seed. The random numbers of token t depend only on (seed, t)."""
     max_new_tokens: int = 256
     stop: tuple[str, ...] = ()
-    """The completion ends before the first of these strings."""
+    """Stop strings. The completion ends before the first occurrence of any of them."""
     ignore_eos: bool = False
-    """Continue after an end-of-sequence token, for completions of equal length."""
+    """Whether to continue after an end-of-sequence token, for completions of equal length."""
     prefix: tuple[int, ...] = ()
-    """Token ids at which the completion continues; they count as part of the prompt."""
+    """Token ids at the start of the completion. They count as part of the prompt."""
 
     def __post_init__(self):
         if not any(turn["content"].strip() for turn in self.prompt):
@@ -60,10 +60,11 @@ class Request:
 
 
 def mixing_logits(request: Request, share: float) -> Request:
-    """Return the request at z = λ z_base + (1 - λ) z_guide: weight (1 - λ) / λ at temperature T / λ.
+    """Return a request that samples from the logits z = λ z_base + (1 - λ) z_guide.
 
-    λ = `share` > 0; above 1 it moves away from the guide. After WMSS 2026, arXiv:2602.08222, which mixes in training
-    only. In the completion `sampled` is that of the mixture, `mixed` is base + weight x guide at temperature 1.
+    This is guidance weight (1 - λ) / λ at temperature T / λ, with λ = `share` > 0; λ > 1 moves away from the guide.
+    After WMSS 2026, arXiv:2602.08222, which mixes logits in training only. In the completion, `sampled` refers to this
+    mixture, and `mixed` to base + weight x guide at temperature 1.
     """
     if not (share > 0 and math.isfinite(share)):
         raise UsageError(f"the base's share of the logits is a number above 0, got {share}")
@@ -77,20 +78,20 @@ class DecodedCompletion:
     text: str
     """Text without special tokens, and without the stop string and what follows it."""
     tokens: tuple[int, ...]
-    """Includes the end-of-sequence token and the tokens of a stop string."""
+    """Token ids, including the end-of-sequence token and the tokens of a stop string."""
     finished: Finish
-    """`context`: prompt and completion fill the context of the base or of a guide."""
+    """Reason of the end. `context`: prompt and completion fill the context of the base model or of a guide."""
     prompt_tokens: int
     """Number of tokens of the base model's prompt."""
     base: np.ndarray
-    """log π_base(token) [T]."""
+    """log π_base(token) [T] under the base model."""
     guides: Mapping[str, np.ndarray]
     """log π_guide(token) [T] by guide name; NaN where the guide had weight 0 and was not run."""
     mixed: np.ndarray
-    """log π̃(token) [T] at temperature 1 and before truncation."""
+    """log π̃(token) [T] under the guided distribution π̃, at temperature 1 and before top-k, top-p or min-p."""
     sampled: np.ndarray
     """Log-probability under the sampling distribution [T]; 0 for greedy decoding."""
     entropy: np.ndarray
-    """H(π̃) at each token [T]."""
+    """Entropy H(π̃) of the guided distribution at each token [T]."""
     kl: np.ndarray
-    """KL(π̃ || π_base) at each token [T]."""
+    """KL(π̃ || π_base) of the guided distribution to the base model at each token [T]."""

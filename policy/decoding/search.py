@@ -1,8 +1,8 @@
 """Search over completions: best-of-N on complete samples, or a beam over reasoning steps.
 
     best-of-N   N completions of every request, ranked by a score
-    beam        SAGE's step-wise search, arXiv:2602.08354: from m kept prefixes each gets 2m continuations by one step,
-                and the m best of all chains are kept; a kept chain that has ended is finished; stop at r of them
+    beam        SAGE's step-wise search, arXiv:2602.08354: each of the m prefixes in the beam gets 2m continuations by
+                one step, and the m best chains stay in the beam. The search ends when r chains are complete
 
 The score is a parameter. SAGE's is Φ, the mean log-probability per token of the chain so far.
 
@@ -35,7 +35,7 @@ class Candidate(NamedTuple):
 
 
 Score = Callable[[Sequence[Candidate]], np.ndarray]
-"""Returns scores [N], higher is better; NaN if there is none."""
+"""Returns scores [N] of candidates; higher is better. NaN for a candidate without a score."""
 
 
 class Ranked(NamedTuple):
@@ -52,7 +52,10 @@ class Ranked(NamedTuple):
 
 
 def mean_logprob(of: Literal["mixed", "base", "sampled"] = "mixed") -> Score:
-    """Φ(y) = 1/T Σ_t log π(y_t | x, y_<t), nats per token; π mixture, base or sampled   SAGE, arXiv:2602.08354"""
+    """Φ(y) = 1/T Σ_t log π(y_t | x, y_<t), nats per token                                SAGE, arXiv:2602.08354
+
+    T is the number of tokens. π is the guided distribution ("mixed"), the base model or the sampling distribution.
+    """
     return lambda candidates: np.array([getattr(candidate.completion, of).mean() for candidate in candidates], float)
 
 
@@ -89,7 +92,7 @@ def by_reward_model(model: RewardModel, *, objective: str | None = None, prefere
 def best_of_n(
     engine: Engine, requests: Sequence[Request], n: int, score: Score, *, batch_size: int = 64
 ) -> list[Ranked]:
-    """Decode `n` completions of every request and rank them. All are decoded together and scored together."""
+    """Decode `n` completions of each request and rank them by score."""
     if n < 1:
         raise UsageError(f"best of n needs n from 1 on, got {n}")
     samples = [replace(request, seed=derived(request.seed, 0, i)) for request in requests for i in range(n)]

@@ -51,7 +51,7 @@ DRAFT, TEST, REST = range(3)  # their indices
 
 @dataclass(frozen=True)
 class Counts:
-    """Cost of one completion."""
+    """Numbers of forward passes and of drafted and accepted tokens for one completion."""
 
     big: int
     """Forward passes of the big model."""
@@ -64,7 +64,7 @@ class Counts:
 
     @property
     def acceptance(self) -> float:
-        """Share of drafted tokens that were accepted, in [0, 1]; those after a rejection count as not accepted."""
+        """Share of accepted tokens among drafted tokens, in [0, 1]. Tokens after a rejection are not accepted."""
         return self.accepted / self.drafted if self.drafted else float("nan")
 
 
@@ -288,7 +288,7 @@ def facts(
     p: Float[Tensor, "L V"],
     tokens: Sequence[int],
 ) -> np.ndarray:
-    """log base, log π̃ = log softmax(u), log p (sampled), H(π̃), KL(π̃ || base), guides' logs [T, 5 + G], in nats."""
+    """Return the statistics `FACTS` of T tokens, then the log-probabilities under G guides: [T, 5 + G], in nats."""
     token_ids = torch.tensor(tokens, dtype=torch.long, device=u.device)[:, None]
     base, guides, u, p = (logits[: len(tokens)] for logits in (base, guides, u, p))
     logs, logs_base = u.log_softmax(1), base.to(u.dtype).log_softmax(1)

@@ -40,7 +40,10 @@ CPU_SLOTS = "on a CPU vLLM gives rows without a LoRA what is in the last slot (v
 def combine(
     logits: Float[Tensor, "N V"], pairs: Int[Tensor, "P 2"], weights: Float[Tensor, " P"]
 ) -> Float[Tensor, "N V"]:
-    """Set the rows of each pair (base, guide) to u = z_base + w z_guide; -inf stays, a guide of weight 0 is ignored."""
+    """Set the logits of each pair (base row, guide row) to u = z_base + w z_guide.
+
+    Logits of -inf stay -inf. A guide with weight 0 is ignored.
+    """
     base, guide = pairs.unbind(1)
     u = mixed(logits[base], logits[guide][:, None], weights[:, None].to(logits))
     return logits.index_copy(0, pairs.flatten(), u.repeat_interleave(2, 0))
@@ -55,7 +58,7 @@ class Member(NamedTuple):
     pair: str
     role: str
     weight: float
-    """Guidance weight w; that of the base is used."""
+    """Guidance weight w. The weight in the base request is used."""
 
 
 class LogitsRow(NamedTuple):
@@ -70,7 +73,10 @@ class LogitsRow(NamedTuple):
 
 
 def member_of(params: Any) -> Member | None:
-    """Return the pair that sampling parameters name, or None; raise `UsageError` for invalid values."""
+    """Return the role of a request in its pair, from its sampling parameters. None for a request without pair.
+
+    Raise `UsageError` for invalid values.
+    """
     options = {key: value for key, value in (params.extra_args or {}).items() if key.startswith("guide_")}
     if not options:
         return None
@@ -139,7 +145,7 @@ class GuidedPairs:
 
     @classmethod
     def validate_params(cls, params: Any) -> None:
-        """Refuse a request with invalid pair parameters."""
+        """Raise an error if the pair parameters of a request are invalid."""
         member_of(params)
 
 
@@ -235,7 +241,10 @@ def _vllm(module: str = "vllm") -> Any:
 
 
 def guided_llm(model: str | Path, *, max_lora_rank: int = 16, **settings: Any) -> Any:
-    """Create a `vllm.LLM` for `vllm_guided`; of vLLM's `settings`, max_num_batched_tokens bounds pairs at a time."""
+    """Create a `vllm.LLM` for `vllm_guided`. `settings` are arguments of vLLM.
+
+    `max_num_batched_tokens` limits the number of simultaneous pairs.
+    """
     vllm = _vllm()
     settings |= {"model": str(model), "enable_lora": True, "max_lora_rank": max_lora_rank}
     settings |= {"enable_chunked_prefill": False}
@@ -321,7 +330,7 @@ class Capacity(NamedTuple):
 
     rows: int
     tokens: int
-    """Per step."""
+    """Maximum number of tokens per step."""
     blocks: int
     """Blocks of the KV cache."""
     block: int

@@ -1,4 +1,4 @@
-"""Kinds of policy losses other than a clip rule: losses of single tokens, and of whole completions."""
+"""Policy losses other than clip rules: losses of single tokens and losses of whole completions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from ...kernels.policy_loss import ClipRule
 class TokenLoss:
     """A loss of single tokens that is not a clip rule; autograd derives its gradient.
 
-    `compute(logprobs, old_logprobs, advantages) -> losses`, all [T]: log π(y_t) with gradient, log π_old(y_t) of the
-    policy that generated the tokens, and A_t; tokens of all completions of a micro-batch, without padding.
+    `compute(logprobs, old_logprobs, advantages) -> losses`. All are [T] for the T tokens of a micro-batch without
+    padding: log π(y_t) with gradient, log π_old(y_t) of the policy that generated the tokens, and the advantage A_t.
     """
 
     compute: Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -28,7 +28,7 @@ class TokenLoss:
         weight: Float[Tensor, "N L"],
         response: Bool[Tensor, "N L"],
     ) -> Float[Tensor, ""]:
-        """Return Σ_t w_t L_t over the tokens of completions with a weight."""
+        """Compute the sum Σ_t w_t L_t of token losses L and weights w over the completions with non-zero weight."""
         mask = response & (weight != 0)
         losses = self.compute(logprob[mask], old[mask], advantage[mask])
         if not isinstance(losses, Tensor) or losses.shape != logprob[mask].shape:
@@ -38,52 +38,52 @@ class TokenLoss:
 
 
 class CompletionLossInputs(NamedTuple):
-    """Inputs of a loss of whole completions, for one micro-batch."""
+    """Inputs of a loss of whole completions: N completions of one micro-batch."""
 
     logprob: Float[Tensor, " N"]
     """Σ_t log π(y_t) over the completion's tokens, in nats; gradients flow through it."""
     old: Float[Tensor, " N"]
     """Σ_t log π_old(y_t) in nats, of the policy that generated the completion."""
     advantage: Float[Tensor, " N"]
-    """NaN: the completion has no loss."""
+    """Advantage of the completion. A completion with a NaN advantage has no loss."""
     group: Int[Tensor, " N"]
-    """Index of the prompt's group. A `PerCompletionLoss` may get part of a group, other losses get all of it."""
+    """Index of the prompt's group. A `PerCompletionLoss` may get part of a group; other losses get whole groups."""
     length: Int[Tensor, " N"]
-    """Number of tokens."""
+    """Number of tokens of the completion."""
     index: Int[Tensor, " N"]
-    """Index within the group, from 0."""
+    """Index of the completion within its group, from 0."""
     size: int
-    """Completions per group."""
+    """Number of completions per group."""
     updates: int = 0
-    """Optimizer steps since the completions were generated."""
+    """Number of optimizer steps since the completions were generated."""
     base: Float[Tensor, " N"] | None = None
-    """Σ_t log π(y_t) under the reference policy, if it is computed."""
+    """Σ_t log π_base(y_t) under the reference policy, in nats. None if it was not computed."""
 
 
 CompletionLoss = Callable[[CompletionLossInputs], Tensor]
-"""Returns losses [N], which are multiplied by the completions' weights; may compare completions of a group (`p3o`)."""
+"""Returns unweighted losses [N] of completions. The loss may compare the completions of a group, such as `p3o`."""
 
 
 @dataclass(frozen=True)
 class PerCompletionLoss:
-    """A loss that depends only on the completion itself, so that micro-batches can be processed independently."""
+    """A loss of whole completions that does not compare completions. Micro-batches can be processed independently."""
 
     compute: CompletionLoss
 
     def __call__(self, completions: CompletionLossInputs) -> Tensor:
-        """Return the loss [N]."""
+        """Return the losses [N] of the completions."""
         return self.compute(completions)
 
 
 def compares_completions(rule: ClipRule | TokenLoss | CompletionLoss) -> bool:
-    """Return whether the loss of a completion may depend on others of its group."""
+    """Return whether the loss of a completion may depend on other completions of its group."""
     return not isinstance(rule, ClipRule | TokenLoss | PerCompletionLoss)
 
 
 def n_own_completions(size: int, agents: int) -> int:
-    """Return the number of a group's completions, its first ones, by the policy itself; the others are its partners'.
+    """Return how many completions of a group the policy generated. They come first; the rest are from partner models.
 
-    In a group that the agents cannot share evenly all are its own, as in evaluation.
+    If `size` is not divisible by `agents`, as in evaluation, the policy generated all completions.
 
     >>> n_own_completions(8, 2), n_own_completions(1, 2)
     (4, 1)

@@ -1,4 +1,4 @@
-"""HACPO: GSPO on the policy's own completions, and a one-sided clipped weight on those of its partners."""
+"""HACPO: GSPO on the policy's completions, and a weight clipped on one side for completions of partner models."""
 
 import torch
 from jaxtyping import Float
@@ -23,10 +23,11 @@ def hacpo(
     own completions       L = -min(s A, clip(s, 1 - low, 1 + high) A), which is `gspo`
     partners' ones    L = -s sg[s]^α A where f <= s <= 1, -A where s > 1, 0 where s < f,   f = 1 - δ + m δ_step <= 1
 
-    m is the number of optimizer steps since the completions were generated. Only f <= s <= 1 has a gradient, whatever
-    the sign of A. δ in [0, 1] has no default: the paper has .8 (.9 for one pair) in a table and .2 in its text. δ_step
-    is .025 or .01 there, α 1 or 3. f bounds s and not a power of it, as in the authors' code. With `agents` agents the
-    first completions of a group are the learner's (`completion_losses.n_own_completions`). A NaN advantage has no loss.
+    sg stops the gradient and A is the advantage. m is the number of optimizer steps since the completions were
+    generated. A partner's completion has a gradient only if f <= s <= 1, for A of either sign. δ in [0, 1] has no
+    default: the paper has .8 (.9 for one pair) in a table and .2 in its text, and δ_step .025 or .01, α 1 or 3. f is a
+    bound of s, not of s^α, as in the authors' code. The first completions of a group are the policy's
+    (`n_own_completions`). A completion with a NaN advantage has no loss.
     """
     if not 0 <= delta <= 1 or delta_step < 0 or alpha < 0 or agents < 1:
         raise ValueError(

@@ -12,10 +12,10 @@ FARTHEST = 20.0  # bound of a pair's log-ratio, which would overflow for long co
 def p3o(*, epsilon: float) -> CompletionLoss:
     """L_ij = -½ min(ρ Δ, clip(ρ, 1 - ε, 1 + ε) Δ),   Δ = r_i - r_j,   ρ = (π/π_old)(y_i) / (π/π_old)(y_j)
 
-    Wu et al. 2023, arXiv:2310.00212, with the pair's joint ratio clipped; ε in [0, 1) is required. L_i is the mean of
-    L_ij over the other completions j of the group, so a step's mean is that over ordered pairs. Advantages are rewards
-    or `dr_grpo`'s: only differences matter. One that is NaN is in no pair, and a completion without a pair has no loss.
-    log ρ is clamped to ±20, beyond which it has no gradient.
+    Wu et al. 2023, arXiv:2310.00212, with the clipped ratio ρ of the pair; π_old generated the completions y. ε in
+    [0, 1) is required. r are rewards, or advantages of `dr_grpo`: only differences matter. L_i is the mean of L_ij over
+    the other completions j of the group. A completion with a NaN advantage is in no pair. A completion without a pair
+    has no loss. log ρ is clamped to ±20 and has no gradient beyond these bounds.
     """
     if not 0 <= epsilon < 1:
         raise ValueError(f"p3o: epsilon lies in [0, 1), got {epsilon}")

@@ -1,4 +1,4 @@
-"""RPO: DPO on pairs of a group's completions, with a term that keeps the likelihood of the better one high."""
+"""RPO: DPO on pairs of a group's completions, with a likelihood term on the better completion of each pair."""
 
 import torch
 from jaxtyping import Float
@@ -11,10 +11,10 @@ from ._kinds import CompletionLoss, CompletionLossInputs
 def rpo(*, beta: float, eta: float) -> CompletionLoss:
     """L_ij = -log σ(β (h_i - h_j)) - η log π(y_i),   h = log π(y) - log π_base(y),   for r_i > r_j
 
-    Liu et al. 2024, arXiv:2405.16436, on pairs of a group's own completions; η = 0 is DPO. β > 0 and η >= 0. Each
-    completion of a pair gets half of L_ij and L_i is the mean over the group's other completions; equal rewards form no
-    pair. Log-probabilities are sums over a completion's tokens in nats; π_base is the reference policy (needs
-    `--measure_kl` or a KL). Advantages are rewards or `dr_grpo`'s; one that is NaN is in no pair.
+    Liu et al. 2024, arXiv:2405.16436, on pairs of completions of a group; η = 0 is DPO. β > 0 and η >= 0. Each
+    completion of a pair gets half of L_ij, and L_i is the mean over the group's other completions. Log-probabilities
+    are sums over the tokens of a completion in nats. π_base is the reference policy and requires `--measure_kl` or a KL
+    penalty. r are rewards, or advantages of `dr_grpo`. Completions with equal or NaN rewards form no pair.
     """
     if beta <= 0 or eta < 0:
         raise ValueError(f"rpo: beta is above 0 and eta is 0 or more, got {beta} and {eta}")

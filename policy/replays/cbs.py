@@ -23,12 +23,13 @@ def cbs(
     seed: int = 0,
     **of_model: Any,
 ) -> Replay:
-    """The `keep` completions of the last `batches` with the highest predicted gain, with their previous advantages
+    """Replay the `keep` completions of the last `batches` batches with the highest predicted gain
 
-    CBS 2026, arXiv:2602.08499, with a replay buffer. Gain, models and settings are those of `schedulers.cbs`; here H is
-    that of the current batch. Beyond the clip rule's ratio there is no importance weight: age, uses and clipped share
-    are features instead. `keep` is at most a batch's completions. Requires `--num_iterations 2` or more. The state has
-    "uses", the number of times that each stored completion was chosen.
+    CBS 2026, arXiv:2602.08499, with a replay buffer. Replayed completions keep their advantages. Gain, models and
+    settings are those of `schedulers.cbs`, with the entropy H of the current batch. There is no importance weight other
+    than the ratio in the clip rule; age, uses and clipped share are features of the bandit instead. `keep` is at most
+    the number of completions of a batch. Requires `--num_iterations 2` or more. The key "uses" of the state has the
+    number of times that each stored completion was selected.
     """
     if keep < 1 or longest < 1 or batches < 1:
         raise ValueError(f"cbs: keep, batches and longest are 1 or more, got {keep}, {batches} and {longest}")
@@ -56,7 +57,10 @@ def cbs(
 
 
 def _uses(before: list[float], age: Tensor) -> Float[Tensor, " M"]:
-    """Return the uses of the stored completions: new ones were never chosen, and the oldest may have been dropped."""
+    """Return the number of uses of the stored completions, aligned with the buffer after a new batch was added.
+
+    New completions have 0 uses; the oldest completions may have been dropped.
+    """
     new = int((age == age.min()).sum())
     old = before[len(before) - (len(age) - new) :]
     return torch.tensor([*old, *[0.0] * new], dtype=torch.float64)

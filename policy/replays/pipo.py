@@ -1,4 +1,4 @@
-"""PIPO: the previous step's completions are trained on again, scaled by the improvement since then."""
+"""PIPO: replay of the previous step's completions, with advantages scaled by the improvement since that step."""
 
 from collections.abc import Sequence
 from statistics import fmean, stdev
@@ -16,9 +16,10 @@ FLAT = 1e-8  # standard deviation of mean rewards that counts as none
 def pipo(*, window: int = 8, damping: float = 0.1, bound: float = 5.0) -> Replay:
     """A'_i = C_i φ(ξ_t) of the previous step's completions                   PIPO 2026, arXiv:2604.00860
 
-    ξ is `progress`, φ `rectified`, C `attribution`; `window` and `damping` λ are the paper's, and |ξ| <= `bound` is
-    from its code. Nothing is replayed until there are `window` previous steps. Following the paper and not its code,
-    the current step is not part of the history that it is compared with, and enters the next one's once.
+    ξ is the improvement of the mean reward (`progress`), φ scales it (`rectified`), and C are normalised advantages
+    (`attribution`). `window` and `damping` λ are the paper's; |ξ| <= `bound` is from its code. Nothing is replayed in
+    the first `window` steps. As in the paper, but not its code, the current step is not part of the history that it is
+    compared with.
 
     The state is {"means": mean rewards of the last steps, "gain": φ(ξ)}. Requires `--num_iterations 2` or more.
     """
@@ -38,10 +39,10 @@ def pipo(*, window: int = 8, damping: float = 0.1, bound: float = 5.0) -> Replay
 
 
 def progress(state: State, mean: float, *, window: int, damping: float, bound: float) -> tuple[dict[str, Any], float]:
-    """(state, the step's mean reward) -> (state, φ(ξ)),   ξ = (μ_t - μ) / σ
+    """Return the next state and φ(ξ) of a step's mean reward μ_t, with ξ = (μ_t - μ) / σ.
 
-    μ and σ (N - 1) are over the previous `window` steps; a σ below 1e-8 counts as 1. 0 until there are that many, and
-    for a NaN mean, which is not added to the state.
+    μ and σ (N - 1) are over the mean rewards of the previous `window` steps. A σ below 1e-8 is replaced by 1. φ(ξ) is 0
+    in the first `window` steps, and for a NaN mean, which is not added to the state.
     """
     means: list[float] = list(state.get("means", ()))
     if mean != mean:
@@ -53,7 +54,7 @@ def progress(state: State, mean: float, *, window: int, damping: float, bound: f
 
 
 def standing(mean: float, before: Sequence[float]) -> float:
-    """Return ξ of a mean relative to the previous ones.
+    """Return ξ: the z-score of a mean reward relative to the mean rewards of previous steps.
 
     >>> standing(4.0, [1.0, 3.0, 2.0])
     2.0
@@ -63,7 +64,7 @@ def standing(mean: float, before: Sequence[float]) -> float:
 
 
 def rectified(standing: float, damping: float, bound: float) -> float:
-    """φ(ξ) = ξ for ξ >= 0, else λ ξ, with ξ clamped to ±bound.
+    """Compute φ(ξ) = ξ for ξ >= 0, else λ ξ, with λ = `damping` and ξ clamped to ±bound.
 
     >>> rectified(-2.0, 0.5, 5.0), rectified(9.0, 0.5, 5.0)
     (-1.0, 5.0)
@@ -75,7 +76,10 @@ def rectified(standing: float, damping: float, bound: float) -> float:
 def attribution(
     advantage: Float[Tensor, "N L"], response: Bool[Tensor, "N L"], group: Int[Tensor, " N"]
 ) -> Float[Tensor, "N L"]:
-    """C_it = G A_it / Σ_j mean_t |A_jt| over the group's G completions j: mean |C| is 1 (0 without advantages)."""
+    """Compute C_it = G A_it / Σ_j mean_t |A_jt|, where j are the G completions of the group and A their advantages.
+
+    The mean |C| is 1 in each group, or 0 if all advantages are 0.
+    """
     token_advantages = torch.where(response, advantage, 0)
     size = token_advantages.abs().sum(1) / response.sum(1).clamp_min(1)
     same = (group[:, None] == group).to(size.dtype)

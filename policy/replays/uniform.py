@@ -1,4 +1,4 @@
-"""Uniform replay: completions of the last batches, drawn at random, are trained on again."""
+"""Uniform replay: train again on random completions of the last batches."""
 
 import numpy as np
 import torch
@@ -9,11 +9,12 @@ from ..types import Past, Replay, State
 
 
 def uniform(*, keep: int, batches: int = 1, seed: int = 0) -> Replay:
-    """`keep` completions of the last `batches`, drawn uniformly without replacement, with their previous advantages
+    """Replay `keep` completions of the last `batches` batches, drawn uniformly without replacement
 
-    P(i is drawn) = min(1, keep / M) for each of the M stored completions that have a reward: the control of equal work
-    for rules that select completions. `keep` is at most a batch's completions. Requires `--num_iterations 2` or more.
-    The state is {"step": number of draws}.
+    Each of the M stored completions with a reward is drawn with probability min(1, keep / M). Replayed completions keep
+    their advantages. This is the control with the same amount of training for replays that select completions. `keep`
+    is at most the number of completions of a batch. Requires `--num_iterations 2` or more. The state is {"step": number
+    of draws}.
     """
     if keep < 1 or batches < 1:
         raise ValueError(f"uniform: keep and batches are 1 or more, got {keep} and {batches}")

@@ -17,16 +17,16 @@ from ..step.forward import states_of
 
 States = Sequence[Float[Tensor, "S P"]]
 Reads = Callable[[States, Sequence[Example], Generator], States]
-"""Maps the policy's states of a step's completions, and the completions, to the states that the reward reads."""
+"""Maps hidden states of the policy and completions to the states that the reward model reads."""
 
 
 def identity(states: States, examples: Sequence[Example], generator: Generator) -> States:
-    """Return every completion's own states."""
+    """Return the policy's states of each completion unchanged."""
     return states
 
 
 def stale(policy: Any, encoder: Encoder) -> Reads:
-    """Read the states of a policy that is not trained, such as the initial one, on the same completions."""
+    """Return a function that computes the states of a frozen policy, such as the initial one, for the completions."""
 
     def read(states: States, examples: Sequence[Example], generator: Generator) -> States:
         return states_of(policy, encoder, examples)
@@ -35,19 +35,19 @@ def stale(policy: Any, encoder: Encoder) -> Reads:
 
 
 def shuffled(states: States, examples: Sequence[Example], generator: Generator) -> States:
-    """Return the states of the previous completion, which has the same prompt except for the first of a group."""
+    """Return the states of the previous completion, which has the same prompt except at the start of a group."""
     return [*states[-1:], *states[:-1]]
 
 
 def noise(states: States, examples: Sequence[Example], generator: Generator) -> States:
-    """Return normal noise with each dimension's mean and standard deviation in the step, of unchanged length."""
+    """Return normal noise instead of states, with mean and standard deviation of each dimension over the step."""
     everything = torch.cat([*states]).float()
     mean, std = everything.mean(0), everything.std(0, correction=0)
     return [mean + std * torch.randn(state.shape, generator=generator).to(mean.device) for state in states]
 
 
 def fixed(states: States, examples: Sequence[Example], generator: Generator) -> States:
-    """Return one vector of ones for each completion: the head then reads a learned constant."""
+    """Return one vector of ones per completion, so that the reward head reads a learned constant."""
     return [torch.ones_like(state[:1]) for state in states]
 
 
@@ -60,24 +60,25 @@ class R2MArguments:
 
     learning_rate: float = 1e-6
     alpha: float = 0.3
-    """α of `grebt`: weight of the entropy term in the loss."""
+    """α: weight of the entropy term in the loss `grebt`."""
     floor: float = 0.6
-    """Ω: final value of ω. With 1 states are never read."""
+    """Ω: final value of the weight ω. With 1 the hidden states are never read."""
     spread: str = "full"
     """Whether gradients flow through the entropy's standard deviation: "full" or "stopgrad"."""
     epsilon: float = 1e-6
     pair_from: Literal["annotation", "refreshed"] = "annotation"
-    """Rewards that choose a group's pair: those used to train the policy, or those on the states after training."""
+    """Rewards that determine best and worst of a group: those that the policy was trained on ("annotation"), or those
+    on the states after training ("refreshed")."""
     objectives: tuple[str, ...] = ()
-    """Objectives whose rewards form pairs, one pair each; all if empty."""
+    """Objectives that form one pair per group each. All objectives if empty."""
     batch_groups: int = 0
-    """Groups per optimizer step; 0: all of the cycle. There is one pass in either case."""
+    """Number of groups per optimizer step. 0: all groups of the cycle. The update is one pass in both cases."""
     max_grad_norm: float = 1.0
     learns: Literal["nothing", "head", "everything"] = "head"
-    """Trained parameters; with "everything" the body's trainable parameters are updated too, in place."""
+    """Trained parameters. With "everything", trainable parameters of the model's body are updated too, in place."""
     reads: Reads = identity
     refresh: bool = True
-    """Whether the update uses the states of the last pass instead of those of the annotation."""
+    """Whether the update uses the hidden states of the policy's last pass instead of those at the time of rating."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -102,7 +103,7 @@ CONTROLS: Mapping[str, Mapping[str, Any]] = {
     "unrefreshed": {"refresh": False},  # the states at rating time, not those after the policy's update
     "full_update": {"learns": "everything"},  # the body is trained as well
 }
-"""Changes of `R2MArguments` for each control, for `dataclasses.replace`; from the paper's G.5 and 5.4, and our own.
+"""Changes of `R2MArguments` for each control, for `dataclasses.replace`. From the paper's G.5 and 5.4, and ours.
 
 Another control is `reads=stale(start policy, encoder)`: the same features of the completion, from a fixed policy. An
 ensemble's mean - λ std is a separate source: `rm.kinds.ensemble.model` with a pessimism of λ.

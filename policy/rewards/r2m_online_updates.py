@@ -1,4 +1,4 @@
-"""Online R2M reward source for policy training: it reads the policy's states and is updated after every cycle."""
+"""Online R2M: a reward model that reads the policy's hidden states and is updated after each cycle of training."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ from .r2m_controls import R2MArguments, States
 
 @dataclass(frozen=True)
 class Anchor:
-    """External labels: in some groups of every cycle a labeller gives P(best is better) for the group's pair."""
+    """External labels for the update: in some groups of each cycle, a labeller gives P(best is better than worst)."""
 
     labeller: Labeller
     groups: int
-    """Number of labelled groups, drawn anew in every cycle; one call each."""
+    """Number of labelled groups per cycle, drawn at random. Each takes one call of the labeller."""
     only: bool = False
     """Whether to drop the pairs of the other groups instead of labelling them by the model's own rewards."""
 
@@ -39,29 +39,29 @@ class Anchor:
 
 
 class Version(NamedTuple):
-    """Versions of everything besides the text that determines a reward."""
+    """Versions of the reward model and of the policy, which determine a reward together with the text."""
 
     body: str
     """Fingerprint of the reward model at the start of training."""
     head: int
-    """Number of updates of the head."""
+    """Number of updates of the reward head."""
     policy: int
     """Number of cycles that the policy was trained on."""
     omega: float
 
 
 class _Annotation(NamedTuple):
-    """Completions with the tokens, rewards and states at the time of rating."""
+    """Completions of a cycle with their tokens, rewards and hidden states at the time of `rate`."""
 
     examples: list[Example]
     tokens: Float[Tensor, "N D"]
     rewards: Float[Tensor, "N K"]
     states: States | None
-    """Stored only if the update uses them instead of refreshed ones."""
+    """Hidden states, stored only if the update uses them instead of the states of the last pass."""
 
 
 class _UpdateBatch(NamedTuple):
-    """The completions of a cycle as inputs of the update."""
+    """Completions of a cycle: inputs of the reward model's update."""
 
     examples: list[Example]
     tokens: Float[Tensor, "N D"]
@@ -76,12 +76,12 @@ class _UpdateBatch(NamedTuple):
 
 
 class OnlineR2M:
-    """A reward source after R2M, algorithm 1 (Huang et al. 2026, arXiv:2601.22664), with one update per cycle.
+    """A reward source by algorithm 1 of R2M (Huang et al. 2026, arXiv:2601.22664), with one update per cycle.
 
-    In cycle t of `rounds` completions are rated at ω(t) on the policy's states. After the policy's last pass the head
-    takes one GREBT step with AdamW (no weight decay) on the best and the worst completion of each group, with the
-    states of that pass. As published, best and worst are chosen by the model's own rewards; an `anchor` asks a
-    labeller.
+    In cycle t of `rounds`, completions get rewards at weight ω(t) from the policy's hidden states. After the policy's
+    last pass over them, the reward head is updated by the loss `grebt` and AdamW (no weight decay) on the best and the
+    worst completion of each group, with the states of that pass. As published, the model's own rewards determine best
+    and worst; with an `anchor`, a labeller compares the two.
     """
 
     reads_states = True
@@ -110,20 +110,20 @@ class OnlineR2M:
         self._begin()
 
     def _begin(self) -> None:
-        """Start a cycle: set ω by its number, and clear the annotations."""
+        """Start a cycle: set ω from the cycle's number, and delete the stored completions."""
         self.model.omega = omega(self.cycles, self.rounds, self.arguments.floor)
         self._annotations: list[_Annotation] = []
 
     @property
     def version(self) -> Version:
-        """Version of the rewards that are currently given."""
+        """Version of the current rewards."""
         return Version(self._body, self.updates, self.cycles, self.model.omega)
 
     # ---- rating ----
 
     @torch.no_grad()
     def rate(self, examples: Sequence[Example], states: States) -> np.ndarray:
-        """Return rewards [N, K] at the current ω; stored until the next update."""
+        """Return rewards [N, K] at the current ω. They are stored until the next update."""
         tokens, inputs = reward_tokens(self.model.body, examples), self._head_inputs(states, examples, "rate")
         rewards = self.model.rewards(tokens, inputs).cpu()
         self._annotations.append(_Annotation([*examples], tokens, rewards, None if self.arguments.refresh else inputs))
@@ -135,13 +135,13 @@ class OnlineR2M:
         ]
 
     def _random(self, use: str) -> Generator:
-        """Create a generator that depends only on the seed, the cycle and the use."""
+        """Create a random number generator that depends only on seed, cycle and `use`."""
         return Generator().manual_seed(int(content_hash([self.arguments.seed, self.cycles, use]), 16))
 
     # ---- learning ----
 
     def learn(self, cycle: Cycle) -> dict[str, float]:
-        """Run one pass over the cycle's groups; return metrics from before it, at the version of its rewards."""
+        """Update the model by one pass over the cycle's groups. Return metrics of the model before the update."""
         annotation, version = self._annotation(cycle), self.version
         batch = self._update_batch(cycle, annotation)
         indices = batch.rows.flatten()
@@ -158,7 +158,7 @@ class OnlineR2M:
         return _update_metrics(version, losses, facts)
 
     def _annotation(self, cycle: Cycle) -> _Annotation:
-        """Gather the annotations of all completions: each process rated its own, and all make the same update."""
+        """Gather the stored completions of all processes, so that all processes make the same update."""
         examples = [*cycle.examples]
         here, share = PartialState(), len(examples) // PartialState().num_processes
         examples = examples[here.process_index * share : (here.process_index + 1) * share]
@@ -188,7 +188,7 @@ class OnlineR2M:
         return self._rewards(batch, torch.arange(len(batch.rows)))
 
     def _rewards(self, batch: _UpdateBatch, groups: Int[Tensor, " _"]) -> Float[Tensor, "G R"]:
-        """Compute rewards of some groups with the current model; differentiable, on the CPU."""
+        """Compute differentiable rewards of the given groups with the current model, on the CPU."""
         indices = batch.rows[groups].flatten()
         tokens = batch.tokens[indices]
         if self.arguments.learns == "everything":
@@ -199,7 +199,7 @@ class OnlineR2M:
     def _by_group(
         self, rewards: Float[Tensor, "M K"], batch: _UpdateBatch, indices: Int[Tensor, " M"]
     ) -> Float[Tensor, "G R"]:
-        """Arrange rewards in a row per group and objective; NaN for completions that the policy was not trained on."""
+        """Arrange rewards in one row per group and objective. NaN for completions that were not trained on."""
         masked = rewards.masked_fill(~batch.rewarded[indices, None], torch.nan)[:, self.columns]
         return masked.unflatten(0, (-1, batch.rows.shape[1])).transpose(1, 2).flatten(0, 1)
 
@@ -229,7 +229,7 @@ class OnlineR2M:
     def _anchored(
         self, anchor: Anchor, pairs: Pairs, refreshed: Float[Tensor, "G R"], batch: _UpdateBatch, random: Generator
     ) -> tuple[Pairs, dict[str, float]]:
-        """Return the pairs with labels in the drawn groups, and metrics of the model's agreement with the labeller."""
+        """Label the pairs of random groups by the labeller; return all pairs, and metrics of the model's agreement."""
         if anchor.groups > len(batch.rows):
             raise UsageError(
                 f"an anchor is to label {anchor.groups} groups and the cycle has {len(batch.rows)}; ask for fewer"
@@ -265,7 +265,7 @@ class OnlineR2M:
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Load the state from a checkpoint; raise `DataError` for another reward model or number of rounds."""
+        """Load the state from a checkpoint. Raise `DataError` if its reward model or number of rounds differs."""
         settings = self._fixed_settings()
         if other := [name for name in settings if state["made"].get(name) != settings[name]]:
             raise DataError(
@@ -281,7 +281,7 @@ class OnlineR2M:
         self._begin()
 
     def _fixed_settings(self) -> dict[str, Any]:
-        """Return the settings that a checkpoint must agree with."""
+        """Return the settings that must be equal when a checkpoint is loaded."""
         D, width = self.model.head.W_q.shape
         return {
             "rounds": self.rounds,
@@ -310,7 +310,7 @@ def rows_of_groups(group: Int[Tensor, " N"]) -> Int[Tensor, "G R"]:
 
 
 def ask(labeller: Labeller, first: Example, second: Example, random: Generator) -> float:
-    """Return P(first is better), or NaN; the order is randomised to cancel the labeller's position bias."""
+    """Return the labeller's P(first is better), or NaN. The order is random, to cancel the labeller's position bias."""
     swapped = bool(torch.randint(2, (), generator=random))
     completions = (second.completion, first.completion) if swapped else (first.completion, second.completion)
     chance = float(labeller(first.prompt, completions))
@@ -328,7 +328,7 @@ def _columns(objectives: tuple[str, ...], names: tuple[str, ...]) -> list[int]:
 
 
 def _update_metrics(version: Version, losses: GroupLosses, facts: Mapping[str, float]) -> dict[str, float]:
-    """Return the metrics of an update; unknown values are left out."""
+    """Return the metrics of an update. NaN values are left out."""
     metrics = {
         "head_version": version.head,
         "policy_version": version.policy,

@@ -1,4 +1,4 @@
-"""Probability of a reference answer under the policy, after a completion's reasoning and without it."""
+"""Probability of a reference answer under the policy, with and without the reasoning of a completion."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from ...rm.backbones.tokenization import Encoder, pad
 from ...rm.types import Messages
 
 TAGS = ("<think>", "</think>", "<answer>", "</answer>")
-"""Tags around the reasoning, then around the answer."""
+"""Opening and closing tags of the reasoning and of the answer."""
 
 # ---- formulas ----
 
@@ -20,14 +20,15 @@ TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 def mean_probability(logprobs: Float[Tensor, "N L"], reference: Bool[Tensor, "N L"]) -> Float[Tensor, " N"]:
     """Σ_t π(y*_t | x, z, y*_<t) / |y*| over the reference's tokens, in [0, 1]          RLPR: arXiv:2506.18254
 
-    A mean of probabilities, not of logarithms: a single unlikely synonym does not dominate. 0 without reference.
+    x is the prompt, z the reasoning and y* the reference. The mean is over probabilities instead of log-probabilities,
+    so that a single unlikely token does not dominate. 0 if the reference is empty.
     """
     token_probability = torch.where(reference, logprobs.exp(), 0).sum(1)
     return token_probability / reference.sum(1).clamp_min(1)
 
 
 def total_logprob(logprobs: Float[Tensor, "N L"], reference: Bool[Tensor, "N L"]) -> Float[Tensor, " N"]:
-    """Σ_t log π(y*_t | x, z, y*_<t) over the reference's tokens, nats."""
+    """Compute Σ_t log π(y*_t | x, z, y*_<t) in nats for reference y*, prompt x and reasoning z."""
     return torch.where(reference, logprobs, 0).sum(1)
 
 
@@ -78,10 +79,10 @@ def reference_probabilities(
     longest: int | None = None,
     formula: Callable[[Tensor, Tensor], Tensor] = mean_probability,
 ) -> Float[Tensor, " N"]:
-    """Return `formula` of each reference as a continuation of a prompt and the opening of a completion.
+    """Apply `formula` to the log-probabilities of each reference after a prompt and the opening of a completion.
 
-    Opening and reference are tokenised separately, so that the reference's tokens are the same after every opening.
-    Dropout is off; `together` rows are read per batch. A row of more than `longest` tokens is not read and is NaN.
+    Opening and reference are tokenised separately, so that the reference has the same tokens after each opening.
+    Dropout is off; `together` is the batch size. The result is NaN for a row of more than `longest` tokens.
     """
     rows = [_row(encoder, *part) for part in zip(prompts, openings, references, strict=True)]
     short = [index for index, (ids, _) in enumerate(rows) if longest is None or len(ids) <= longest]
@@ -98,7 +99,7 @@ def reference_probabilities(
 
 
 def _row(encoder: Encoder, prompt: Messages, opening: str, reference: str) -> tuple[list[int], int]:
-    """Return token ids, and the number of tokens before the reference."""
+    """Return the token ids of prompt, opening and reference, and the number of tokens before the reference."""
     before, behind = (encoder.tokenizer(text, add_special_tokens=False).input_ids for text in (opening, reference))
     start = [*encoder.encode_prompt(prompt), *before]
     return [*start, *behind], len(start)

@@ -1,4 +1,4 @@
-"""Reward sources: rewards of a step's completions by component, from reward models and functions, with faults."""
+"""Rewards of completions from several reward models and functions, with a record of failed rewards."""
 
 import json
 import os
@@ -37,14 +37,14 @@ EXCERPT = 60  # characters of a completion in an error message
 
 
 class Fault(NamedTuple):
-    """A reward that could not be used."""
+    """A fault: a reward source that failed or returned an unusable value."""
 
     reward: str
     row: int | None
-    """Row of the completion; None: all of them."""
+    """Row of the completion. None if the fault concerns all completions."""
     reason: str
     example: Example | None
-    """The completion to be rated."""
+    """The completion without a usable reward."""
 
     def __str__(self) -> str:
         """Return the fault as a sentence without a full stop."""
@@ -54,15 +54,15 @@ class Fault(NamedTuple):
 
 
 class RewardSources:
-    """Named reward models and functions; every model scores by its own contract.
+    """Reward models and functions by name. Each model scores by its own scoring contract (template, length, version).
 
-    A reward model with several objectives gives one component for each, `name.objective`. A completion without a usable
-    reward is NaN. Faults are a function that raises, returns the wrong number of values or of components, or returns
-    anything but numbers and None, and infinite rewards: with `skip` they become NaN and are returned, otherwise they
-    raise `DataError`. In both cases they are appended to the file `record`, with the completion. Numbers are those of a
-    list, an array or a tensor on any device. Coroutine functions are awaited, all of a call concurrently.
+    A reward model with several objectives gives one component per objective, `name.objective`. A fault is an exception
+    in a source, the wrong number of values or components, a value other than a number or None, or an infinite reward.
+    With `skip`, the reward becomes NaN and the fault is returned; otherwise `DataError` is raised. In both cases the
+    fault is appended to the file `record`, with the completion. A function may return a list, an array or a tensor on
+    any device. Coroutine functions run concurrently.
 
-    Optional abilities of a source are the protocols in `policy.types`.
+    The protocols in `policy.types` describe optional abilities of a source.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class RewardSources:
             raise UsageError("there is no reward; name at least one reward model or function")
         self.sources, self.skip, self.record = dict(sources), skip, record
         self.unread: dict[str, float] = {}
-        """Shares of the completions rated last that a reward model reads cut or in part, as `NAME/truncated`."""
+        """Share of completions of the last call that a reward model truncates or reads in part, as `NAME/truncated`."""
         self._warned: set[str] = set()
         self.names = tuple(name for source in self.sources for name in self._components(source))
         self.reads_states = any(
@@ -92,7 +92,7 @@ class RewardSources:
         if unused := [name for name in watched if name in self.learners]:
             raise UsageError(f"'{unused[0]}' learns from its own rewards and is only watched; name it with --reward")
         self.watched = tuple(name for source in watched for name in self._components(source))
-        """Components that are only logged."""
+        """Reward components that are logged but not trained on."""
         self.trained = tuple(name for name in self.names if name not in self.watched)
 
     def __call__(
@@ -105,9 +105,9 @@ class RewardSources:
     ) -> tuple[Rewards, list[Fault]]:
         """Return the rewards of all components, and the faults.
 
-        `states` are the policy's hidden states, `rows` the row of the data that each completion's prompt comes from,
-        `finished` whether each completion ended by itself. `tokens` are the completions' own, which the rewards of
-        steps are placed at; without them there are none.
+        `states` are the policy's hidden states, `rows` the data rows of the prompts, and `finished` is False for
+        truncated completions. `tokens` are the completions' tokens, which step rewards are assigned to; without
+        `tokens` there are no step rewards.
         """
         columns, members, faults = [], {}, []
         self.unread = {}
@@ -133,39 +133,39 @@ class RewardSources:
 
     @property
     def compares(self) -> list[str]:
-        """Sources whose rewards compare the completions of a prompt, so that they have to rate all of them at once."""
+        """Names of the sources that compare the completions of a prompt and therefore need all of them in one call."""
         return [name for name, s in self.sources.items() if isinstance(s, ComparesCompletions) and s.compares]
 
     @property
     def process_rewards(self) -> bool:
-        """Whether a source rewards single steps."""
+        """Whether a source gives process rewards, one per reasoning step."""
         return bool(self._of_steps)
 
     @property
     def _step_names(self) -> tuple[str, ...]:
-        """Names of the components of the source that rewards steps."""
+        """Names of the components of the source of process rewards."""
         return tuple(self._components(self._of_steps[0]))
 
     def _steps(
         self, examples: Sequence[Example], values: Float[Tensor, "N K"], tokens: CompletionTokens
     ) -> Float[Tensor, "N L"]:
-        """Return rewards of steps; none at all if the source has failed, which left its component without a value."""
+        """Return step rewards at tokens. All are NaN if the source of step rewards failed."""
         source: Any = self.sources[self._of_steps[0]]
         failed = values[:, self.names.index(self._step_names[0])].isnan().all()
         return at_tokens([[] for _ in examples] if failed else source.step_rewards(examples), tokens)
 
     @property
     def contracts(self) -> dict[str, str]:
-        """Hashes of the scoring contracts of reward models."""
+        """Hashes of the scoring contracts of the reward models, by name."""
         return {name: s.contract.hash() for name, s in self.sources.items() if isinstance(s, RatesCompletions)}
 
     @property
     def versions(self) -> dict[str, dict[str, Any]]:
-        """Current versions of online reward models: what determines their rewards besides the text."""
+        """Current versions of online reward models, which determine their rewards together with the text."""
         return {name: s.version._asdict() for name, s in self.learners.items() if isinstance(s, HasVersion)}
 
     def facts(self) -> dict[str, float]:
-        """Return the metrics of sources on the completions rated last, as `NAME/FACT`."""
+        """Return the metrics of the sources for the last call, as `NAME/METRIC`."""
         sources = [(name, source) for name, source in self.sources.items() if isinstance(source, HasMetrics)]
         return {
             f"{name}/{fact}": value for name, source in sources for fact, value in source.facts().items()
@@ -177,7 +177,7 @@ class RewardSources:
         return self.record.stat().st_size if self.record and self.record.exists() else 0
 
     def forget_after(self, recorded: int) -> None:
-        """Cut the file `record` to the size at a checkpoint: later faults happen again."""
+        """Truncate the file `record` to its size at a checkpoint, since the later steps are repeated."""
         if self.record and self.recorded > recorded:
             os.truncate(self.record, recorded)
 
@@ -187,7 +187,7 @@ class RewardSources:
         return [name] if len(objectives) == 1 else [f"{name}.{objective}" for objective in objectives]
 
     def _call_all(self, inputs: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
-        """Return what each source returns for its inputs, or the error that it raises."""
+        """Call all sources. Return the result of each source, or the exception that it raised."""
         returned: dict[str, Any] = {name: self._call(name, arguments) for name, arguments in inputs.items()}
         waiting = [name for name, value in returned.items() if isawaitable(value)]
         return returned | dict(zip(waiting, gathered([returned[name] for name in waiting]), strict=True))
@@ -200,7 +200,7 @@ class RewardSources:
             return error
 
     def _read(self, name: str, returned: Any, examples: Sequence[Example]) -> tuple[np.ndarray, list[Fault]]:
-        """Return the rewards [N, K] of one source, and its faults."""
+        """Convert the result of one source to rewards [N, K] and faults."""
         nothing = np.full((len(examples), len(self._components(name))), np.nan)
         try:
             if isinstance(returned, BaseException):
@@ -224,7 +224,7 @@ class RewardSources:
         return nothing, faults
 
     def _rate(self, name: str, source: Any, arguments: tuple[Any, ...]) -> np.ndarray:
-        """Return a reward model's rewards, and note how much of the completions it does not read."""
+        """Return the rewards of a reward model, and update the share of completions that it truncates."""
         examples, *more = arguments
         result = Rated(source.rate(*arguments), readings(source, examples)) if more else rated(source, examples)
         for what, share in unread_shares(result.readings).items():
@@ -237,14 +237,17 @@ class RewardSources:
 
     @property
     def ensembles(self) -> list[str]:
-        """Components of sources with several members."""
+        """Names of the reward components of ensembles."""
         ensembles = [name for name, source in self.sources.items() if isinstance(source, ReportsSpread)]
         return [component for name in ensembles for component in self._components(name)]
 
     def _member_scores(
         self, name: str, source: Any, examples: Sequence[Example], values: np.ndarray, faults: list[Fault]
     ) -> tuple[np.ndarray, np.ndarray, list[Fault]]:
-        """Return an ensemble's member scores [M, N, K], NaN where a value is, values [N, K], and faults."""
+        """Return member scores [M, N, K] of an ensemble, its rewards [N, K], and faults.
+
+        Member scores are NaN where the reward is NaN.
+        """
         nothing = np.full((1, *values.shape), np.nan)
         if np.isnan(values).all():
             return nothing, values, faults
@@ -260,7 +263,7 @@ class RewardSources:
         return np.where(np.isnan(values), np.nan, members), values, faults
 
     def _members(self, scores: Mapping[str, np.ndarray], number: int) -> Float[Tensor, "N K M"] | None:
-        """Return the scores of ensemble members; NaN for single models and for members that are missing."""
+        """Return the scores of ensemble members. NaN for single models, and for members beyond an ensemble's size."""
         if not scores:
             return None
         most = max(len(score) for score in scores.values())
@@ -278,7 +281,7 @@ def _inputs(
     rows: Sequence[int] | None,
     finished: Sequence[bool] | None,
 ) -> tuple[Any, ...]:
-    """Return what a source reads, by its attributes."""
+    """Return the arguments of the call of a source, according to the protocols that it implements."""
     if isinstance(source, ReadsStates) and source.reads_states:
         return examples, states
     if isinstance(source, ReadsFinished) and source.reads_finished:
@@ -295,7 +298,7 @@ def _append(path: Path, faults: Sequence[Fault]) -> None:
 
 
 def _components_of(row: Any, number: int) -> list[Any]:
-    """Return one completion's rewards; None instead of a row means that all of them are missing."""
+    """Return the rewards of one completion by component. A row of None means that all are missing."""
     if row is None:
         return [None] * number
     value = row.tolist() if isinstance(row, Tensor | np.ndarray | np.generic) else row
@@ -303,7 +306,7 @@ def _components_of(row: Any, number: int) -> list[Any]:
 
 
 def _wrong(value: object) -> str:
-    """Return what is wrong with a reward; empty if nothing."""
+    """Return a description of the fault of a reward. Empty if the reward is usable."""
     if value is None:
         return ""
     if not isinstance(value, (Real, np.number)):

@@ -1,4 +1,4 @@
-"""Process rewards: the step scores of a reward model, at the policy's tokens where the steps end."""
+"""Process rewards: step scores of a reward model, assigned to the policy's token at the end of each step."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,21 +15,21 @@ from ...rm.types import Example
 
 
 class StepReward(NamedTuple):
-    """Reward of a step, and the number of characters of the completion up to the step's end."""
+    """Reward of a reasoning step, and the character offset of the step's end in the completion."""
 
     end: int
     value: float
 
 
 class CompletionTokens(NamedTuple):
-    """Token ids of a step's completions, and their common length L when they are padded."""
+    """Token ids of the completions of a training step, and their padded length L."""
 
     tokenizer: Any
     ids: Sequence[Sequence[int]]
     length: int
 
     def index(self, row: int, characters: int) -> int:
-        """Return the token that completes the first `characters` of a completion's text, by bisection."""
+        """Return the index of the first token after which the text has `characters` characters, by bisection."""
         ids, low, high = self.ids[row], 0, len(self.ids[row]) - 1
         while low < high:
             middle = (low + high) // 2
@@ -41,11 +41,11 @@ class CompletionTokens(NamedTuple):
 
 
 class ProcessRewards:
-    """A reward source that rewards steps: `scale` times p_t where step t ends, and nothing for the completion itself
+    """Reward source with one reward per reasoning step: `scale` times the model's score p_t of step t
 
-    Lightman et al. 2023 (arXiv:2305.20050); the sum over steps rises with their number, which the transforms `clip` and
-    `delta` correct (Gao et al. 2024, arXiv:2410.15115). The completion's own reward is 0, so that it is known whether
-    it was scored: it is missing (NaN) without steps, and if a step lies beyond the model's maximal length.
+    Lightman et al. 2023 (arXiv:2305.20050). The sum over steps increases with their number; the transforms `clip` and
+    `delta` correct this (Gao et al. 2024, arXiv:2410.15115). The reward of the whole completion is 0. It is missing
+    (NaN) if the completion has no steps, or if a step is beyond the model's maximum length.
     """
 
     def __init__(self, model: ProcessRewardModel, scale: float = 1.0):
@@ -57,12 +57,12 @@ class ProcessRewards:
         self._last: list[np.ndarray] = []
 
     def rate(self, examples: Sequence[Example]) -> np.ndarray:
-        """Return 0 for completions whose steps are all scored, NaN for the others, [N, 1]."""
+        """Score the steps of completions. Return [N, 1]: 0 if all steps have a score, else NaN."""
         self._last = [scores[:, 0] for scores in self.model.step_scores(examples)]
         return np.array([[0.0 if is_complete(scores) else np.nan] for scores in self._last]).reshape(-1, 1)
 
     def step_rewards(self, examples: Sequence[Example]) -> list[list[StepReward]]:
-        """Return the rewards of the steps of the completions rated last; none where a score is missing."""
+        """Return the step rewards of the completions in the last call of `rate`. Empty if a step's score is missing."""
         return [
             [StepReward(end, self.scale * score) for end, score in zip(self._ends(example), scores, strict=True)]
             if is_complete(scores)
@@ -71,7 +71,7 @@ class ProcessRewards:
         ]
 
     def facts(self) -> dict[str, float]:
-        """Return the mean, the lowest step's mean, and the number of steps of the completions rated last."""
+        """Return metrics of the last call of `rate`: means of step score, lowest step score and number of steps."""
         complete = [scores for scores in self._last if is_complete(scores)]
         if not complete:
             return {}
@@ -90,12 +90,12 @@ class ProcessRewards:
 
 
 def is_complete(scores: Float[np.ndarray, " T"]) -> bool:
-    """Return whether there are steps, all with a score."""
+    """Return whether a completion has at least one step and all its steps have a score."""
     return len(scores) > 0 and not np.isnan(scores).any()
 
 
 def at_tokens(rewards: Sequence[Sequence[StepReward]], tokens: CompletionTokens) -> Float[Tensor, "N L"]:
-    """Return the rewards at the tokens where steps end, NaN elsewhere; steps that end in one token are added up."""
+    """Return the rewards at the tokens where steps end, NaN elsewhere. Steps that end in the same token are summed."""
     token_rewards = torch.full((len(rewards), tokens.length), torch.nan, dtype=torch.float64)
     for row, steps in enumerate(rewards):
         for step in steps:

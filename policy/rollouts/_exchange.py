@@ -35,7 +35,7 @@ class AgentCompletions(NamedTuple):
 
 
 class StepHashes(NamedTuple):
-    """Prompts and tokenizer of a step, which must be equal for agents to learn from each other."""
+    """Hashes of the prompts and the tokenizer of a step. Agents that exchange completions must have equal hashes."""
 
     prompts: str
     """Hash of the prompts' tokens, in order."""
@@ -52,7 +52,7 @@ def exchange_rollouts(
     seed: int = 0,
     log: Callable[[str], None] = lambda message: None,
 ) -> RolloutSource:
-    """Create a rollout function: of n G completions per prompt the first G are the policy's, the rest its partners'.
+    """Create a rollout function with n G completions per prompt: G by the policy, then those of its n - 1 partners.
 
     Each of the n agents trains in its own process, on the same prompts in the same order and with the same tokenizer;
     models may differ. In each step an agent writes its completions and their log-probabilities atomically to a file in

@@ -105,7 +105,7 @@ def seeds_of(seed: int, request: object, number: int) -> list[int]:
 
 
 class Exchange(NamedTuple):
-    """Turns of two agents by row: the policy's first, its partner's second."""
+    """Turns of a dialogue between two agents, by row. The policy is the first agent, its partner the second."""
 
     prompts: tuple[Messages, ...]
     completions: tuple[list[str], list[str]]
@@ -116,7 +116,7 @@ class Exchange(NamedTuple):
 
 
 class Side:
-    """One agent's conversations: the tokens after each prompt, and a mask of those that it generated."""
+    """Conversations of one agent: the tokens after each prompt, and a mask of the tokens that the agent generated."""
 
     def __init__(self, model: DecodingModel, prompts: Sequence[Messages], **sampling: Any):
         self.model, self.prompts, self.sampling = model, prompts, sampling

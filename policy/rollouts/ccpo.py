@@ -1,4 +1,4 @@
-"""CCPO rollouts: a solver's completions with a thinker's thoughts, and as many without."""
+"""CCPO rollouts: completions of a solver with and without the thoughts of a thinker in the prompt."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,14 +21,14 @@ def ccpo(
     chat_template: str | None = None,
     seed: int = 0,
 ) -> RolloutSource:
-    """The policy is CCPO's solver: it completes the prompt after reading a thought      CCPO 2026, arXiv:2603.21563
+    """Generate completions of CCPO's solver, the policy, with thoughts in the prompt     CCPO 2026, arXiv:2603.21563
 
-    Every completion has its own thought, by the language model `thinker` (path or Hub id), in its prompt, and is
-    trained on with it; rewards get the prompt without it. With `alone` that is the first half of a group, and the
-    second half is generated and trained on without a thought (`transforms/ccpo_solver.py`); otherwise it is all of them
-    (`advantages/ccpo.py`). Evaluation does the same. A thought has at most `longest` tokens and is sampled at
-    temperature 1 with a seed derived from the seed, the step and the index. `role` is a file with the thinker's system
-    message, which replaces the prompt's own.
+    The language model `thinker` (path or Hub id) samples one thought per completion. The policy is trained on the
+    prompt with the thought; reward sources get the prompt without it. With `alone`, only the first half of each group
+    has thoughts (`transforms/ccpo_solver.py`); otherwise all completions have thoughts (`advantages/ccpo.py`). This
+    also holds in evaluation. A thought has at most `longest` tokens and is sampled at temperature 1, with a seed
+    derived from `seed`, the step and the index. `role` is a file with the thinker's system message, which replaces the
+    prompt's.
     """
     if longest < 1:
         raise ValueError(f"ccpo: a thought has 1 token or more, got longest={longest}")

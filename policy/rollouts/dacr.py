@@ -18,14 +18,14 @@ ANSWER, CRITIQUE, FINAL = range(3)
 def dacr(
     *, partner: str, longest: int = 256, role: str = "", chat_template: str | None = None, seed: int = 0
 ) -> RolloutSource:
-    """A completion, a critique of the partner's, and a rewrite after the partner's      DACR 2026, arXiv:2603.21574
+    """Generate a completion, a critique of the partner's completion, and a rewrite      DACR 2026, arXiv:2603.21574
 
-    All three form one completion, with the partner's turns between them: these are read, and only the policy's tokens
-    are trained on, with one advantage. The language model `partner` (path or Hub id) has its own conversation in each
-    row, with the system message in the file `role` if given, and is not trained. A turn of the policy has at most
-    --max_completion_length tokens and uses the run's sampling settings, one of the partner at most `longest` at
-    temperature 1; seeds are derived from the seed, the step, the turn and the index. Evaluation does the same. Needs
-    `--reward 'dacr(reward=SOURCE)'`, which rates the turns.
+    The rewrite follows the partner's critique. All three form one completion, with the partner's turns between them.
+    Only the policy's tokens are trained on, with one advantage. The language model `partner` (path or Hub id) has its
+    own conversation in each row, with the system message in the file `role` if given, and is not trained. A turn of the
+    policy has at most --max_completion_length tokens and uses the run's sampling settings, one of the partner at most
+    `longest` at temperature 1; seeds are derived from the seed, the step, the turn and the index. Evaluation does the
+    same. Needs `--reward 'dacr(reward=SOURCE)'`, which rates the turns.
     """
     if longest < 1:
         raise ValueError(f"dacr: the partner's turns have 1 token or more, got longest={longest}")
@@ -78,7 +78,7 @@ class DialogueReward(Protocol):
     """A reward source that rates dialogues of two agents."""
 
     def listen(self, dialogue: Exchange) -> None:
-        """Store a dialogue, of which the source then rates the completions."""
+        """Store a dialogue for the next call of `rate`."""
         ...
 
 

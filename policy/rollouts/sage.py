@@ -14,15 +14,15 @@ from ._partners import sampling_arguments
 
 
 def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64, seed: int = 0) -> RolloutSource:
-    """r of a group's G completions are found by `step_beam`: m prefixes, 2m continuations each, ranked by Φ
+    """Find r of a group's G completions by `step_beam`: m prefixes, 2m continuations each, ranked by Φ
 
     Φ(y) = 1/T Σ_t log π(y_t | x, y_<t)                                               SAGE-RL: arXiv:2602.08354
 
-    r = 2, m = 2 and G = 8 are the paper's. Searched completions are a group's first rows, best first; if fewer than r
-    complete ones are found the rest is sampled, as are all in evaluation. Their log-probabilities are not returned: the
-    trainer recomputes them, so that every ratio starts at 1. Ours: a chain is finished at the end of its text, not of
-    its thought. Steps are sampled at the run's temperature, top_p, top_k and min_p, with seeds derived from the seed,
-    the step and the prompt's index.
+    r = 2, m = 2 and G = 8 are the paper's. The first rows of a group are the completions from the search, best first.
+    If the search completes fewer than r, the others are sampled; in evaluation all are sampled. The trainer computes
+    the log-probabilities, so that every ratio starts at 1. Ours: a chain ends with its text, not with its thought.
+    Steps are sampled at the run's temperature, top_p, top_k and min_p, with seeds derived from the seed, the step and
+    the prompt's index.
     """
     if r < 1 or m < 1 or max_steps < 1 or not step_end:
         raise ValueError(

@@ -22,7 +22,7 @@ class Hints(NamedTuple):
     avoid: tuple[str, ...] = ()
 
     def some(self, share: float, draw: Random) -> "Hints":
-        """Return round(λ n) of all n hints, chosen at random, in order.
+        """Return round(λ n) random hints of all n hints, in their order; λ = `share`.
 
         >>> Hints(("a", "b"), ("c", "d")).some(0.0, Random(0))
         Hints(include=(), avoid=())
@@ -65,8 +65,8 @@ def scaffold_rollouts(
 ) -> RolloutSource:
     """Create a rollout function that generates with hints in the prompts and returns the prompts without them.
 
-    Old log-probabilities, ratios, KL and gradients are then all for the prompt without hints; the different prompt at
-    generation is not corrected for (RuscaRL, arXiv:2508.16949). Completion i of a group is the i-th row of its prompt.
+    Log-probabilities, ratios, KL and gradients are all for the prompt without hints. There is no correction for the
+    different prompt at generation (RuscaRL, arXiv:2508.16949). Completion i of a group is the i-th row of its prompt.
     A prompt that would have more than `longest` tokens with its hints gets none, as do all prompts in evaluation.
     `written_by` is another rollout function, such as `server_rollouts`; by default the trainer's own generation. Random
     draws depend on the seed, the step and the row.

@@ -20,14 +20,14 @@ FEATURES, BOUND = 10, 3.0
 
 
 class History(NamedTuple):
-    """Previous use of every completion; all 0 for new ones."""
+    """Previous use of each completion in training. All values are 0 for new completions."""
 
     age: Float[Tensor, " N"]
     """Age in batches."""
     uses: Float[Tensor, " N"]
-    """Number of times it was chosen."""
+    """Number of times that the completion was selected."""
     clipped: Float[Tensor, " N"]
-    """Share of its tokens whose ratio was clipped when it was last trained on."""
+    """Share of clipped tokens in the last training step that used the completion."""
 
 
 def contexts(
@@ -38,10 +38,10 @@ def contexts(
     longest: int,
     history: History | None = None,
 ) -> Float[Tensor, "N 10"]:
-    """Compute ten features of every completion, clamped to ±3; 0 if the reward is missing.
+    """Compute ten features of each completion, clamped to ±3. All are 0 if the reward is missing.
 
-    z(r) in its group, |A|, sign A, mean entropy, mean log π_old, clipped, tokens / `longest`, truncated, log(1 + age),
-    log(1 + uses). The types of features are the paper's, the list is ours.
+    They are: reward z-score within the group, |A|, sign A, mean entropy, mean log π_old, share of clipped tokens,
+    tokens / `longest`, truncated, log(1 + age), log(1 + uses). The types of features are the paper's, the list is ours.
     """
     if rollout.entropy is None or rollout.logprobs is None:
         raise ValueError("cbs: the rollout has no entropies or no log-probabilities of its tokens")
@@ -72,19 +72,20 @@ def contexts(
 
 
 class Predictor(NamedTuple):
-    """Predicts the gain of training on completions from their features; its JSON-serializable state starts as {}."""
+    """A model that predicts the gain of training on a completion from its features. The state starts as {}."""
 
     score: Callable[[State, Float[Tensor, "N 10"]], Float[Tensor, " N"]]
     learn: Callable[[State, Float[Tensor, "N 10"], float], State]
-    """(state, features of the completions trained on, their shared gain) -> the next state."""
+    """(state, features of the selected completions, their common gain) -> next state."""
     explores: Callable[[int], float]
-    """Probability of choosing a random completion instead of the best, by steps after the warm-up."""
+    """Maps the number of steps after the warm-up to the probability of selecting a random completion."""
 
 
 def ridge(*, shrink: float, bonus: float) -> Predictor:
-    """θᵀx + α sqrt(xᵀ M⁻¹ x),   θ = M⁻¹ b,  M = λ I + Σ x xᵀ,  b = Σ gain x;   x with a constant 1 appended
+    """θᵀx + α sqrt(xᵀ M⁻¹ x),   θ = M⁻¹ b,  M = λ I + Σ x xᵀ,  b = Σ gain x
 
-    LinUCB: Li et al. 2010, arXiv:1003.0146. λ = `shrink` > 0, α = `bonus` >= 0 in units of the gain.
+    LinUCB: Li et al. 2010, arXiv:1003.0146. x are the features of a completion with a constant 1 appended; the sums are
+    over all selected completions. λ = `shrink` > 0, α = `bonus` >= 0 in units of the gain.
     """
     if not shrink > 0 or not bonus >= 0:
         raise ValueError(f"cbs: shrink is above 0 and bonus is 0 or more, got {shrink} and {bonus}")
@@ -114,10 +115,11 @@ def _with_one(x: Float[Tensor, "N 10"]) -> Float[Tensor, "N 11"]:
 def mlp(
     *, learning_rate: float, over: int, hidden: int = 32, first: float = 0.1, last: float = 0.01, weights: int = 0
 ) -> Predictor:
-    """v·tanh(W x + u) + c, with one step of gradient descent on ½ mean (f(x) - gain)² after every batch
+    """f(x) = v·tanh(W x + u) + c, with one step of gradient descent on ½ mean (f(x) - gain)² after every batch
 
-    A random completion is chosen instead of the best with a probability that goes from `first` to `last` in `over`
-    steps (ε-greedy). `weights` is the seed of the initial weights.
+    x are the features of a completion; v, W, u and c are trained. Selection is ε-greedy: the probability of a random
+    completion instead of the best changes from `first` to `last` over `over` steps. `weights` is the seed of the
+    initial weights.
     """
     if not learning_rate > 0 or over < 1 or hidden < 1 or not 0 <= last <= first <= 1:
         raise ValueError(
@@ -168,7 +170,11 @@ def predictor(name: str, settings: Mapping[str, Any]) -> Predictor:
 
 
 class Bandit(NamedTuple):
-    """State: {"step", "performance": V, "gain": the last one, "chosen": their features, "model": the predictor's}."""
+    """Contextual bandit that selects completions by their predicted gain.
+
+    The state has the keys "step", "performance" (V of `cbs`), "gain" (the last gain), "chosen" (features of the
+    selected completions) and "model" (state of the predictor).
+    """
 
     predictor: Predictor
     penalty: float
@@ -178,7 +184,10 @@ class Bandit(NamedTuple):
     seed: int
 
     def observe(self, state: State, mean: float, entropy: float) -> dict[str, Any]:
-        """Learn the gain of the completions chosen before, and update V += rate (mean - V) unless it is NaN."""
+        """Update the predictor with the gain of the previously selected completions, and V += rate (mean - V).
+
+        With a NaN mean neither of them changes.
+        """
         next_state = dict(state)
         features, before = next_state.get("chosen", []), next_state.get("performance")
         next_state["chosen"] = []
@@ -195,7 +204,10 @@ class Bandit(NamedTuple):
     def choose(
         self, state: State, x: Float[Tensor, "N 10"], sets: Sequence[Int[Tensor, " _"]], number: int
     ) -> tuple[dict[str, Any], list[list[int]]]:
-        """Return the next state and `number` rows of each set (or all); random rows during the warm-up."""
+        """Return the next state and `number` selected rows of each set, or all rows of a smaller set.
+
+        The selection is random during the warm-up.
+        """
         step = int(state.get("step", 0))
         explore = 1.0 if step < self.warm_up else self.predictor.explores(step - self.warm_up)
         scores = self.predictor.score(state.get("model", {}), x).tolist()
@@ -211,7 +223,7 @@ class Bandit(NamedTuple):
 def bandit(
     model: str, settings: Mapping[str, Any], *, penalty: float, ceiling: float, rate: float, warm_up: int, seed: int
 ) -> Bandit:
-    """Create a bandit from a predictor's name and settings, after checking them."""
+    """Create a bandit from the name and settings of a predictor. Raise an error for invalid settings."""
     if not penalty >= 0 or not 0 < rate <= 1 or warm_up < 0 or math.isnan(ceiling):
         raise ValueError(
             "cbs: penalty and warm_up are 0 or more, rate lies in (0, 1] and ceiling is a number of nats, got "
@@ -221,7 +233,7 @@ def bandit(
 
 
 def gain(mean: float, before: float, entropy: float, penalty: float, ceiling: float) -> float:
-    """μ_{t+1} - V_t - c max(0, H - H_max)
+    """Compute the gain μ_{t+1} - V_t - c max(0, H - H_max): mean reward minus its previous estimate and a penalty.
 
     >>> gain(0.75, 0.5, 2.5, 0.25, 2.0)
     0.125
@@ -230,7 +242,7 @@ def gain(mean: float, before: float, entropy: float, penalty: float, ceiling: fl
 
 
 def pick(scores: Sequence[float], number: int, explore: float, draw: np.random.Generator) -> list[int]:
-    """Pick indices of `number` scores, each the best remaining one, or with probability `explore` a random one.
+    """Select `number` indices: each time the best remaining score, or with probability `explore` a random one.
 
     >>> pick([1.0, 3.0, 2.0], 2, 0.0, np.random.default_rng(0))
     [1, 2]
@@ -242,7 +254,7 @@ def pick(scores: Sequence[float], number: int, explore: float, draw: np.random.G
 
 
 def mean_entropy(rollout: Rollout) -> float:
-    """Return the mean entropy over all completion tokens, in nats per token; 0 without tokens."""
+    """Return the mean entropy over all completion tokens, in nats per token. 0 if there are no tokens."""
     if rollout.entropy is None:
         raise ValueError("cbs: the rollout has no entropies of its tokens")
     return (torch.where(rollout.response, rollout.entropy, 0).sum() / rollout.response.sum().clamp_min(1)).item()

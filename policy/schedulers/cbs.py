@@ -1,4 +1,4 @@
-"""CBS scheduler: a contextual bandit selects the completions of each group to train on, by their predicted gain."""
+"""CBS scheduler: a contextual bandit selects the completions of each group with the highest predicted gain."""
 
 from typing import Any
 
@@ -23,15 +23,15 @@ def cbs(
     seed: int = 0,
     **of_model: Any,
 ) -> Scheduler:
-    """The `keep` completions of each group with the highest predicted gain; the others have weight 0
+    """Select the `keep` completions of each group with the highest predicted gain; the others have weight 0
 
-    gain = μ_{t+1} - V_t - c max(0, H_{t+1} - H_max), shared by all that was chosen at t      CBS 2026, arXiv:2602.08499
+    gain = μ_{t+1} - V_t - c max(0, H_{t+1} - H_max)                                          CBS 2026, arXiv:2602.08499
 
-    μ is a batch's mean reward, V the previous estimate of it (V += `rate` (μ - V); at 1, the previous batch), H its
-    entropy in nats per token, c = `penalty`, H_max = `ceiling`. A is that of `dr_grpo`. `model` is `_bandit.ridge` or
-    `_bandit.mlp` with their settings; features and models are ours. The first `warm_up` batches are chosen at random.
-    `longest` is the maximum completion length in tokens, `keep` at most the group's size. Weights have mean 1 in each
-    group.
+    All completions selected in batch t share this gain. μ is the mean reward of a batch, V its moving average
+    (V += `rate` (μ - V); with rate 1, the previous μ), H the entropy in nats per token, c = `penalty` and H_max =
+    `ceiling`. The advantage feature is that of `dr_grpo`. `model` is "ridge" or "mlp" of `_bandit`, with its settings;
+    features and models are ours. In the first `warm_up` batches the selection is random. `longest` is the maximum
+    completion length in tokens; `keep` is at most the group size. Weights have mean 1 in each group.
     """
     if keep < 1 or longest < 1:
         raise ValueError(f"cbs: keep and longest are 1 or more, got {keep} and {longest}")

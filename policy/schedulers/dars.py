@@ -1,4 +1,4 @@
-"""DARS: hard prompts get the same total weight as medium ones."""
+"""DARS: hard prompts get the same total weight as prompts of medium difficulty."""
 
 import torch
 from jaxtyping import Float
@@ -12,10 +12,11 @@ from ..types import Rollout, Scheduler, State
 def dars(*, cap: float = 4.0) -> Scheduler:
     """w_g ∝ min(cap, S(1/2) / S(p̂)) for p̂ < 1/2, else 1;  S(p) = 2 p (1 - p)
 
-    DARS: Yang et al. 2025, arXiv:2508.13755. S is a group's mean |r - p̂|, so that a hard prompt's advantages sum to
-    those of a medium one: the paper's equal treatment, which generates more completions for it. Our version uses
-    weights with mean 1 over the step; a group without a correct completion stays at 1. Scores are shares of correct
-    completions in [0, 1]; `cap` >= 1 is the paper's maximum number of completions over the group's size, 32 / 8.
+    DARS: Yang et al. 2025, arXiv:2508.13755. p̂ is the mean score of a group with scores r in [0, 1], w_g the group's
+    weight, and S the mean |r - p̂|. The weighted |advantages| of a hard prompt (p̂ < 1/2) then sum to those of a prompt
+    with p̂ = 1/2. The paper reaches this by generating more completions; ours uses weights with mean 1 over the step. A
+    group without a correct completion has w_g ∝ 1. `cap` >= 1 is the paper's maximum number of completions divided by
+    the group size, 32 / 8.
     """
     if cap < 1:
         raise ValueError(f"dars: cap is 1 or more, got {cap}")

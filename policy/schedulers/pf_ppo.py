@@ -1,4 +1,4 @@
-"""PF-PPO: train on the completions whose rewards are most reliable."""
+"""PF-PPO: larger weights for completions whose rewards are more reliable."""
 
 import torch
 from jaxtyping import Float
@@ -13,11 +13,11 @@ def pf_ppo(kind: str, *, power: float = 2.0) -> Scheduler:
     """Weights by the rank or size of the reward s in its group            PF-PPO: Shen and Zhang 2024, arXiv:2409.06957
 
     power        w ∝ |s|^power
-    best_worst   the group's best and worst alike, nothing else
-    best_random  4 for the best, 1 for every other
+    best_worst   equal weights for the best and the worst of a group, 0 for the others
+    best_random  4 for the best of a group, 1 for the others
 
-    Tied scores have the same weight: every completion with the group's highest score is its best. The weights are the
-    released code's; here they are computed within groups, with mean 1 in each.
+    Tied scores have equal weights: each completion with the highest score of a group is a best one. The weights are
+    those of the released code. Ours: they are computed within groups, with mean 1 in each group.
     """
     if kind not in KINDS:
         raise ValueError(f"pf_ppo: kind is one of {', '.join(KINDS)}, got {kind!r}")

@@ -10,10 +10,10 @@ from ..types import Rollout, Scheduler, State
 def wmss(*, weak: float = 0.1, gained: float = 0.8, lost: float = 0.1) -> Scheduler:
     """w ∝ p = α H_weak / Σ + β [-ΔH]₊ / Σ + γ [ΔH]₊ / Σ,   ΔH = H_strong - H_weak        WMSS 2026, arXiv:2602.08222
 
-    α = `weak`, β = `gained`, γ = `lost`; each term is divided by its own sum, as in the paper's code, and a term that
-    is 0 for all is left out. The paper samples training examples by p. Our version weights a step's completions by N p,
-    and H is -mean_t log π(y_t) in nats under the policy that generated the completion and under the weaker model, the
-    reference.
+    α = `weak`, β = `gained`, γ = `lost`, and [x]₊ = max(x, 0). Each term is divided by its sum Σ over the completions,
+    as in the paper's code; a term that is 0 for all completions is left out. The paper samples training examples by p.
+    Ours: the N completions of a step have weights N p. H is -mean_t log π(y_t) in nats: H_strong under the policy that
+    generated the completion, H_weak under the reference policy.
     """
     if min(weak, gained, lost) < 0 or weak + gained + lost == 0:
         raise ValueError(f"wmss: weak, gained and lost are 0 or more and not all 0, got {weak}, {gained} and {lost}")

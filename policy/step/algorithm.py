@@ -33,8 +33,10 @@ ON_MISSING = ("group", "strict", "sum")
 class Penalty:
     """β KL(π | base): a term of the loss, of every token's reward, or of the completion's reward.
 
-    In a reward, token t costs β k(log π_old(y_t), log base(y_t)); `kind` k and `corrected` are those of
-    `kernels.policy_loss`. The default is TRL's: a term of the loss whose gradient is that of KL(π | base).
+    β is the coefficient, π the policy and base the reference policy. In a reward, token t costs
+    β k(log π_old(y_t), log base(y_t)), where π_old is the policy at scoring time. `kind` (the estimator k of the KL)
+    and `corrected` are arguments of `kernels.policy_loss`. The default is TRL's: a term of the loss whose gradient is
+    that of KL(π | base).
     """
 
     beta: float = 0.0
@@ -43,7 +45,7 @@ class Penalty:
     corrected: bool = True
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for an unknown place."""
+        """Raise `ValueError` if `place` is unknown."""
         if self.place not in PENALTY_LEVELS:
             raise ValueError(f"the KL penalty is in one of {', '.join(PENALTY_LEVELS)}, got {self.place!r}")
 
@@ -53,7 +55,7 @@ class Penalty:
         return self.beta != 0 and self.place != "loss"
 
     def cost(self, rollout: Rollout) -> Float[Tensor, "N L"]:
-        """Return β k of every token, 0 outside completions."""
+        """Return the penalty β k of each token; 0 outside completions."""
         if rollout.logprobs is None or rollout.base is None:
             raise ValueError("a KL penalty in the reward needs the rollout's log-probabilities under policy and base")
         kl = divergence(self.kind, rollout.logprobs.flatten(), rollout.base.flatten())
@@ -61,47 +63,47 @@ class Penalty:
 
 
 class Scored(NamedTuple):
-    """All stages from a step's rewards to its advantages."""
+    """Rewards, advantages and token weights of a step, with every intermediate stage."""
 
     rewards: dict[str, Rewards]
-    """By stage: `sources`, then each transform."""
+    """Rewards by stage: `sources`, then each reward transform."""
     total: Float[Tensor, " N"]
-    """Σ_k w_k r_k after the transforms, before any KL; NaN if missing."""
+    """Weighted sum Σ_k w_k r_k of the reward components after the transforms, before any KL; NaN if missing."""
     earned: Float[Tensor, "N ..."]
-    """Total minus any KL in the reward, [N]; [N, L] if tokens have rewards, with the total at the last token."""
+    """`total` minus any KL in the reward, [N]. With token rewards it is [N, L], and `total` is at the last token."""
     terminal: bool
-    """Whether `total` is a reward of the completion as a whole; otherwise only its steps have rewards."""
+    """Whether `total` is a reward of the whole completion. False if only the steps of the completion have rewards."""
     advantages: dict[str, Tensor]
-    """By stage: `estimate` [N] or [N, L], then each transform; the last is used for training."""
+    """Advantages by stage: `estimate` [N] or [N, L], then each transform. The last stage is used for training."""
     trained: Bool[Tensor, "N L"]
-    """Tokens that are trained on: none where the reward is missing or the completion is masked."""
+    """Mask of the tokens in the loss. False for completions with a missing reward and for masked completions."""
     weights: Float[Tensor, "N L"]
-    """Weights of these tokens in the loss: aggregation times scheduler."""
+    """Weights of the tokens in the loss: the product of aggregation and scheduler weights."""
     missing: dict[str, Bool[Tensor, " N"]]
-    """Which completions lack a reward, by component of the total."""
+    """Mask of the completions without a reward, by reward component of the total."""
 
     @property
     def advantage(self) -> Float[Tensor, "N L"]:
-        """The last stage, expanded to tokens."""
+        """Advantages of the last stage, expanded to tokens."""
         last = [*self.advantages.values()][-1]
         return last if last.dim() == 2 else last[:, None].expand_as(self.weights)
 
 
 @dataclass
 class Algorithm:
-    """A policy-gradient method, composed of its formulas; `state` is their state between steps."""
+    """A policy-gradient method composed of formulas. `state` is the state of the formulas between steps."""
 
     advantage: AdvantageEstimator
     rule: ClipRule | TokenLoss | CompletionLoss
-    """Clip rule, a loss of single tokens, or a loss of whole completions."""
+    """The policy loss: a clip rule, a loss of single tokens, or a loss of whole completions."""
     aggregation: Aggregation
     shares: Mapping[str, float] = field(default_factory=dict)
-    """w_k of the reward components; others are only monitored. Empty: 1 for every component."""
+    """Weights w_k of the reward components. Other components are only logged. If empty, each component has weight 1."""
     apart: bool = False
-    """Whether the estimator gets the components [N, K] with a share instead of their sum."""
+    """Whether the estimator gets the weighted components [N, K] separately instead of their sum [N]."""
     on_missing: str = "group"
-    """Which completions that lack some of their rewards have none, see `without_reward`; the others are trained on the
-    rewards that they have."""
+    """Rule for completions with some missing rewards: the name of a rule of `without_reward`. Completions that the rule
+    keeps are trained on their remaining rewards."""
     penalty: Penalty = field(default_factory=Penalty)
     entropy: float = 0.0
     """Weight of the entropy bonus in the loss."""
@@ -109,10 +111,10 @@ class Algorithm:
     advantage_transforms: Mapping[str, Transform] = field(default_factory=dict)
     scheduler: Scheduler | None = None
     formulas: Mapping[str, str] = field(default_factory=dict)
-    """What the user called the formula of a field, such as `my_code:advantage(x=1)`, for messages."""
+    """User's name of the formula in each field, such as `my_code:advantage(x=1)`, for error messages."""
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for transforms in the wrong order, and for a KL that would have no effect."""
+        """Raise `ValueError` if the transforms are in the wrong order or the KL penalty would have no effect."""
         if self.on_missing not in ON_MISSING:
             raise ValueError(f"what a missing reward does is one of {', '.join(ON_MISSING)}, got {self.on_missing!r}")
         if self.apart and self.penalty.in_reward:
@@ -129,14 +131,14 @@ class Algorithm:
 
     @property
     def reads(self) -> set[str]:
-        """Fields of the rollout that the formulas require."""
+        """Fields of `Rollout` that the formulas require."""
         transforms = (*self.reward_transforms.values(), *self.advantage_transforms.values())
         formulas = (*transforms, self.advantage, self.scheduler)
         return {name for formula in formulas if isinstance(formula, ReadsFields) for name in formula.reads}
 
     @property
     def gamma(self) -> float:
-        """Discount of later rewards in the advantages; 1 for estimators on whole completions."""
+        """Discount factor of later rewards in the advantages. 1 for estimators on whole completions."""
         return self.advantage.gamma if isinstance(self.advantage, TokenEstimator) else 1.0
 
     @property
@@ -152,7 +154,10 @@ class Algorithm:
         self._scheduled = state["scheduler"]
 
     def __call__(self, rewards: Rewards, rollout: Rollout, *, mask_truncated: bool = False) -> Scored:
-        """Compute one step; the state advances. `mask_truncated` leaves truncated completions out of the loss only."""
+        """Compute the advantages and token weights of one step, and update the state of the formulas.
+
+        With `mask_truncated`, truncated completions get advantages but are not in the loss.
+        """
         rewards_by_stage = {"sources": rewards, **dict(self._rewards(rewards, rollout))}
         last = [*rewards_by_stage.values()][-1]
         shares = self.shares or dict.fromkeys(rewards.names, 1.0)
@@ -177,7 +182,7 @@ class Algorithm:
     def _total(
         self, rewards: Rewards, shares: Mapping[str, float], components: Sequence[str], group: Int[Tensor, " N"]
     ) -> Float[Tensor, " N"]:
-        """Return the weighted sum of the rewards that a completion has (`counted`), NaN if it counts as without."""
+        """Return the weighted sum of each completion's present rewards. NaN if it has no reward by `on_missing`."""
         missing = rewards.values.isnan()
         weights = [shares.get(name, 0.0) for name in rewards.names]
         total = weighted_sum(torch.where(missing, 0, rewards.values), weights)
@@ -202,7 +207,7 @@ class Algorithm:
         return torch.where(total.isnan(), total, earned.sum(1))
 
     def _earned(self, rewards: Rewards, total: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, "N ..."]:
-        """Return rewards of completions [N], or of tokens [N, L] if there are any."""
+        """Return completion rewards [N], or token rewards [N, L] if the run has token rewards."""
         if self.penalty.in_reward and self.penalty.place == "completion":
             total = total - self.penalty.cost(rollout).sum(1)
         tokens = [] if rewards.steps is None else [rewards.steps.nan_to_num(0)]
@@ -213,7 +218,7 @@ class Algorithm:
         return at_last_token(total, rollout.response) + torch.where(rollout.response, torch.stack(tokens).sum(0), 0)
 
     def _check_levels(self, stages: Mapping[str, Tensor], *, token_rewards: bool) -> None:
-        """Refuse token advantages if token rewards were summed, or if the loss is of whole completions."""
+        """Raise an error for token advantages if token rewards were summed or the loss is of whole completions."""
         of_tokens = next((name for name, advantage in stages.items() if advantage.dim() == 2), None)
         if token_rewards and of_tokens == "estimate" and not isinstance(self.advantage, TokenEstimator):
             raise ValueError(
@@ -243,7 +248,7 @@ STAGES = {1: "groups as a whole", 2: "completions", 3: "completions to tokens", 
 
 
 class TransformChain:
-    """Transforms of one slot in order, by name; `state` is JSON-serializable and part of the checkpoint."""
+    """Transforms of rewards or of advantages, in order. `state` is JSON-serializable and saved in checkpoints."""
 
     def __init__(self, slot: str, transforms: Mapping[str, Transform]):
         for name, transform in transforms.items():
@@ -259,7 +264,7 @@ class TransformChain:
         self.state: dict[str, State] = {name: dict(transform.start) for name, transform in transforms.items()}
 
     def __call__(self, x: Any, rollout: Rollout) -> list[tuple[str, Any]]:
-        """Return x after each transform, by name; the last is the result. Empty without transforms."""
+        """Return name and output of each transform, in order. The last output is the result. Empty if no transforms."""
         stages = []
         for name, transform in self.transforms.items():
             self.state[name], x = transform.change(self.state[name], x, rollout)
@@ -267,14 +272,14 @@ class TransformChain:
         return stages
 
     def load(self, state: Mapping[str, State]) -> None:
-        """Load the state from a checkpoint; it must be of the same transforms."""
+        """Load the state from a checkpoint of the same transforms."""
         if [*state] != [*self.transforms]:
             raise ValueError(f"the state is of {', '.join(state)}, the transforms are {', '.join(self.transforms)}")
         self.state = {name: dict(transform_state) for name, transform_state in state.items()}
 
 
 def weighted_sum(values: Any, weights: Sequence[float]) -> Any:
-    """Σ_k w_k r_k of rewards [N, K]; NaN if a component with non-zero weight is missing."""
+    """Compute Σ_k w_k r_k of rewards r [N, K] with weights w. NaN if a component with non-zero weight is missing."""
     if len(weights) != values.shape[1]:
         raise ValueError(f"{len(weights)} weights for {values.shape[1]} rewards; give one for each")
     used = [index for index, weight in enumerate(weights) if weight]
@@ -282,11 +287,14 @@ def weighted_sum(values: Any, weights: Sequence[float]) -> Any:
 
 
 def without_reward(missing: Bool[Tensor, "N K"], group: Int[Tensor, " N"], rule: str) -> Bool[Tensor, " N"]:
-    """Return which completions count as completions without a reward, given which of their K rewards are missing.
+    """Return a mask of the completions that have no total reward, from the mask of their K missing rewards.
 
-    `strict`: those that lack any. `sum`: those that lack all, as in TRL; in a group whose completions lack different
-    rewards, their sums are of different scales, as if a missing reward were 0. `group`: those that lack all, or one
-    that another completion of their group has; a reward that the group as a whole lacks does not apply to its prompt.
+    The rules are:
+
+    strict   at least one reward is missing.
+    sum      all rewards are missing, as in TRL. A missing reward then acts like a reward of 0 in the sum.
+    group    all rewards are missing, or at least one that another completion of the group has. A reward that the whole
+             group lacks does not apply to the prompt.
     """
     if rule == "strict" or not missing.shape[1]:
         return missing.any(1)
@@ -296,7 +304,7 @@ def without_reward(missing: Bool[Tensor, "N K"], group: Int[Tensor, " N"], rule:
 
 
 def uneven(missing: Bool[Tensor, "N K"], group: Int[Tensor, " N"]) -> Bool[Tensor, " N"]:
-    """Return which completions lack a reward that another completion of their group has."""
+    """Return a mask of the completions that lack a reward which another completion of their group has."""
     index = torch.unique(group, return_inverse=True)[1]
     number = torch.zeros(len(missing), missing.shape[1], device=missing.device)
     present = number.index_add(0, index, (~missing).float())[index] > 0

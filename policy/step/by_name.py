@@ -1,4 +1,4 @@
-"""Algorithm from the names of its formulas."""
+"""Construction of an `Algorithm` from the names of its formulas."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -17,7 +17,7 @@ from .check import RunInputs, check_composition
 
 
 class AlgorithmSettings(Protocol):
-    """Names of the formulas, such as `ppo(epsilon=0.1)`, and numbers of an algorithm."""
+    """Settings of an algorithm: names of its formulas, such as `ppo(epsilon=0.1)`, and numeric coefficients."""
 
     advantage: str
     loss: str
@@ -26,7 +26,7 @@ class AlgorithmSettings(Protocol):
     advantage_transform: Sequence[str]
     scheduler: str | None
     weight: Sequence[str]
-    """Weights of reward components as NAME=number; 1 for the others."""
+    """Weights of reward components as NAME=NUMBER. Components that are not named have weight 1."""
     kl: float
     kl_place: str
     kl_kind: str | None
@@ -38,7 +38,7 @@ class AlgorithmSettings(Protocol):
 
 
 def build_algorithm(settings: AlgorithmSettings, components: Sequence[str]) -> Algorithm:
-    """Return the composition: the named formulas, and the weights of the reward components."""
+    """Build the algorithm from the named formulas and the weights of the reward components."""
     shares = _shares(settings, components)
     apart = takes("policy.advantages", settings.advantage, "weights")
     on_missing, _ = _on_missing(settings, apart=apart)
@@ -68,7 +68,7 @@ def build_algorithm(settings: AlgorithmSettings, components: Sequence[str]) -> A
 
 
 def with_components(algorithm: Algorithm, settings: AlgorithmSettings, components: Sequence[str]) -> Algorithm:
-    """Return the algorithm for the components that the reward sources have, of which one may have several."""
+    """Return the algorithm with weights for the components of all reward sources. A source may have several."""
     shares = _shares(settings, components)
     if [*shares.items()] == [*algorithm.shares.items()]:
         return algorithm
@@ -80,15 +80,16 @@ def with_components(algorithm: Algorithm, settings: AlgorithmSettings, component
 
 
 def _estimator(settings: AlgorithmSettings, shares: Mapping[str, float], *, apart: bool) -> AdvantageEstimator:
-    """Return the advantage estimator; one that gets the components apart is given their weights."""
+    """Return the advantage estimator. With `apart`, the estimator also gets the weights of the reward components."""
     weights = {"weights": [share for share in shares.values() if share]} if apart and settings.weight else {}
     return build("policy.advantages", settings.advantage, **weights, **_on_missing(settings, apart=apart)[1])
 
 
 def _on_missing(settings: AlgorithmSettings, *, apart: bool) -> tuple[str, dict[str, bool]]:
-    """Return the algorithm's `on_missing` and the estimator's argument `partial`.
+    """Return `Algorithm.on_missing` and the argument `partial` of the estimator.
 
-    An estimator that gets the components apart and has no such argument, such as laser, needs all of them.
+    If the estimator gets the components separately (`apart`) and has no argument `partial`, as `laser`, it requires all
+    components.
     """
     if not apart:
         return settings.on_missing, {}
@@ -116,7 +117,7 @@ def _shares(settings: AlgorithmSettings, components: Sequence[str]) -> dict[str,
 
 
 def _build(folder: str, text: str, agents: int) -> Any:
-    """A formula that distinguishes agents gets their number."""
+    """Build a formula from its text. A formula with a parameter `agents` gets the number of agents."""
     return build(folder, text, **({"agents": agents} if takes(folder, text, "agents") else {}))
 
 
@@ -138,7 +139,7 @@ def _rule(text: str, agents: int) -> Any:
 
 
 def _transforms(texts: Sequence[str], agents: int) -> dict[str, Transform]:
-    """Return items by name; a second item of the same name is called `name_2`."""
+    """Return the transforms by name. A second transform of the same name is called `name_2`."""
     transforms: dict[str, Transform] = {}
     for text in texts:
         transform, short = _build("policy.transforms", text, agents), parse_spec(text).short
@@ -150,7 +151,7 @@ def _transforms(texts: Sequence[str], agents: int) -> dict[str, Transform]:
 
 
 def check_formulas(algorithm: Algorithm, sizes: Sequence[int], fields: Collection[str]) -> None:
-    """Run what does not depend on the components of the rewards, which are unknown until reward models are loaded."""
+    """Check the formulas that do not depend on the reward components, before reward models are loaded."""
     if not algorithm.apart:
         bare = replace(algorithm, shares={}, reward_transforms={})
         check_composition(bare, RunInputs(("reward",), sizes, fields))

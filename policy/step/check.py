@@ -1,4 +1,4 @@
-"""Check of a composition of formulas on a made-up rollout, before the first training step."""
+"""Check of a composition of formulas on a synthetic rollout, before the first training step."""
 
 import functools
 import warnings
@@ -20,24 +20,27 @@ GROUPS, LONGEST, LARGEST = 4, 3, 16  # groups, tokens per completion, completion
 
 
 class RunInputs(NamedTuple):
-    """Inputs that a run provides to its formulas."""
+    """Description of the inputs that a training run provides to its formulas."""
 
     names: tuple[str, ...]
     """Names of the reward components."""
     sizes: Sequence[int]
     """Completions per group, in training and in evaluation."""
     fields: Collection[str]
-    """Fields of `Rollout` that are computed, besides the required ones."""
+    """Optional fields of `Rollout` that the run computes."""
     ensembles: Collection[str] = ()
-    """Components of sources with several members."""
+    """Names of the reward components of ensembles."""
     watched: Collection[str] = ()
-    """Components that are monitored but not trained on."""
+    """Names of the reward components that are logged but not trained on."""
     process_rewards: bool = False
-    """Whether steps have process rewards."""
+    """Whether the run has process rewards, one per reasoning step."""
 
 
 def check_composition(algorithm: Algorithm, inputs: RunInputs) -> None:
-    """Raise `UsageError` for a composition that fails on made-up rewards; changes no state, nor a random one."""
+    """Raise `UsageError` if the formulas fail on synthetic rewards.
+
+    The state of the formulas and of the random number generators does not change.
+    """
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # warnings about made-up values would mislead
         for size in sorted({min(size, LARGEST - size % 2) for size in inputs.sizes}):
@@ -65,7 +68,7 @@ def _run_once(algorithm: Algorithm, inputs: RunInputs, size: int) -> None:
 
 
 def made_up_rollout(size: int, fields: Collection[str]) -> Rollout:
-    """Return groups of completions of 1 to 3 tokens, one of them truncated, with the requested fields."""
+    """Return a synthetic rollout with the requested fields: groups of completions of 1 to 3 tokens, one truncated."""
     N = GROUPS * size
     number = torch.arange(N * LONGEST).view(N, LONGEST)
     response = torch.arange(LONGEST) < 1 + torch.arange(N)[:, None] % LONGEST
@@ -84,7 +87,7 @@ def made_up_rollout(size: int, fields: Collection[str]) -> Rollout:
 
 
 def made_up_rewards(size: int, inputs: RunInputs) -> Rewards:
-    """Return rewards of 0 or 1: a group of both, one of ties, one with a single reward and one without any."""
+    """Return synthetic rewards of 0 or 1 for four groups: mixed, all equal, a single reward, and no reward."""
     column = torch.full((GROUPS, size), torch.nan, dtype=torch.float64)
     column[0], column[1], column[2, 0] = 1.0 - torch.arange(size) % 2, 1.0, 1.0
     values = column.view(-1, 1).repeat(1, len(inputs.names))
@@ -106,7 +109,7 @@ def made_up_rewards(size: int, inputs: RunInputs) -> Rewards:
 
 
 def _guarded_algorithm(algorithm: Algorithm, N: int, L: int) -> Algorithm:
-    """Return a copy in its initial state whose formulas' results are checked."""
+    """Return a copy of the algorithm in its initial state that checks the result of each formula."""
     of_completions = functools.partial(_check_tensor, shapes=((N,),))
     of_tokens = functools.partial(_check_tensor, shapes=((N, L),))
     of_both = functools.partial(_check_tensor, shapes=((N,), (N, L)))
@@ -129,7 +132,7 @@ ROLES = {"advantage": "the advantage estimator", "rule": "the loss"}
 
 
 def _title(algorithm: Algorithm, field: str) -> str:
-    """Return the role of the formula in a field, and what the user called it."""
+    """Return the role of the formula in a field of `Algorithm`, and the user's name for the formula."""
     role, name = ROLES.get(field, f"the {field}"), algorithm.formulas.get(field)
     return f"{role} '{name}'" if name else role
 
@@ -142,7 +145,10 @@ def _guarded_transforms(transforms: Any, check: Callable[[Any], str]) -> dict[st
 
 
 def _guarded(name: str, formula: Any, check: Callable[[Any], str]) -> Any:
-    """Return the formula with errors as sentences, which also raises if `check` finds a problem in its result."""
+    """Wrap a formula so that its errors become readable messages.
+
+    The wrapper also raises an error if `check` finds a problem in the formula's result.
+    """
 
     @functools.wraps(formula)
     def run(*arguments: Any) -> Any:
@@ -181,7 +187,7 @@ def _check_rewards(result: Any, N: int) -> str:
 
 
 def _of_pair(check: Callable[[Any], str]) -> Callable[[Any], str]:
-    """Return a check of the result in a pair of state and result."""
+    """Return a check of pairs (state, result) that applies `check` to the result."""
 
     def of_pair(result: Any) -> str:
         if not (isinstance(result, tuple) and len(result) == 2):
@@ -207,7 +213,7 @@ def _check_loss(algorithm: Algorithm, scored: Scored, rollout: Rollout, size: in
 
 
 def _check_token_loss(algorithm: Algorithm, rule: TokenLoss, scored: Scored, rollout: Rollout) -> None:
-    """Run a loss of single tokens forward and backward on made-up log-probabilities."""
+    """Run a loss of single tokens forward and backward on synthetic log-probabilities."""
     logprob = torch.where(rollout.response, -1.0, 0.0).requires_grad_()
     name = _title(algorithm, "rule")
     old, weights = logprob.detach() - 0.1 * rollout.response, scored.weights.float()

@@ -21,23 +21,23 @@ STATE_DTYPE = torch.bfloat16  # of states on the CPU: changes R2M's rewards by a
 
 
 class CompletionBatch(NamedTuple):
-    """Prompts and completions as right-padded rows, with the start of each completion."""
+    """Right-padded rows of prompt and completion tokens, with the start of each completion."""
 
     tokens: Int[Tensor, "N W"]
     attention: Bool[Tensor, "N W"]
     start: Int[Tensor, " N"]
     """Number of prompt tokens."""
     response: Bool[Tensor, "N L"]
-    """Mask of the completion's own tokens, with columns counted from `start`."""
+    """Mask of the tokens that the policy generated. Column 0 is the token at `start`."""
 
 
 class PolicyOutputs(NamedTuple):
-    """Outputs of a policy on completions; log-probabilities and entropies are 0 outside them."""
+    """Outputs of a policy on completions. Log-probabilities and entropies are 0 outside completions."""
 
     logprob: Float[Tensor, "N L"]
     entropy: Float[Tensor, "N L"]
     states: Float[Tensor, "N W D"]
-    """Last hidden states, prompts included; `at_completions` selects those that predict completion tokens."""
+    """Last hidden states, prompts included. `at_completions` selects the states that predict completion tokens."""
 
 
 def completion_batch(
@@ -47,26 +47,29 @@ def completion_batch(
     completion_mask: Int[Tensor, "N L"],
     response: Bool[Tensor, "N L"],
 ) -> CompletionBatch:
-    """Join left-padded prompts and right-padded completions into rows with positions independent of the padding."""
+    """Concatenate left-padded prompts and right-padded completions, with positions independent of the padding."""
     rows = right_padded(torch.cat([prompt, completions], 1), torch.cat([prompt_mask, completion_mask], 1))
     return CompletionBatch(*rows, prompt_mask.sum(1), response)
 
 
 def batch_of(batch: Mapping[str, Any]) -> CompletionBatch:
-    """Convert a batch of TRL's; tokens written by tools or environments are read but not in `response`."""
+    """Convert a batch of TRL. Tokens from tools or environments are in the input but not in the mask `response`."""
     mask = batch["completion_mask"]
     response = (mask * batch["tool_mask"] if "tool_mask" in batch else mask).bool()
     return completion_batch(batch["prompt_ids"], batch["prompt_mask"], batch["completion_ids"], mask, response)
 
 
 def finished_rows(batch: Batch, response: Bool[Tensor, "N L"], eos_token_ids: Sequence[int]) -> Bool[Tensor, " N"]:
-    """Return whether each completion of a batch of TRL's ended by itself: its last token is an EOS of its own."""
+    """Return a mask of the completions in a TRL batch that end with an EOS token that the policy generated."""
     ends = torch.isin(batch["completion_ids"], torch.tensor(eos_token_ids, device=response.device))
     return (ends & response & last_token(batch["completion_mask"].bool())).any(1)
 
 
 def install(model: Any, *, temperature: float = 1.0) -> None:
-    """Make the unwrapped model return `PolicyOutputs`, at the sampling temperature, for a keyword `completions`."""
+    """Patch the unwrapped model to return `PolicyOutputs` for the keyword argument `completions`.
+
+    Log-probabilities and entropies are at the sampling temperature.
+    """
     head_reads_last_states(model)  # test now and cache the result, before the model is wrapped
 
     def read(inner: Any, rows: CompletionBatch) -> PolicyOutputs:
@@ -85,7 +88,7 @@ def _by_states(model: Any, rows: CompletionBatch, temperature: float) -> PolicyO
 
 
 def _by_logits(model: Any, rows: CompletionBatch, temperature: float) -> PolicyOutputs:
-    """Compute from the model's own logits, for heads that do more than a linear layer."""
+    """Compute the outputs from the model's logits, for output heads that are not a single linear layer."""
     output = model.forward(
         input_ids=rows.tokens, attention_mask=rows.attention.long(), use_cache=False, output_hidden_states=True
     )
@@ -97,12 +100,12 @@ def _by_logits(model: Any, rows: CompletionBatch, temperature: float) -> PolicyO
 
 
 def at_completions(states: Float[Tensor, "N W D"], rows: CompletionBatch) -> Float[Tensor, "N M D"]:
-    """Return states [N, L + 1, D]: column t predicts token t, column n follows n tokens."""
+    """Return the hidden states [N, L + 1, D] of completions. Column t is the state that predicts token t (from 0)."""
     return states.gather(1, _state_positions(rows)[..., None].expand(-1, -1, states.shape[-1]))
 
 
 def _state_positions(rows: CompletionBatch) -> Int[Tensor, "N M"]:
-    """Return the positions of a completion's states: the one before each of its tokens, and that of its last token."""
+    """Return the positions of a completion's states: the position before each token, and that of the last token."""
     columns = torch.arange(rows.response.shape[1] + 1, device=rows.tokens.device)
     return (rows.start[:, None] - 1 + columns).clamp_max(rows.tokens.shape[1] - 1)
 
@@ -117,7 +120,10 @@ def own_states(states: Float[Tensor, "N W D"], rows: CompletionBatch | PaddedRow
 def states_of(
     model: Any, encoder: Encoder, examples: Sequence[Example], *, batch_size: int = 256
 ) -> list[Float[Tensor, "S D"]]:
-    """Return the same as `own_states` for prompts and completions given as text; completions are read as finished."""
+    """Return the states of `own_states` for prompts and completions given as text.
+
+    Each completion is encoded as finished, not as truncated.
+    """
     rows, hidden_states = [encoded.ids for encoded in encoder.encode_all(examples)], []
     device = next(model.parameters()).device
     for index in range(0, len(rows), batch_size):

@@ -1,4 +1,4 @@
-"""Policy loss of a micro-batch: its sum over tokens, and that over completions, whose slopes couple micro-batches."""
+"""Policy losses of a micro-batch: sums over tokens, and losses of whole completions that compare a group."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,11 @@ def token_objective(
     base: Float[Tensor, "N L"] | None = None,
     importance: Tensor | float = 1.0,
 ) -> PolicyLoss:
-    """Return Σ_t w_t (i_t L_t + β KL_t), i = `importance` of another sampler; L is 0 for losses of completions."""
+    """Compute Σ_t w_t (i_t L_t + β KL_t) over the tokens t of a micro-batch.
+
+    w are token weights, i importance weights (`importance`), L token losses and β the coefficient of the KL penalty.
+    L is 0 if the loss is one of whole completions.
+    """
     clips, penalty = isinstance(algorithm.rule, ClipRule), algorithm.penalty
     in_loss = penalty.place == "loss"
     loss = policy_loss(
@@ -52,7 +56,7 @@ def token_objective(
 
 
 def concatenate(parts: Sequence[CompletionLossInputs], gather: Callable[[Tensor], Tensor]) -> CompletionLossInputs:
-    """Concatenate the completions of several micro-batches, and gather those of all processes."""
+    """Concatenate the completions of several micro-batches, and gather the completions of all processes."""
     columns = zip(*parts, strict=True)
     return CompletionLossInputs(
         *(gather(torch.cat(column)) if isinstance(column[0], Tensor) else column[0] for column in columns)
@@ -62,10 +66,10 @@ def concatenate(parts: Sequence[CompletionLossInputs], gather: Callable[[Tensor]
 def shares_and_slopes(
     rule: CompletionLoss, completions: CompletionLossInputs, weight: Float[Tensor, " N"]
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
-    """Return w_i L_i of every completion i, and d_i = ∂(Σ_j w_j L_j) / ∂ log π(y_i).
+    """Return the weighted losses w_i L_i of N completions, and the slopes d_i = ∂(Σ_j w_j L_j) / ∂ log π(y_i).
 
-    The loss depends on the policy only through the log π(y_i), so its gradient is Σ_i d_i ∇ log π(y_i): given the d_i,
-    every completion can be in a separate micro-batch.
+    The loss depends on the policy π only through log π(y_i) of the completions y_i, so its gradient is
+    Σ_i d_i ∇ log π(y_i). With known d_i, each completion can be in a separate micro-batch.
     """
     with torch.enable_grad():
         logprob = completions.logprob.detach().requires_grad_()
@@ -79,7 +83,10 @@ def shares_and_slopes(
 def completion_loss(
     rule: CompletionLoss, completions: CompletionLossInputs, weight: Float[Tensor, " N"], inputs: Mapping[str, Tensor]
 ) -> Float[Tensor, ""]:
-    """Return Σ_i w_i L_i of a micro-batch, with its gradient in the loss of the step (see `attach_slopes`)."""
+    """Return Σ_i w_i L_i of a micro-batch: the sum of weighted completion losses.
+
+    Its gradient is that of the whole step's loss; the slopes come from `PolicyStep.attach_slopes`.
+    """
     if "loss_slope" not in inputs:
         return (weight * rule(completions)).sum()
     # zero in value; its gradient is that of log π(y_i)
@@ -95,7 +102,7 @@ def completion_loss_inputs(
     size: int,
     updates: int,
 ) -> CompletionLossInputs:
-    """Return the inputs for a micro-batch of the trainer; completions with weight 0 have a NaN advantage."""
+    """Return the inputs of a completion loss for one micro-batch. Completions with weight 0 get the advantage NaN."""
     logprob_sum, old, base = (logprob * response).sum(1), inputs.get("old_per_token_logps"), inputs.get("base")
     return CompletionLossInputs(
         logprob_sum,

@@ -20,12 +20,13 @@ from .step import Processes
 def step_metrics(
     scored: Scored, rollout: Rollout, faults: int, is_own: Bool[Tensor, " N"] | None = None
 ) -> Iterator[tuple[str, float]]:
-    """Yield names and values of one step's metrics; `faults` is the number of rewards that could not be used.
+    """Yield names and values of the metrics of one training step. `faults` is the number of unusable rewards.
 
-    A standard error is that of a mean over completions, clustered by prompts. If only some completions are the policy's
-    own (`is_own`), all count for the rewards but only these for the monitoring. Components are logged after the last
-    transform. The critic is measured by the share of the total reward's variance that its values at the first token
-    explain, and for comparison that of the mean of the group's others.
+    Standard errors of means over completions are clustered by prompts. `is_own` marks the completions that the policy
+    generated itself; the others are from partner models. Reward metrics include all completions. KL, length and text
+    metrics include only the policy's. Components are logged after the last transform. Two explained variances of the
+    total reward are logged: by the critic's values at the first token, and by the mean reward of the group's other
+    completions.
     """
     final = [*scored.rewards.values()][-1]
     yield "reward", scored.total.nanmean().item()
@@ -58,10 +59,10 @@ def token_metrics(
     *,
     compares: bool,
 ) -> Iterator[tuple[str, float]]:
-    """Yield names and means over the tokens of a micro-batch in all processes.
+    """Yield names and means of token metrics over one micro-batch of each process.
 
-    They are the entropy (0 outside completions), in nats; and over the tokens that are trained on, if there are any,
-    the share whose ratio is clipped, the ratio, and if it `compares`, the KL to the reference policy in nats.
+    The entropy (nats) is the mean over all completion tokens. The share of clipped ratios and the mean ratio are over
+    the tokens in the loss, if there are any. With `compares`, the KL to the reference policy (nats) is logged too.
     """
     facts = loss.sums[:, 1:].detach().sum(0)
     gap, clipped, live, ratio = processes.sum(facts).tolist()
@@ -79,7 +80,11 @@ def token_metrics(
 
 
 def statistics(rewards: Rewards, group: Int[Tensor, " N"]) -> Iterator[tuple[str, float]]:
-    """Yield mean, std (N - 1), missing, groups without spread of components, and correlations (TRL's names)."""
+    """Yield statistics of the reward components under TRL's names.
+
+    These are mean, standard deviation (N - 1), number of missing rewards, share of groups with equal rewards, and
+    correlations between components.
+    """
     for name in rewards.names:
         values = rewards[name].double()
         present, group_statistics = values[~values.isnan()], groups(values, group)
@@ -94,7 +99,7 @@ def statistics(rewards: Rewards, group: Int[Tensor, " N"]) -> Iterator[tuple[str
 
 
 def correlation(x: Float[Tensor, " N"], y: Float[Tensor, " N"]) -> float:
-    """Return Pearson's correlation over rows with both values; NaN if one of them is constant."""
+    """Return Pearson's correlation over the rows where both values are present. NaN if x or y is constant."""
     both = ~(x.isnan() | y.isnan())
     if both.sum() < 2:
         return math.nan
@@ -104,7 +109,7 @@ def correlation(x: Float[Tensor, " N"], y: Float[Tensor, " N"]) -> float:
 def explained_variance(
     values: Float[Tensor, "N ..."], returns: Float[Tensor, "N ..."], mask: Bool[Tensor, "N ..."]
 ) -> float:
-    """Return 1 - Var(R - V) / Var(R) over `mask`: 1 is perfect, 0 no better than a constant; NaN if R is constant."""
+    """Compute 1 - Var(R - V) / Var(R) of values V and returns R over `mask`: at most 1. NaN if R is constant."""
     v, r = values[mask].double(), returns[mask].double()
     if len(r) < 2 or bool(r.min() == r.max()):
         return float("nan")
@@ -115,7 +120,7 @@ def explained_variance(
 
 
 def watched(rollout: Rollout, total: Float[Tensor, " N"]) -> Iterator[tuple[str, float]]:
-    """Yield one step's statistics; the KL needs `logprobs` and `base`, repetition and diversity need `tokens`."""
+    """Yield KL (if `logprobs` and `base` are set), length, text statistics (if `tokens` is set) and reward spread."""
     if rollout.logprobs is not None and rollout.base is not None:
         divergence = log_ratio(rollout.logprobs, rollout.base, rollout.response)
         yield "watch/kl", divergence.mean().item()
@@ -137,15 +142,18 @@ def log_ratio(
 ) -> Float[Tensor, " N"]:
     """k1 = Σ_t log π(y_t) - log base(y_t) of every completion, in nats         http://joschu.net/blog/kl-approx.html
 
-    Its mean over samples of π is an unbiased estimate of KL(π | base); it is negative for some completions.
+    π is the policy and base the reference policy. The mean of k1 over samples of π is an unbiased estimate of
+    KL(π | base). Single completions may have a negative k1.
     """
     return torch.where(response, logprobs.double() - base.double(), 0).sum(1)
 
 
 def standard_error(values: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> float:
-    """Return the standard error of the mean of values that are not missing, clustered by the G prompts; NaN for one.
+    """Return the standard error s of the mean of N values x, clustered by G prompts. NaN values are left out.
 
     s² = G/(G-1) Σ_g (Σ_{i∈g} (x_i - mean))² / N²                   Liang & Zeger 1986, doi:10.1093/biomet/73.1.13
+
+    NaN for a single prompt.
     """
     values, group = values[~values.isnan()].double(), group[~values.isnan()]
     group_index = torch.unique(group, return_inverse=True)[1]
@@ -157,7 +165,7 @@ def standard_error(values: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> flo
 
 
 def reward_spread(total: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> float:
-    """Return the std (n - 1) of rewards within a group, averaged over groups with two or more; NaN without any."""
+    """Return the standard deviation (n - 1) of a group's rewards, averaged over groups with two or more rewards."""
     statistics = groups(total, group)
     share = torch.where(statistics.valid, 1 / statistics.number, 0)  # the rows of a group have total weight 1
     return ((share * statistics.variance.sqrt()).sum() / share.sum()).item()
@@ -167,13 +175,13 @@ def reward_spread(total: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> float
 
 
 def repetition(rollout: Rollout, n: int = 3) -> float:
-    """Return the mean `rm.data.text_style.repetition` of completions of n tokens or more; NaN without any."""
+    """Return the mean share of repeated n-grams over completions of n tokens or more. NaN without such completions."""
     shares = [texts.repetition(completion, n) for completion in _completions(rollout)]
     return torch.tensor(shares, dtype=torch.float64).nanmean().item()
 
 
 def distinct(rollout: Rollout, n: int) -> float:
-    """Return `rm.data.text_style.distinct` over all completions."""
+    """Return the share of distinct n-grams over all completions (`rm.data.text_style.distinct`)."""
     return texts.distinct(_completions(rollout), n)
 
 
@@ -188,7 +196,7 @@ def _completions(rollout: Rollout) -> list[list[int]]:
 
 
 def learning_signal(scored: Scored, group: Int[Tensor, " N"]) -> "LearningSignal":
-    """Count what can be learned from a batch of completions."""
+    """Count the missing, truncated and equal rewards of a batch of completions."""
     earned = scored.earned if scored.earned.dim() == 1 else scored.earned.sum(1)
     rewarded, statistics = ~scored.total.isnan(), groups(earned, group)
     n_missing = sum((rows.int() for rows in scored.missing.values()), torch.zeros_like(group))
@@ -209,30 +217,30 @@ def learning_signal(scored: Scored, group: Int[Tensor, " N"]) -> "LearningSignal
 
 @dataclass(frozen=True)
 class LearningSignal:
-    """Counts of what a policy could learn from, over a batch of completions or a run; part of its checkpoints."""
+    """Counts of usable, missing and equal rewards over a batch of completions or a run. Saved in checkpoints."""
 
     completions: int = 0
     without_reward: int = 0
-    """Completions that are left out because they lack their reward, or one of several."""
+    """Number of completions that are not trained on because of a missing reward."""
     partial: int = 0
-    """Completions that lack some of several rewards."""
+    """Number of completions with some missing and some present rewards."""
     summed: int = 0
-    """Those of them that are trained on the others."""
+    """Number of completions in `partial` that are trained on their present rewards."""
     truncated: int = 0
-    """Completions with a reward that are left out because they were truncated."""
+    """Number of completions with a reward that are not trained on because they were truncated."""
     missing: Mapping[str, int] = field(default_factory=dict)
-    """Completions that lack a reward, by its component."""
+    """Number of completions with a missing reward, by reward component."""
     groups: int = 0
-    """Groups with two rewards or more."""
+    """Number of groups with two or more rewards."""
     equal_groups: int = 0
-    """Those of them in which all rewards are equal."""
+    """Number of groups with two or more rewards in which all rewards are equal."""
     steps_without_reward: int = 0
-    """Batches in which no completion has a reward."""
+    """Number of batches in which no completion has a reward."""
     updates: int = 0
-    """Optimizer steps with an advantage other than 0."""
+    """Number of optimizer steps with at least one non-zero advantage."""
 
     def __add__(self, other: "LearningSignal") -> "LearningSignal":
-        """Return the sums of both counts."""
+        """Return the sum of the counts."""
         first, second = asdict(self), asdict(other)
         missing = [counts.pop("missing") for counts in (first, second)]
         names = dict.fromkeys(name for counts in missing for name in counts)
@@ -242,7 +250,7 @@ class LearningSignal:
         )
 
     def warning(self, before: "LearningSignal") -> str:
-        """Return which rewards a batch lacks, if nothing like it occurred `before`; empty otherwise."""
+        """Return a warning about missing rewards in this batch. Empty if the counts `before` already include some."""
         if self.steps_without_reward and not before.steps_without_reward:
             return f"none of {self.completions} completions has a reward ({self._missing}), so they train nothing"
         if self.partial and not before.partial and not self.steps_without_reward:
@@ -254,7 +262,7 @@ class LearningSignal:
 
     @property
     def fault(self) -> str:
-        """Why nothing was learned from the rewards; empty if something was, or if there was no step."""
+        """Return why the policy could not learn from the rewards. Empty if it learned, or if there was no step."""
         if self.updates or not self.completions:
             return ""
         if self.without_reward == self.completions:
@@ -269,5 +277,5 @@ class LearningSignal:
 
     @property
     def _missing(self) -> str:
-        """Counts by source, such as "missing: judge 4, form 0"."""
+        """Return the numbers of missing rewards by source, such as "missing: judge 4, form 0"."""
         return f"missing: {', '.join(f'{name} {number}' for name, number in self.missing.items())}"

@@ -15,7 +15,10 @@ def frozen_copy(model: Any) -> Any:
 
 @torch.no_grad()
 def soup(model: Any, other: Any, share: float) -> Any:
-    """θ = (1 - λ) θ_model + λ θ_other of one origin, frozen; λ = `share`   SALSA: Chegini 2024, arXiv:2411.01798"""
+    """θ = (1 - λ) θ_model + λ θ_other, frozen                               SALSA: Chegini 2024, arXiv:2411.01798
+
+    θ are the weights of two models fine-tuned from the same base model; λ = `share`.
+    """
     if not 0 <= share <= 1:
         raise ValueError(f"soup: share lies in [0, 1], got {share}")
     mixed, theirs = frozen_copy(model), other.state_dict()

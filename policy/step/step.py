@@ -19,7 +19,7 @@ from .loss import completion_loss, completion_loss_inputs, concatenate, shares_a
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes of a training, each of which has an equal share of the rows of a batch."""
+    """The processes of a distributed training run. Each process has the same number of rows of a batch."""
 
     accelerator: Any = None
 
@@ -34,12 +34,12 @@ class Processes:
         return self.accelerator.process_index if self.accelerator else 0
 
     def local(self, rows: int) -> slice:
-        """Return this process's share of the rows of all processes."""
+        """Return the slice of this process's rows among the rows of all processes."""
         size = rows // self.number
         return slice(self.rank * size, (self.rank + 1) * size)
 
     def gather(self, x: Tensor, padding: float = 0) -> Tensor:
-        """Gather the rows of all processes, padded to the widest."""
+        """Gather the rows of all processes, padded to the longest row."""
         if self.accelerator is None:
             return x
         if x.dtype == torch.bool:  # padding would convert to int64, and only in the processes that need padding
@@ -48,7 +48,7 @@ class Processes:
         return self.accelerator.gather(x)
 
     def widen(self, x: Tensor, dim: int, padding: float) -> Tensor:
-        """Pad a dimension to the largest size that it has in a process."""
+        """Pad dimension `dim` to its largest size over all processes."""
         return self.accelerator.pad_across_processes(x, dim=dim, pad_index=padding) if self.accelerator else x
 
     def sum(self, x: Any) -> Tensor:
@@ -60,10 +60,11 @@ class Processes:
 
 @dataclass(frozen=True)
 class PolicyStep:
-    """The computations of a step, in the order of the methods; a trainer or loop samples, reads and optimizes.
+    """The computations of a training step. The methods are called in the order of their definition.
 
-    Inputs are of this process's completions, of which consecutive ones form a group of `size`; `Rollout` and `Scored`
-    are of all processes, because a group may be spread over them.
+    The caller samples completions, runs the models and steps the optimizer. Inputs are the completions of this process,
+    where `size` consecutive completions form a group. `Rollout` and `Scored` contain the completions of all processes,
+    because a group may be spread over several processes.
     """
 
     algorithm: Algorithm
@@ -74,7 +75,7 @@ class PolicyStep:
     def rollout(self, response: Bool[Tensor, "N L"], finished: Bool[Tensor, " N"], **columns: Tensor | None) -> Rollout:
         """Gather the completions of all processes; `columns` are the other fields of `Rollout`, by name.
 
-        Tokens whose `written` is NaN are assigned their log-probability under the policy.
+        Where `written` is NaN, the log-probability under the policy replaces it.
         """
         gather = self.processes.gather
         response, finished = gather(response), gather(finished)
@@ -87,7 +88,10 @@ class PolicyStep:
     def score(
         self, rewards: Rewards, rollout: Rollout, *, mask_truncated: bool = False, training: bool = True
     ) -> Scored:
-        """Return the advantages from this process's rewards; evaluation leaves the state of the formulas unchanged."""
+        """Gather the rewards of all processes and compute the advantages of their completions.
+
+        The state of the formulas changes only in training, not in evaluation.
+        """
         before = self.algorithm.state
         scored = self.algorithm(self._gathered(rewards, rollout), rollout, mask_truncated=mask_truncated)
         if not training:
@@ -95,9 +99,9 @@ class PolicyStep:
         return scored
 
     def _gathered(self, rewards: Rewards, rollout: Rollout) -> Rewards:
-        """Gather the rewards of all processes; a position that a process's completions do not reach is no step.
+        """Gather the rewards of all processes. Step rewards [N, L] are padded with NaN: no step ends there.
 
-        An ensemble's scores [N, K, M] are padded to the M of other processes, which one without rewards lacks.
+        Scores of ensembles [N, K, M] are padded to the largest M of all processes.
         """
         device = rollout.response.device
         fields = {"values": rewards.values, "steps": rewards.steps}
@@ -117,11 +121,11 @@ class PolicyStep:
         critic: Mapping[str, Tensor] | None = None,
         corrected: bool = False,
     ) -> Batch:
-        """Return the columns [N, `width`] that the loss of this process's completions reads, and their row numbers.
+        """Return the inputs of the loss for this process's completions, as columns [N, `width`], and the row numbers.
 
-        The weights sum to `updates`, the optimizer steps of one pass, in the mean over processes, as in DDP. `critic`
-        are the columns of its loss. `corrected`: the ratio to the model that generated the completions is an
-        importance weight; otherwise ratios are relative to that model.
+        The token weights sum to `updates`, the number of optimizer steps per pass, in the mean over processes, as in
+        DDP. `critic` are the columns of the critic's loss. If `corrected`, the ratio of the policy to the model that
+        generated the completions is an importance weight; otherwise the ratios in the loss are relative to that model.
         """
         weights = scored.weights.float() * updates * self.processes.number
         batch = {"advantages": scored.advantage.float(), "weights": weights, **(critic or {})}
@@ -142,9 +146,10 @@ class PolicyStep:
         batch_rows: int,
         updates: int,
     ) -> None:
-        """Add to every micro-batch its completions' values and slopes in the loss over all of them.
+        """Add each completion's loss and the derivative of the total loss (`shares_and_slopes`) to the micro-batches.
 
-        They hold for the current weights: once per optimizer step all micro-batches get an additional forward pass.
+        The values hold for the current weights of the policy. Their computation takes one additional forward pass over
+        all micro-batches per optimizer step.
         """
         parts, weights = [], []
         for batch in micro_batches:
@@ -168,10 +173,11 @@ class PolicyStep:
         batch_rows: int = 0,
         updates: int = 0,
     ) -> PolicyLoss:
-        """Σ w (L + β KL) - η Σ w H over the tokens of a micro-batch; `logprob` and `entropy` have gradients.
+        """Compute Σ w (L + β KL) - η Σ w H over the tokens of a micro-batch.
 
-        A batch of this process has `batch_rows` completions, the following row numbers are of replayed ones;
-        `updates` are the optimizer steps since the completions were generated.
+        w are token weights, L policy losses, β and η the coefficients of KL penalty and entropy bonus, H entropies in
+        nats. `logprob` and `entropy` have gradients. Row numbers from `batch_rows` on, the batch size of this process,
+        are replayed completions. `updates` is the number of optimizer steps since the completions were generated.
         """
         algorithm, weights = self.algorithm, loss_weights(batch)
         old = batch.get("old_per_token_logps")
@@ -196,7 +202,7 @@ class PolicyStep:
     def _completions(
         self, logprob: Tensor, response: Tensor, batch: Batch, batch_rows: int, updates: int
     ) -> CompletionLossInputs:
-        """Return the inputs of a loss of whole completions; groups are numbered over all processes."""
+        """Return the inputs of a loss of whole completions. Group indices are unique over all processes."""
         earlier, row = batch["row"] // batch_rows, batch["row"] % batch_rows
         row = (earlier * self.processes.number + self.processes.rank) * batch_rows + row
         inputs = batch | {"row": row}
@@ -204,5 +210,5 @@ class PolicyStep:
 
 
 def loss_weights(batch: Batch) -> Float[Tensor, "N L"]:
-    """Return the weights of tokens in the loss, times the importance weights of another sampler."""
+    """Return the token weights in the loss. They include the importance weights of off-policy samples, if any."""
     return batch["weights"] * batch.get("importance_sampling_ratio", 1.0)

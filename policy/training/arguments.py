@@ -24,7 +24,7 @@ TAKEN_OVER = {
 
 @dataclass
 class PolicyArguments(GRPOConfig):
-    """TRL's arguments for sampling, batches and engines; the `Algorithm` replaces those of the loss."""
+    """TRL's arguments for sampling, batches and engines. The `Algorithm` replaces TRL's arguments of the loss."""
 
     output_dir: str = field(default="", metadata={"help": "Same as --output."})
     bf16: bool | None = field(default=None, metadata={"help": "Train in bfloat16; by default if CUDA supports it."})
@@ -77,7 +77,7 @@ class PolicyArguments(GRPOConfig):
         return math.ceil(self.num_train_epochs * an_epoch)
 
     def check_shared_prompts(self, comparing: Sequence[str]) -> None:
-        """Raise a `UsageError` if processes share a prompt's completions that a reward compares; each rates its own."""
+        """Raise `UsageError` if a reward compares completions of a prompt that are spread over several processes."""
         answers, steps = self.num_generations or 1, self.steps_per_generation or 1
         rows = self.per_device_train_batch_size * steps
         if comparing and self.world_size > 1 and rows % answers:
@@ -87,7 +87,7 @@ class PolicyArguments(GRPOConfig):
             )
 
     def _align(self) -> None:
-        """Round `save_steps` and `rollout_steps` up to whole cycles: completions are saved and written whole."""
+        """Round `save_steps` and `rollout_steps` up to whole cycles (a generation and its optimizer steps)."""
         steps, rest = divmod(self.cycle, self.gradient_accumulation_steps)
         if rest:
             raise UsageError(
@@ -104,7 +104,7 @@ class PolicyArguments(GRPOConfig):
 
 
 def refuse_balancing(coefficient: float) -> None:
-    """Raise `UsageError` where TRL would add the balancing loss of a mixture of experts, which our loss leaves out."""
+    """Raise `UsageError` if TRL would add the load-balancing loss of a mixture of experts, which our loss lacks."""
     raise UsageError(
         f"router_aux_loss_coef is {coefficient:g} for this mixture of experts, and its balancing loss is not computed "
         "here; train without it by router_aux_loss_coef 0"

@@ -1,4 +1,4 @@
-"""Everything that is trained beside the policy: its learning after each cycle, and its checkpoints."""
+"""State that is trained together with the policy (critic, replay buffer, online reward models), and its checkpoints."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,10 +23,10 @@ FORMULAS, TENSORS = "algorithm.json", "beside.pt"
 
 @dataclass
 class TrainedBeside:
-    """What is trained beside the policy: formulas, critic, replay, online reward models and the curriculum.
+    """State trained together with the policy: formulas, critic, replay buffer, online reward models and curriculum.
 
-    The last two are `learners`, which learn after each cycle from its completions and from the policy's hidden states
-    in the last pass over them.
+    Online reward models and curriculum are `learners`: after each cycle they learn from its completions and from the
+    policy's hidden states in the last pass over the completions.
     """
 
     algorithm: Algorithm
@@ -42,11 +42,11 @@ class TrainedBeside:
         self._cycle = cycle
 
     def record(self, rows: Sequence[int], states: Sequence[Tensor], size: int) -> None:
-        """Store the states of completions by their row numbers; rows from `size` on are of replayed completions."""
+        """Store the hidden states of completions by row number. Rows from `size` on are replayed completions."""
         self._states |= {row: state for row, state in zip(rows, states, strict=True) if row < size}
 
     def learn(self) -> Iterator[tuple[str, float]]:
-        """Let all learn from the cycle, if there is one, and yield names and values of their metrics."""
+        """Train all `learners` on the stored cycle, if any. Yield names and values of their metrics."""
         if self._cycle is None:
             return
         states = gather_object([self._states[row] for row in sorted(self._states)]) if self._states else None
@@ -83,7 +83,7 @@ class TrainedBeside:
 
 
 def load_state(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Load both states; raise `DataError` for a checkpoint of another kind of training."""
+    """Load the states of a checkpoint folder. Raise `DataError` if it is not a checkpoint of policy training."""
     try:
         formulas = json.loads((folder / FORMULAS).read_text(encoding="utf-8"))
         return formulas, torch.load(folder / TENSORS, map_location="cpu", weights_only=True)

@@ -23,12 +23,12 @@ class CriticArguments:
 
     learning_rate: float = 1e-3
     lam: float = 0.95
-    """λ of its targets, which are GAE returns with the γ of the advantages."""
+    """λ of the critic's targets: GAE returns with the discount γ of the advantages."""
     clip: float = math.inf
     """Maximum distance of a value from its old value beyond which it gets no gradient; inf disables clipping."""
     max_grad_norm: float = 1.0
     hidden: int = 0
-    """Width of a hidden layer; 0 for none."""
+    """Width of the critic's hidden layer. With 0 the critic is linear."""
     passes: int = 1
     """Number of critic steps on the completions of each policy step."""
 
@@ -36,8 +36,8 @@ class CriticArguments:
 class Critic(nn.Module):
     """V = wᵀ f(h) + b on detached hidden states: the critic's loss does not change the policy's trunk.
 
-    f is the identity, or a hidden layer with SiLU. V is initialised to 0, so that the first step's advantages equal
-    those without a critic.
+    h are hidden states of the policy; w and b are trained. f is the identity, or a hidden layer with SiLU. V is
+    initialised to 0, so that the advantages of the first step equal those without a critic.
     """
 
     def __init__(self, width: int, hidden: int = 0):
@@ -60,14 +60,14 @@ class Targets(NamedTuple):
     returns: Float[Tensor, "N L"]
     response: Bool[Tensor, "N L"]
     share: Float[Tensor, "N L"] | float
-    """Factor of the token losses."""
+    """Factor of the token losses of the critic."""
 
 
 def critic_returns(scored: Scored, rollout: Rollout, gamma: float, lam: float) -> Float[Tensor, "N L"]:
-    """R = V + GAE(γ, λ) of the rewards that advantages are estimated from, step rewards and KL included.
+    """Compute the critic's targets R = V + GAE(γ, λ) from the rewards, including step rewards and a KL in the reward.
 
-    γ = `gamma` is that of the advantages: δ = r + γ V' - V is biased if the values use another one. λ = `lam` may
-    differ from theirs.
+    γ = `gamma` must equal that of the advantages, since δ = r + γ V' - V is biased otherwise. λ = `lam` may differ from
+    that of the advantages.
     """
     assert rollout.values is not None
     critic_rollout = rollout._replace(after=None) if scored.terminal else rollout
@@ -93,14 +93,14 @@ class CriticLearner:
         return values[:, :-1] * rows.response, values.gather(1, behind(rows.response)[:, None]).squeeze(1)
 
     def loss_inputs(self, scored: Scored, rollout: Rollout, gamma: float, updates: float = 1.0) -> Batch:
-        """Return the columns of the critic's loss; the weights sum to `updates`, the steps of one pass."""
+        """Return the columns of the critic's loss. Their weights sum to `updates`, the optimizer steps of one pass."""
         assert rollout.values is not None
         returns = critic_returns(scored, rollout, gamma, self.arguments.lam)
         weights = scored.trained * (updates / scored.trained.sum().clamp_min(1))
         return {"values": rollout.values, "returns": returns, "value_weights": weights}
 
     def learn_batch(self, states: Float[Tensor, "N W D"], rows: CompletionBatch, batch: Batch) -> float:
-        """Accumulate the gradient of a micro-batch with the columns of `loss_inputs`; return its mean loss."""
+        """Accumulate the gradient of a micro-batch with the columns of `loss_inputs`. Return its mean loss."""
         weights = batch["value_weights"]
         targets = Targets(batch["values"], batch["returns"], weights > 0, weights)
         return self.learn(at_completions(states.detach(), rows), targets)

@@ -31,7 +31,7 @@ class ModelSettings(Protocol):
 
 
 def open_language_model(source: str, settings: ModelSettings, arguments: PolicyArguments) -> DecodingModel:
-    """Load a language model and its tokenizer; an adapter is merged, a reward model is an error."""
+    """Load a language model and its tokenizer. An adapter is merged. Raise an error for a reward model."""
     source = whole_name(source)  # an adapter keeps the name of its base
     options = {"trust_remote_code": True} if arguments.trust_remote_code else {}
     tokenizer = load_tokenizer(source, chat_template=settings.chat_template, **options)
@@ -50,7 +50,7 @@ def open_language_model(source: str, settings: ModelSettings, arguments: PolicyA
 
 
 def open_reference(policy: DecodingModel, settings: ModelSettings, arguments: PolicyArguments) -> Any:
-    """Load the reference policy, if it is not the start policy."""
+    """Load the reference policy. None if it is the initial policy."""
 
     def load(source: str) -> Any:
         other = open_language_model(source, settings, arguments)

@@ -16,9 +16,9 @@ from .arguments import PolicyArguments
 Row = Mapping[str, Any]
 MESSAGE_LENGTH = 60  # characters of a prompt in a message
 PROMPT_VARIANTS = "prompt_variants"
-"""Column of a file with all equivalent prompts of a row."""
+"""Column of a data file with all equivalent variants of a row's prompt."""
 VARIANTS = "variants"
-"""Column of `Prompts.dataset` with all equivalent prompts of a row, `prompt` among them."""
+"""Column of `Prompts.dataset` with all equivalent variants of a row's prompt, including `prompt`."""
 PROMPT_COLUMNS = ("prompt", "messages", "chosen", "rejected", PROMPT_VARIANTS)
 
 
@@ -30,7 +30,7 @@ class PromptRow(NamedTuple):
     """Whether the row's prompt is a string; otherwise it is a list of messages."""
     columns: Row
     variants: tuple[Messages, ...] = ()
-    """Equivalent prompts, which are in one group with this one."""
+    """Equivalent variants of the prompt. Their completions form one group with those of the prompt."""
 
     @property
     def prompts(self) -> tuple[Messages, ...]:
@@ -51,7 +51,7 @@ class Prompts(NamedTuple):
         return [row.prompt for row in self.rows]
 
     def account(self) -> dict[str, Any]:
-        """Return everything but the rows, for a manifest."""
+        """Return all fields except the rows, for a manifest."""
         return {"kept": len(self.prompts), "too_long": self.too_long, **self.report.as_json()}
 
     def dataset(self, first_row: int = 0) -> Dataset:
@@ -67,7 +67,7 @@ class Prompts(NamedTuple):
 def load_prompts(files: Sequence[str], *, skip_bad_rows: bool = False) -> Prompts:
     """Load the prompts of all files in order, including those of preference files and of text files.
 
-    Raise a `DataError` for a row without a prompt, or skip it.
+    Raise `DataError` for a row without a prompt. With `skip_bad_rows`, skip the row instead.
     """
     prompts: list[PromptRow] = []
     report = RowReport()
@@ -84,7 +84,7 @@ def load_prompts(files: Sequence[str], *, skip_bad_rows: bool = False) -> Prompt
 
 
 def by_kind(prompts: Prompts, category: str) -> dict[str, list[Row]]:
-    """Return the rows of the dataset by their value in a column; a row without it is a `DataError`."""
+    """Group the rows of the dataset by their value in the column `category`. Raise `DataError` if it is missing."""
     kinds: dict[str, list[Row]] = {}
     for prompt, row in zip(prompts.rows, prompts.dataset(), strict=True):
         try:
@@ -101,7 +101,7 @@ def by_kind(prompts: Prompts, category: str) -> dict[str, list[Row]]:
 
 
 def rows_by_prompt(rows: Iterable[PromptRow]) -> dict[str, list[Row]]:
-    """Return the rows by the prompt's text, by which a reward identifies a prompt."""
+    """Group the rows by the text of the prompt, which identifies a prompt in reward sources."""
     columns: dict[str, list[Row]] = {}
     for row in rows:
         for prompt in row.prompts:
@@ -163,7 +163,7 @@ def drop_long_prompts(
 
 
 def check_number(prompts: Prompts, arguments: PolicyArguments) -> None:
-    """Raise a `UsageError` for fewer prompts than one generation batch needs: there would be no step."""
+    """Raise `UsageError` if there are fewer prompts than in one generation batch, since there would be no step."""
     needed = (arguments.generation_batch_size or 1) // (arguments.num_generations or 1)
     if len(prompts.prompts) < needed:
         raise UsageError(

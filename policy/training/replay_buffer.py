@@ -1,4 +1,4 @@
-"""Replay buffer: previous batches of completions, and the selection that is trained on again."""
+"""Replay buffer: previous batches of completions, and the selection for the next replay."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -24,11 +24,11 @@ class StoredBatch(NamedTuple):
     advantage: Float[Tensor, "N L"]
     rollout: Rollout
     clipped: Float[Tensor, " N"]
-    """Share of clipped tokens when the completion was last trained on; updated during training."""
+    """Share of clipped tokens in the last training step that used the completion."""
 
 
 class ReplayBuffer:
-    """Previous batches for the replay; rows 0 to N - 1 are the current one's, the i-th oldest is offset by i N."""
+    """Buffer of previous batches for the replay. Rows 0 to N - 1 are the current batch; stored batches follow."""
 
     def __init__(self, replay: Replay, parts: int):
         self.replay, self.parts = replay, parts
@@ -39,7 +39,7 @@ class ReplayBuffer:
         self._clipped: list[Float[Tensor, " N"]] = []
 
     def next_cycle(self, batch: Batch, scored: Scored, rollout: Rollout) -> None:
-        """Ask the replay which of the stored completions to train on again, and store the new batch."""
+        """Select stored completions by the replay rule to train on again, then store the new batch."""
         unused = {name: torch.zeros_like(batch[name]) for name in WEIGHTS if name in batch}
         again, advantages = batch | unused, None
         if self._batches:
@@ -54,7 +54,7 @@ class ReplayBuffer:
         self.micro_batches = split_tensor_dict(shuffle_sequence_dict(again), self.parts)
 
     def record_clipped(self, row: Int[Tensor, " B"], sums: Float[Tensor, "B 5"]) -> None:
-        """Record the clipped shares of rows that were trained on; `sums` are those of `kernels.policy_loss`."""
+        """Store the share of clipped tokens of each trained row. `sums` are the sums of `kernels.policy_loss`."""
         shares = (sums[:, 2] / sums[:, 3].clamp_min(1)).tolist()
         for position, share in zip(row.tolist(), shares, strict=True):
             which, column = divmod(position, len(self._clipped[0]))
@@ -93,7 +93,7 @@ def concatenate(entries: Sequence[StoredBatch], device: torch.device) -> Past:
 
 
 def select_rows(batches: Sequence[Batch], advantages: Tensor, size: int) -> Batch:
-    """Select `size` rows with an advantage and the total weight of an average batch; what fills up has weight 0."""
+    """Select `size` rows with an advantage, with the total weight of an average batch. Padding rows have weight 0."""
     live = ~advantages.isnan().flatten(1).any(1) if advantages.dim() > 1 else ~advantages.isnan()
     if live.sum() > size:
         raise UsageError(f"the replay chose {int(live.sum())} completions and a batch has {size}; let it choose fewer")
@@ -115,7 +115,7 @@ def select_rows(batches: Sequence[Batch], advantages: Tensor, size: int) -> Batc
 
 
 def scale_weights(weights: Float[Tensor, "M L"], live: Bool[Tensor, " M"], total: Tensor) -> Float[Tensor, "M L"]:
-    """Return the weights of live rows scaled to a sum of `total`, and 0 for the others."""
+    """Scale the weights of `live` rows to a sum of `total`. Other rows get weight 0."""
     weights = weights * live[:, None]
     return weights * (total / alive) if (alive := weights.sum()) > 0 else weights
 

@@ -24,12 +24,12 @@ def write_rollouts(
 ) -> None:
     """Write one row per completion, atomically.
 
-    `rewards` and `advantages` are by stage, in order: the output of the sources and of each reward transform, then of
-    the estimator and of each advantage transform (the advantage waterfall). An advantage is a list: one number, or one
-    per completion token. `logprobs` are those of the model that generated the completion, named in `logprobs_of`
-    (`writers`, such as "server" or "agent 1"; by default the policy), with the policy's for tokens of which that model
-    returned none; `policy_logprobs` are those of the policy. NaN is stored as null: an absent reward is no number.
-    `versions` are the versions of online reward models.
+    `rewards` and `advantages` are ordered by stage: the output of the sources and of each reward transform, then of the
+    estimator and of each advantage transform. An advantage is a list: one number, or one number per completion token.
+    `logprobs` are log-probabilities under the model that generated the completion; the column `logprobs_of` has its
+    name (`writers`, such as "server" or "agent 1"; by default the policy). Where that model returned none, the policy's
+    value replaces it. `policy_logprobs` are log-probabilities under the policy. NaN is stored as null. `versions` are
+    the versions of online reward models.
     """
     response = rollout.response
     log_of = (response, pa.float32())
@@ -64,7 +64,7 @@ def write_rollouts(
 
 
 def _of_completions(values: Tensor | None, response: Tensor, kind: pa.DataType) -> pa.Array:
-    """Convert [N, L] to lists over the completion's own tokens; nulls if the values were not requested."""
+    """Convert values [N, L] to one list per completion, over the tokens in `response`. Nulls if `values` is None."""
     lists = [None] * len(response) if values is None else _rows(values, response)
     return pa.array(lists, pa.list_(kind))
 

@@ -1,4 +1,4 @@
-"""Policy trainer: TRL's GRPOTrainer with our rewards, formulas, critic and checkpoints; sampling stays TRL's."""
+"""Policy trainer: TRL's GRPOTrainer and its sampling, with our rewards, formulas, critic and checkpoints."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -50,10 +50,10 @@ from .trl_hooks import StepEvents, later, replace_statistics
 
 
 class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
-    """Trains a policy on reward models. Methods with a name of `GRPOTrainer` override it; read the two side by side.
+    """Trainer of a policy with reward models, based on TRL's `GRPOTrainer`.
 
-    `reference` is the reference policy of the KL; by default the initial policy: the model with its adapter disabled,
-    or a frozen copy.
+    `reference` is the reference policy of the KL penalty. By default it is the initial policy: the model with its
+    adapter disabled, or a frozen copy.
     """
 
     loss_name = "the policy's loss"
@@ -131,7 +131,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         self.add_callback(StepEvents(self.before_step, self.after_step, self.end_step))
 
     def _run_inputs(self) -> RunInputs:
-        """Return which inputs this run provides to its formulas."""
+        """Return the description of the inputs that this run provides to its formulas."""
         fields = {"tokens"} | ({"base"} if self.compares else set()) | ({"values", "after"} if self.learner else set())
         fields |= ({"logprobs", "entropy"} if self._annotates else set()) | (self.algorithm.reads & {"states"})
         sizes = [self.num_generations, *([self.num_generations_eval] if self.eval_dataset is not None else [])]
@@ -156,7 +156,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
     def _get_per_token_logps_and_entropies(
         self, model, input_ids, attention_mask, logits_to_keep, batch_size=None, compute_entropy=False, **_
     ):
-        """Override: TRL corrects for the sampling engine by these log-probabilities, which are those of the loss."""
+        """Override: compute the log-probabilities of TRL's importance correction as in the loss."""
         P = input_ids.shape[1] - logits_to_keep
         mask = attention_mask[:, P:]
         rows = completion_batch(input_ids[:, :P], attention_mask[:, :P], input_ids[:, P:], mask, mask.bool())
@@ -182,11 +182,11 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
     # ---- completions and their rewards ----
 
     def _tokenize_prompts(self, prompts: list):
-        """Override: reward models and guided decoding tokenize prompts otherwise than TRL's template call."""
+        """Override: tokenize prompts as reward models and guided decoding do, instead of by TRL's template call."""
         return [self.encoder.encode_prompt(as_prompt(prompt)) for prompt in prompts], None, {}
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        """Override: some rewards need hidden states, so that completions are only stored; the rewards are 0."""
+        """Override: store the completions and return rewards of 0. Rewards are computed later, with hidden states."""
         texts = self.processing_class.batch_decode(
             completion_ids_list, skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
@@ -196,7 +196,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         return torch.zeros(len(prompts) * self.accelerator.num_processes, 1, device=self.accelerator.device)
 
     def _generate_and_score_completions(self, inputs):
-        """Override: after TRL's generation, advantages and loss inputs of this process's rows are the algorithm's."""
+        """Override: generate completions by TRL, then compute advantages and loss inputs by the algorithm."""
         training, step = self.model.training, self.step
         if self.curriculum and training:
             inputs = self.curriculum.draw(inputs, self.num_generations)
@@ -231,7 +231,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         return batch
 
     def _annotations(self, reading: PolicyOutputs, rows: CompletionBatch, batch: Batch) -> dict[str, Tensor | None]:
-        """Return the fields of the rollout that a forward pass of policy and critic gives."""
+        """Return the rollout fields from a forward pass of policy, reference policy and critic."""
         values, after = self.learner.values(reading.states, rows) if self.learner else (None, None)
         states = at_completions(reading.states, rows)[:, :-1] if "states" in self.algorithm.reads else None
         annotations = {"logprobs": reading.logprob, "entropy": reading.entropy, "values": values, "after": after}
@@ -240,7 +240,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
     def _write_rollouts(
         self, examples: Sequence[Example], rollout: Rollout, scored: Scored, inputs: Sequence[Mapping], batch: Batch
     ) -> None:
-        """Write the rollout file of this step, with the model whose log-probabilities `Rollout.written` has."""
+        """Write the rollout file of this step. It names the model that generated the completions."""
         writers = ["policy"] * len(inputs)
         if "sampling_per_token_logps" in batch:
             writers = [row.get("writer", "vllm" if self.use_vllm else "rollout function") for row in inputs]
@@ -277,7 +277,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
     # ---- the loss ----
 
     def _prepare_inputs(self, generation_batch):
-        """Override: the first pass of a cycle may be a replay, and slopes couple all micro-batches."""
+        """Override: prepare micro-batches, with replayed completions and slopes of losses that compare completions."""
         if isinstance(generation_batch, Piece):
             return generation_batch
         inputs = super()._prepare_inputs(generation_batch)
@@ -293,7 +293,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         return inputs
 
     def rows_of(self, inputs):
-        """Override: a micro-batch can be split for lack of memory, except with several processes (collective calls)."""
+        """Override: allow splitting a micro-batch if memory is short. Not with several processes (collective calls)."""
         return len(inputs["weights"]) if self.accelerator.num_processes == 1 else None
 
     def _position(self, inputs: Batch) -> dict[str, int]:
@@ -306,7 +306,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         return {"batch_rows": rows if self.model.training else len(inputs["row"]), "updates": updates}
 
     def _compute_loss(self, model, inputs):
-        """Override: the loss is that of `PolicyStep`; the critic learns from the same forward pass."""
+        """Override: compute the loss by `PolicyStep`, and train the critic on the same forward pass."""
         rows, algorithm, weights = batch_of(inputs), self.algorithm, inputs["weights"]
         reading, training = model(completions=rows), self.model.training
         loss = self.step.loss(reading.logprob, reading.entropy, rows.response, inputs, **self._position(inputs))
@@ -327,7 +327,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         return loss.total
 
     def _account(self, loss: PolicyLoss, reading: PolicyOutputs, rows: CompletionBatch, inputs: Batch) -> None:
-        """Log means over the micro-batch's tokens."""
+        """Log the means of token metrics over the micro-batch."""
         metrics = token_metrics(loss, reading.entropy, rows.response, self.processes, compares=self.compares)
         for name, value in metrics:
             self._note(name, value)
@@ -338,7 +338,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
                 self._watch_kl()
 
     def _watch_kl(self) -> None:
-        """Log the mean KL of the completions that were compared since the last call; the KL budget limits it."""
+        """Log the mean KL to the reference policy since the last call. The KL budget limits this value."""
         if self._log_ratios:
             ratios = torch.cat(self._log_ratios)
             kl = self._sum(ratios.sum()) / self._sum(len(ratios))
@@ -349,20 +349,20 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
     # ---- checkpoints ----
 
     def _save_checkpoint(self, model, trial):
-        """Override: a checkpoint also has the state of all that is trained beside the policy."""
+        """Override: also save the state of critic, formulas, replay buffer and online reward models."""
         super()._save_checkpoint(model, trial)
         if self.args.should_save:
             folder = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
             self.beside.save(folder, self.kl, self.signal)
 
     def _load_optimizer_and_scheduler(self, checkpoint):
-        """Override: TRL's state has been loaded when the optimizer is, and ours belongs to it."""
+        """Override: also load the state of critic, formulas, replay buffer and online reward models."""
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:
             self.kl, self.signal = self.beside.load(Path(checkpoint), leads=self.accelerator.is_main_process)
 
     def _run_epoch(self, **epoch):
-        """Override: the checkpoint that was loaded may have exhausted the KL budget."""
+        """Override: stop immediately if the KL budget was exhausted at the loaded checkpoint."""
         self.control.should_training_stop |= self.kl > self.args.kl_budget
         if not self.control.should_training_stop:
             super()._run_epoch(**epoch)
@@ -370,7 +370,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
     # ---- phases of an optimizer step ----
 
     def before_step(self) -> None:
-        """Drop all-zero gradients if there is nothing to learn: AdamW would still move the weights."""
+        """Delete the gradients if all advantages are 0, since AdamW would still change the weights."""
         if not self._sum(self.live):
             optimizer: Any = self.optimizer
             optimizer.zero_grad(set_to_none=True)
@@ -385,7 +385,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         self._watch_kl()
 
     def end_step(self) -> bool:
-        """Train online reward models and the curriculum after a cycle; return whether the KL budget is exhausted."""
+        """Train online reward models and the curriculum after a cycle. Return whether the KL budget is exhausted."""
         if self._step % self.args.cycle == 0:
             for name, value in self.beside.learn():
                 self._note(name, value)

@@ -1,4 +1,4 @@
-"""Parts of TRL's trainer that no override reaches: phases of an optimizer step, and statistics of rewards."""
+"""Callbacks and helpers for parts of TRL's trainer without a method to override."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,15 +17,15 @@ class StepEvents(TrainerCallback):
         """`end` is called after `global_step` was incremented, and returns whether training stops."""
 
     def on_pre_optimizer_step(self, args, state, control, **kwargs):
-        """Handle complete gradients before the optimizer steps."""
+        """Call `before` when the gradients are complete, before the optimizer step."""
         self.before()
 
     def on_optimizer_step(self, args, state, control, **kwargs):
-        """Handle the updated policy, before its gradients are zeroed."""
+        """Call `after` when the policy is updated, before the gradients are set to zero."""
         self.after()
 
     def on_step_end(self, args, state, control, **kwargs):
-        """Stop training where `end` says so."""
+        """Call `end` after a step, and stop training if it returns True."""
         control.should_training_stop |= self.end()
 
 

@@ -1,4 +1,4 @@
-"""ACE: stronger penalty on bad completions that have become more likely than under the reference policy."""
+"""ACE: larger negative advantages for completions that are more likely than under the reference policy."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -10,9 +10,9 @@ from ..types import Rollout, State, Transform
 def ace(*, alpha: float, of_tokens: bool = True) -> Transform:
     """A' = A (1 + α softplus(c)) for A < 0, else A;  c = log π(y) / base(y)       ACE 2026, arXiv:2602.21420
 
+    π is the policy that generated the completions (`rollout.logprobs`), base the reference policy and y a completion.
     α >= 0 has no default because the paper's value is not known to us; 0 changes nothing. The paper's c is the sum over
-    the completion, which grows with its length; ours is the mean over its tokens in nats, unless `of_tokens` is False.
-    π is the policy that generated the completions (`rollout.logprobs`), base the reference policy.
+    the tokens, which grows with the length. Ours is the mean over the tokens (nats), unless `of_tokens` is False.
     """
     if alpha < 0:
         raise ValueError(f"ace: alpha is 0 or more, got {alpha}")
@@ -34,6 +34,6 @@ def ace(*, alpha: float, of_tokens: bool = True) -> Transform:
 def confidence(
     logprobs: Float[Tensor, "N L"], base: Float[Tensor, "N L"], response: Bool[Tensor, "N L"], of_tokens: bool
 ) -> Float[Tensor, " N"]:
-    """Return Σ_t or mean_t of log π - log base over a completion; 0 for an empty one."""
+    """Return the sum over tokens of log π - log base, or the mean if `of_tokens`, in nats; 0 for empty completions."""
     total = torch.where(response, logprobs - base, 0).sum(1)
     return total / response.sum(1).clamp_min(1) if of_tokens else total

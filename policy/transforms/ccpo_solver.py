@@ -1,4 +1,4 @@
-"""CCPO, solver phase: rewards with and without a thought, gated by how much thoughts have helped so far."""
+"""CCPO, solver phase: mix of rewards with and without a thought, weighted by the past gain due to thoughts."""
 
 import math
 
@@ -16,9 +16,11 @@ def ccpo_solver(
     """r = g z_joint + (1 - g) z_solo,  g = σ(η μ_Δ / (σ_Δ + ε))                   CCPO 2026, arXiv:2603.21563, v1
 
     For `--rollouts 'ccpo(thinker=PATH)'`: the first half of a group's completions are generated with a thought, the
-    second half without, and the i-th of each form a pair with rewards R_joint and R_solo; Δ = R_joint - R_solo, and z
-    is in units of the previous steps (`ccpo_thinker`). Until `least` pairs were seen rewards are unchanged. Ours: both
-    completions of a pair get its r; the released code trains only the joint one.
+    second half without a thought. The i-th completions of the two halves form a pair with rewards R_joint and R_solo;
+    Δ = R_joint - R_solo. z_joint and z_solo are R_joint and R_solo, normalised by mean and standard deviation over the
+    previous steps (`ccpo_thinker`); σ is the logistic function, μ_Δ and σ_Δ mean and standard deviation of Δ. Rewards
+    are unchanged for the first `least` pairs. Ours: both completions of a pair get r; the released code trains only the
+    completion with the thought.
     """
     check_settings("ccpo_solver", decay, least)
 
@@ -36,7 +38,7 @@ def ccpo_solver(
 
 
 def gate(delta: tuple[float, float] | list[float], eta: float, epsilon: float) -> float:
-    """Return g from Δ's mean and variance, in (0, 1): above 1/2 if thoughts have helped.
+    """Return the gate g in (0, 1) from mean and variance of Δ. It is above 1/2 if thoughts have helped on average.
 
     >>> round(gate((0.5, 0.25), 1.0, 1e-6), 4), gate((0.0, 0.25), 1.0, 1e-6)
     (0.7311, 0.5)
@@ -45,7 +47,7 @@ def gate(delta: tuple[float, float] | list[float], eta: float, epsilon: float) -
 
 
 def halves(group: Int[Tensor, " N"]) -> tuple[Bool[Tensor, " N"], Int[Tensor, " N"]]:
-    """Return whether a row is in its group's first half, and the index of its partner.
+    """Return a mask of the rows in the first half of their group, and the row index of each row's pair partner.
 
     >>> [one.tolist() for one in halves(torch.tensor([0, 0, 0, 0, 1, 1]))]
     [[True, True, False, False, True, False], [2, 3, 0, 1, 5, 4]]

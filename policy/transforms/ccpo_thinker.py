@@ -1,4 +1,4 @@
-"""CCPO, thinker phase: the gain due to a thought, normalised by the gains so far."""
+"""CCPO, thinker phase: reward gain due to a thought, normalised by the gains of the previous steps."""
 
 from collections.abc import Sequence
 
@@ -16,9 +16,9 @@ def ccpo_thinker(
 ) -> Transform:
     """r = tanh(α (Δ - μ_Δ) / (σ_Δ + ε)),  Δ = R_joint - R_solo                    CCPO 2026, arXiv:2603.21563, v1
 
-    R_joint and R_solo are the rewards named `joint` and `solo`; r replaces `joint`, and `solo` needs a --weight of 0.
-    μ and σ are those of the previous steps (`update_moments`). For the first `least` outcomes r is Δ, as in the
-    released code.
+    R_joint and R_solo are the rewards `joint` (with the thought) and `solo` (without it). r replaces `joint`; `solo`
+    needs a --weight of 0. μ_Δ and σ_Δ are moving mean and standard deviation over the previous steps
+    (`update_moments`). For the first `least` pairs of rewards r is Δ, as in the released code.
     """
     check_settings("ccpo_thinker", decay, least)
 
@@ -39,10 +39,11 @@ def ccpo_thinker(
 
 
 def update_moments(state: State, columns: dict[str, Float[Tensor, " N"]], decay: float) -> State:
-    """μ <- d μ + (1 - d) mean(x),  v <- d v + (1 - d) var(x) over this step's rows that have all of them
+    """μ <- d μ + (1 - d) mean(x),  v <- d v + (1 - d) var(x) of each column x
 
-    Initialised with the first step's mean and variance; var uses N, and is about the step's own mean, as in the
-    released code. A step without such a row changes nothing.
+    d = `decay`. mean and var are over the rows of this step where no column is missing; without such a row the state
+    does not change. μ and v start as the first step's mean and variance. var uses N and the step's mean, as in the
+    released code.
     """
     complete = ~torch.stack([*columns.values()]).isnan().any(0)
     if not complete.any():
@@ -58,12 +59,12 @@ def update_moments(state: State, columns: dict[str, Float[Tensor, " N"]], decay:
 
 
 def standing(moments: Sequence[float], x: Float[Tensor, " N"], epsilon: float) -> Float[Tensor, " N"]:
-    """(x - μ) / (σ + ε) for moments (μ, v)."""
+    """Compute (x - μ) / (σ + ε) for the moments (μ, v), where σ = √v."""
     return (x - moments[0]) / (deviation(moments, epsilon) + epsilon)
 
 
 def deviation(moments: Sequence[float], epsilon: float) -> float:
-    """Return σ = √v, or 1 if there was no variation.
+    """Return the standard deviation σ = √v of the moments (μ, v), or 1 if v <= `epsilon`.
 
     >>> deviation((0.3, 0.25), 1e-6), deviation((0.3, 0.0), 1e-6)
     (0.5, 1.0)
@@ -72,6 +73,6 @@ def deviation(moments: Sequence[float], epsilon: float) -> float:
 
 
 def check_settings(name: str, decay: float, least: int) -> None:
-    """Raise a `ValueError` for values out of range."""
+    """Raise `ValueError` if `decay` or `least` is out of range."""
     if not 0 <= decay < 1 or least < 1:
         raise ValueError(f"{name}: decay lies in [0, 1) and least is 1 or more, got {decay} and {least}")

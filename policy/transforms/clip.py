@@ -1,4 +1,4 @@
-"""Clip mechanism for process rewards: steps only cost, so that more steps never earn more."""
+"""Clip mechanism for process rewards: step rewards are at most 0, so that more steps never increase the sum."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from ..types import Rewards, Rollout, State, Transform
 
 
 def clip(*, eta: float) -> Transform:
-    """r'_k = min(r_k - η, 0) of every step k                              Gao et al. 2024, arXiv:2410.15115"""
+    """r'_k = min(r_k - η, 0) of every reasoning step k                    Gao et al. 2024, arXiv:2410.15115"""
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
         if rewards.steps is None:

@@ -10,7 +10,10 @@ from ..types import Rewards, Rollout, State, Transform
 
 
 def delta() -> Transform:
-    """r'_k = r_k - r_{k+1}, the last unchanged: Σ_k r'_k = r_1            Gao et al. 2024, arXiv:2410.15115"""
+    """r'_k = r_k - r_{k+1} of reasoning step k; the last is unchanged     Gao et al. 2024, arXiv:2410.15115
+
+    The sum Σ_k r'_k is r_1, so it does not grow with the number of steps.
+    """
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
         if rewards.steps is None:
@@ -21,7 +24,7 @@ def delta() -> Transform:
 
 
 def following(steps: Float[Tensor, "N L"]) -> Float[Tensor, "N L"]:
-    """Return the reward of the row's next step at every step, 0 at the last."""
+    """Return the reward of the next reasoning step at each step of a row; 0 at the last step."""
     differences, ahead = torch.zeros_like(steps), torch.zeros_like(steps[:, 0])
     for index in reversed(range(steps.shape[1])):
         differences[:, index] = ahead

@@ -1,4 +1,4 @@
-"""Entropy mask: training only on tokens at which the policy was uncertain."""
+"""Entropy mask: training only on the tokens with the highest entropy of the policy."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -10,9 +10,9 @@ from ..types import Rollout, State, Transform
 def entropy_mask(*, share: float = 0.2) -> Transform:
     """A'_t = A_t where H_t >= τ, else 0;  τ is the (1 - ρ) quantile of H      Wang et al. 2025, arXiv:2506.01939
 
-    H_t is the policy's entropy at token t (`rollout.entropy`, nats), ρ = `share` in (0, 1]; 1 changes nothing. The
-    quantile is over all tokens of completions with an advantage: those of equal or missing rewards, whose advantages
-    are all 0, neither count nor change. Aggregation still divides by all tokens, as in the paper.
+    H_t is the policy's entropy at token t (`rollout.entropy`, nats). ρ = `share` in (0, 1]; 1 changes nothing. The
+    quantile is over all tokens of completions with a non-zero advantage; other completions do not change. Aggregation
+    still divides by the number of all tokens, as in the paper.
     """
     if not 0 < share <= 1:
         raise ValueError(f"entropy_mask: share lies in (0, 1], got {share}")
@@ -31,7 +31,7 @@ def entropy_mask(*, share: float = 0.2) -> Transform:
 
 
 def uncertain(entropy: Float[Tensor, "N L"], live: Bool[Tensor, "N L"], share: float) -> Bool[Tensor, "N L"]:
-    """Return a mask of the ceil(ρ n) of n live tokens with the highest entropy, and ties with the last of them."""
+    """Return a mask of the ceil(ρ n) tokens with the highest entropy among the n `live` tokens; ties are included."""
     n = int(live.sum())
     if not n:
         return live

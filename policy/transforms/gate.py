@@ -1,4 +1,4 @@
-"""Gate: a reward that counts only if another one reaches a threshold."""
+"""Gate: a reward that is 0 unless another reward reaches a threshold."""
 
 import torch
 
@@ -6,7 +6,10 @@ from ..types import Rewards, Rollout, State, Transform
 
 
 def gate(*, reward: str, by: str, threshold: float) -> Transform:
-    """r' = r (`reward`) if g (`by`) >= τ (`threshold`), else 0; NaN if r or g is    G-RA, gated reward accumulation"""
+    """r' = r if g >= τ, else 0                                                      G-RA, gated reward accumulation
+
+    r is the component `reward`, g the component `by`, and τ = `threshold`. r' is NaN if r or g is NaN.
+    """
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
         r, g = rewards[reward], rewards[by]

@@ -12,10 +12,10 @@ from ..types import Rollout, State, Transform
 def ha_dw(*, lam: float = 1.0, eta: float = 0.1, window: int = 50) -> Transform:
     """A' = λ exp(-sgn(A) d) A,  d = p̂ - C;   C <- (1 - η σ) C + η σ p̄       HA-DW: Yang et al. 2026, arXiv:2601.08521
 
-    p̂ is the mean reward of the completion's group and p̄ that of the step, of rewards in [0, 1] (`rollout.total`); C
-    is the expected accuracy of the policy and σ the standard deviation (N - 1) of the last `window` values of C. λ is
-    1.0 or 1.3 in others' runs of it. Ours: C is that of the previous steps and starts as the first step's p̄; with
-    fewer than two values σ is 1, since C would otherwise never change.
+    Rewards are in [0, 1] (`rollout.total`): p̂ is the mean of the completion's group, p̄ the mean of the step. C is the
+    running accuracy of the policy, and σ the standard deviation (N - 1) of the last `window` values of C. Others use
+    λ = 1.0 or 1.3. Ours: C is the value before the current step and starts as p̄ of the first step. With fewer than two
+    values σ is 1, since C would otherwise never change.
     """
     if lam <= 0 or not 0 <= eta <= 1 or window < 2:
         raise ValueError(
@@ -44,7 +44,7 @@ def ha_dw(*, lam: float = 1.0, eta: float = 0.1, window: int = 50) -> Transform:
 
 
 def moved(anchors: list[float], accuracy: float, eta: float, window: int) -> list[float]:
-    """Append the next anchor and return the last `window` of them."""
+    """Append the next value of the running accuracy C to `anchors`; return the last `window` values."""
     if not anchors:
         return [accuracy]
     spread = torch.tensor(anchors, dtype=torch.float64).std().item() if len(anchors) > 1 else 1.0

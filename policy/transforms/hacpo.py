@@ -12,12 +12,13 @@ from ..types import Rollout, State, Transform
 
 
 def hacpo(*, floor: float, window: int = 5, epsilon: float = 1e-4, agents: int = 1) -> Transform:
-    """`pooled_advantages` with P_j = max(floor, mean over the last `window` steps of agent j's mean reward).
+    """Replace advantages by `pooled_advantages`, with capability P_j = max(floor, moving mean of agent j's rewards).
 
-    The current step is included, as in the authors' code; agent 0 is the learner, and the agent of a completion is
-    given by its index in the group (`writers`). `floor` > 0 has no default, as the paper states none; the authors' code
-    limits ratios to [0.1, 10]. Rewards must be >= 0. A NaN reward has no effect, and an agent that never had a reward
-    counts as the mean of the others. Replaces the estimator's result. For one agent it equals `grpo`.
+    The moving mean is over the last `window` steps, including the current step, as in the authors' code. Agent 0 is the
+    learner; the index of a completion in its group determines its agent (`writers`). `floor` > 0 has no default,
+    because the paper states none; the authors' code limits ratios to [0.1, 10]. Rewards must be >= 0. NaN rewards have
+    no effect. An agent without any reward so far gets the mean P of the other agents. For one agent the result is
+    `grpo`.
     """
     if floor <= 0 or window < 1 or agents < 1:
         raise ValueError(
@@ -53,8 +54,9 @@ def pooled_advantages(
 ) -> Float[Tensor, " N"]:
     """A_i = P_j/P_k (r_i - μ) / (std + ε), where k is the learner and j generated completion i; μ is `pooled_baseline`.
 
-    HACPO: arXiv:2603.02604. std is over all agents' rewards with the denominator of `grpo`, which this equals for one
-    agent or equal capabilities. Groups of equal rewards have advantage exactly 0, for any μ.
+    HACPO: arXiv:2603.02604. P are the agents' capabilities and r rewards. std is over the group's rewards of all
+    agents, with the denominator of `grpo`. For one agent or equal capabilities the result equals `grpo`. Groups of
+    equal rewards have advantage exactly 0, for any μ.
     """
     statistics, baseline = groups(rewards, group), pooled_baseline(rewards, group, agent, P, learner)
     scaled = (rewards - baseline) / (statistics.variance.sqrt() + epsilon) * (P[agent] / P[learner])
@@ -66,14 +68,18 @@ def pooled_baseline(
 ) -> Float[Tensor, " N"]:
     """μ = mean over a group's completions of P_k/P_j r: partners' rewards rescaled to learner k's mean.
 
-    HACPO: arXiv:2603.02604. Unbiased on average over prompts, but not for each prompt if the agents' ratio depends on
-    the prompt, since P is one number for all of them.
+    HACPO: arXiv:2603.02604. Agent j generated the completion with reward r. The baseline is unbiased on average over
+    prompts. It is biased for single prompts if the ratio of the agents' rewards depends on the prompt, since P_j is one
+    number for all prompts.
     """
     return groups(rewards * (P[k] / P[agent]), group).mean
 
 
 def writers(group: Int[Tensor, " N"], agents: int) -> Int[Tensor, " N"]:
-    """Return the agent of each completion: the first n of a group are agent 0's, the next n agent 1's, and so on."""
+    """Return the index of the agent that generated each completion.
+
+    The first n completions of a group are from agent 0, the next n from agent 1, and so on.
+    """
     agents_of_rows = torch.zeros_like(group)
     for group_id in group.unique():
         rows = (group == group_id).nonzero().squeeze(1)
@@ -83,13 +89,13 @@ def writers(group: Int[Tensor, " N"], agents: int) -> Int[Tensor, " N"]:
 
 
 def agents_means(rewards: Float[Tensor, " N"], agent: Int[Tensor, " N"], agents: int) -> list[float | None]:
-    """Return each agent's mean reward; None if it has no reward."""
+    """Return the mean reward of each agent. None for an agent without rewards."""
     rewards_by_agent = [rewards[(agent == index) & ~rewards.isnan()].double() for index in range(agents)]
     return [agent_rewards.mean().item() if len(agent_rewards) else None for agent_rewards in rewards_by_agent]
 
 
 def capabilities(means: Sequence[Sequence[float | None]], floor: float) -> list[float]:
-    """Return P of every agent from its mean rewards by step.
+    """Return the capability P of each agent from its mean rewards by step.
 
     >>> capabilities([[0.5, 0.0], [1.0, None]], floor=0.1)
     [0.75, 0.1]

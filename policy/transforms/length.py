@@ -10,9 +10,9 @@ from ..types import Rewards, Rollout, State, Transform
 def length(*, correct: str, name: str = "length") -> Transform:
     """λ_i = 1/2 - (n_i - min n) / (max n - min n);  r = λ if the completion is right, else min(0, λ)
 
-    Kimi k1.5, arXiv:2501.12599, sec. 2.3.3. n_i are tokens; min and max are over the group's completions whose
-    `correct` is known; if all have the same length the reward is 0. It becomes a new component `name`. `correct` > 0
-    is right; NaN if it is missing.
+    Kimi k1.5, arXiv:2501.12599, sec. 2.3.3. n_i is the number of tokens of completion i. A completion is right if the
+    reward `correct` > 0. Min and max are over the group's completions for which `correct` is not missing. If these have
+    equal lengths, r is 0. r is added to the rewards as the component `name`. It is NaN where `correct` is missing.
     """
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
@@ -25,7 +25,10 @@ def length(*, correct: str, name: str = "length") -> Transform:
 
 
 def shortness(rollout: Rollout, rewarded: Bool[Tensor, " N"]) -> Float[Tensor, " N"]:
-    """Return λ of the `rewarded` completions, 1/2 for a group's shortest to -1/2 for its longest; 0 for the others."""
+    """Return λ of `length` for the `rewarded` completions: 1/2 for the shortest of a group, -1/2 for the longest.
+
+    0 for completions that are not `rewarded`.
+    """
     tokens = rollout.response.sum(1).double()
     group = torch.unique(rollout.group, return_inverse=True)[1]
     least, most = (

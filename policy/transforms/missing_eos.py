@@ -6,7 +6,7 @@ from ..types import Rewards, Rollout, State, Transform
 
 
 def missing_eos(*, reward: str, cost: float) -> Transform:
-    """r' = r - c for a completion without end of text                       as in released PPO code"""
+    """r' = r - c for a truncated completion, without end of text; c = `cost`       as in released PPO code"""
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
         r = rewards[reward]

@@ -1,4 +1,4 @@
-"""Backward noise correction: verdicts that are unbiased under a verifier's known error rates."""
+"""Backward noise correction: 0/1 rewards, corrected for the known error rates of a verifier."""
 
 from collections.abc import Sequence
 
@@ -15,11 +15,10 @@ def noise_backward(
 ) -> Transform:
     """r' = (r - ρ0) / (1 - ρ0 - ρ1), whose mean over the noise is the true verdict    Cai et al. 2025, arXiv:2510.00915
 
-    r is 0 or 1, ρ0 = P(1 | wrong) is `false_positive` and ρ1 = P(0 | right) is `false_negative`, both in [0, 1]:
-    numbers, or names of rewards that give every completion its own rate (with a --weight of 0). Our addition: the
-    denominator is at least `least`, since r' grows with the rates. With constant rates r' is an affine function of r,
-    which advantages normalised by the standard deviation do not see (`check_estimator`): use
-    `advantages.fixed_baseline`.
+    r is 0 or 1. ρ0 = P(1 | wrong) is `false_positive` and ρ1 = P(0 | right) is `false_negative`, both in [0, 1]: a
+    number, or the name of a reward with the rate of each completion (and a --weight of 0). Ours: the denominator is at
+    least `least`, since r' grows with the rates. With constant rates r' is an affine function of r, which does not
+    change advantages normalised by the standard deviation (`check_estimator`): use `advantages.fixed_baseline`.
     """
     for name, rate in (("false_positive", false_positive), ("false_negative", false_negative)):
         if not isinstance(rate, str) and not 0 <= rate <= 1:
@@ -48,12 +47,12 @@ def noise_backward(
 def backward(
     r: Float[Tensor, " N"], fp: Float[Tensor, " N"], fn: Float[Tensor, " N"], least: float
 ) -> Float[Tensor, " N"]:
-    """(r - ρ0) / max(1 - ρ0 - ρ1, least); NaN if one of the three is."""
+    """Compute (r - ρ0) / max(1 - ρ0 - ρ1, least), with ρ0 = `fp` and ρ1 = `fn`. NaN if r, ρ0 or ρ1 is NaN."""
     return (r - fp) / (1 - fp - fn).clamp_min(least)
 
 
 def check_estimator(estimator: AdvantageEstimator, false_positive: float, false_negative: float) -> None:
-    """Raise a `ValueError` if the estimator's advantages are the same for corrected verdicts as for raw ones."""
+    """Raise `ValueError` if the estimator's advantages are equal for corrected and for raw verdicts."""
     if not false_positive and not false_negative:
         return
     raw = torch.tensor([1.0, 0, 0, 0, 1, 1, 0, 1], dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""NSR: positive advantages have less weight than negative ones."""
+"""NSR (negative sample reinforcement): positive advantages get less weight than negative advantages."""
 
 import torch
 from jaxtyping import Float

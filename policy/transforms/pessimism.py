@@ -8,8 +8,8 @@ from ..types import Rewards, Rollout, State, Transform
 def pessimism(*, reward: str, share: float) -> Transform:
     """r' = λ r + (1 - λ) min_m r_m                                       Reward-robust RLHF (BRME), arXiv:2409.15360
 
-    λ = `share` in [0, 1] has no default because the paper's value is not known to us. r is the ensemble's reward, r_m
-    those of its members. r' is NaN if r is missing or no member has a score.
+    r is the ensemble's reward and r_m the reward by member m. λ = `share` in [0, 1] has no default because the paper's
+    value is not known to us. r' is NaN if r is missing or no member has a score.
     """
     if not 0 <= share <= 1:
         raise ValueError(f"pessimism: share lies in [0, 1], got {share}")

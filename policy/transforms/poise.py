@@ -14,11 +14,11 @@ def poise(*, ridge: float = 1.0, decay: float = 1.0, states: int = 0, seed: int 
     """A_i = r_i - mean_{j≠i} g(z_j),  g(z) = wᵀz,  w = (Σ z zᵀ + λ I)⁻¹ Σ z r_others           POISE: arXiv:2605.07579
 
     z_j are features of completion j: 1, the logarithm of its length, mean and standard deviation of its tokens'
-    surprisal -log π (nats), and `states` numbers from the policy's hidden states, see `of_states`. The probe is fitted
-    to predict, from a completion, the rewards of the *others* of its group, so that no reward is in its own baseline.
-    The sums are over the previous steps, discounted by `decay` in (0, 1] per step; λ = `ridge` > 0 does not apply to
-    the constant. In the first step the baseline is the others' mean, as in `rloo`. Replaces the estimator's result.
-    Reads `rollout.total`, `rollout.logprobs` and, for `states` above 0, `rollout.states`.
+    surprisal -log π (nats), and `states` projections of the policy's hidden states (`of_states`). The linear probe g
+    predicts r_others, the mean reward of the *other* completions of the group, so that no reward is part of its own
+    baseline. The sums are over the previous steps, discounted by `decay` in (0, 1] per step. λ = `ridge` > 0 does not
+    apply to the constant. In the first step the baseline is the mean of the others, as in `rloo`. The result replaces
+    the estimator's advantages. Requires `rollout.total`, `rollout.logprobs` and, for `states` > 0, `rollout.states`.
     """
     if ridge <= 0 or not 0 < decay <= 1:
         raise ValueError(f"poise: ridge is above 0 and decay lies in (0, 1], got {ridge} and {decay}")
@@ -44,7 +44,7 @@ def poise(*, ridge: float = 1.0, decay: float = 1.0, states: int = 0, seed: int 
 
 
 def described(rollout: Rollout) -> Float[Tensor, "N D"]:
-    """Return the features z of every completion, in float64."""
+    """Return the features z [N, D] of each completion, in float64."""
     assert rollout.logprobs is not None
     tokens = rollout.response.sum(1).double()
     surprisal = torch.where(rollout.response, -rollout.logprobs, 0).double()
@@ -55,10 +55,11 @@ def described(rollout: Rollout) -> Float[Tensor, "N D"]:
 
 
 def of_states(rollout: Rollout, number: int, seed: int) -> Float[Tensor, "N K"]:
-    """P h of each completion's mean hidden state h [D] with mean square 1; P [K, D] is normal with variance 1/D.
+    """Compute random projections P h of each completion's mean hidden state h [D], scaled to mean square 1.
 
-    Ours: a random projection drawn once from `seed`, which preserves distances as principal components do (Johnson and
-    Lindenstrauss 1984) and is the same for every step, as sums over steps require; the paper uses principal components.
+    P [K, D] is normal with variance 1/D, drawn once from `seed`. Ours: the paper uses principal components. A random
+    projection also preserves distances (Johnson and Lindenstrauss 1984) and is the same in each step, as the sums over
+    steps require.
     """
     if rollout.states is None:
         raise ValueError("poise: the rollout has no hidden states of its tokens; leave states at 0")
@@ -71,14 +72,14 @@ def of_states(rollout: Rollout, number: int, seed: int) -> Float[Tensor, "N K"]:
 
 
 def of_others(values: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:
-    """Return the mean of the group's other known values; 0 if there is none."""
+    """Return the mean of the other values in the group that are not NaN. 0 if there are no others."""
     statistics = groups(values, rollout.group)
     mean = (statistics.number * statistics.mean - values) / (statistics.number - 1).clamp_min(1)
     return torch.where(statistics.valid, mean, 0)
 
 
 def fit(state: State, ridge: float) -> Float[Tensor, " D"]:
-    """Return w from the sums so far."""
+    """Return the probe's weights w from the sums in the state."""
     moments = torch.tensor(state["moments"], dtype=torch.float64)
     penalty = torch.full((len(moments),), ridge, dtype=torch.float64)
     penalty[0] = 1e-9  # for the constant: only to make the matrix regular after a single completion
@@ -86,7 +87,7 @@ def fit(state: State, ridge: float) -> Float[Tensor, " D"]:
 
 
 def learnt(state: State, z: Float[Tensor, "M D"], r: Float[Tensor, " M"], decay: float) -> dict[str, Any]:
-    """Return Σ z zᵀ and Σ z r including one more step."""
+    """Return the discounted sums Σ z zᵀ and Σ z r after adding the M completions of one step."""
     moments, answered = z.T @ z, z.T @ r
     if state:
         moments = moments + decay * z.new_tensor(state["moments"])

@@ -1,4 +1,4 @@
-"""ResRL: smaller penalty on tokens of bad completions whose states resemble those of good ones."""
+"""ResRL: smaller negative advantages at tokens whose hidden states resemble those of good completions."""
 
 import torch
 from jaxtyping import Float
@@ -15,11 +15,11 @@ def resrl(
 ) -> Transform:
     """A'_t = A_t · `positive` for A > 0, A_t w_t for A < 0                ResRL 2026, arXiv:2605.00380
 
-    w_t increases from `floor` to 1 between the `low` and `high` quantiles of ‖h_t - projection of h_t‖² / D, where h_t
-    is the policy's hidden state (`rollout.states`, normalised to mean 0 and variance 1; the paper uses the layer before
-    the last) and the projection is on the first `rank` principal components of the states of the same prompt's good
-    completions, of at most `most` of them, evenly spaced. The settings are those of the released code. w is 1 if a
-    prompt has fewer than 4 good tokens, or all its residuals are equal.
+    w_t depends on the residual ‖h_t - P h_t‖² / D of the policy's hidden state h_t [D] (`rollout.states`, normalised to
+    mean 0 and variance 1; the paper uses the layer before the last). P projects on the first `rank` principal
+    components of the states of good completions (A > 0) of the same prompt, from at most `most` evenly spaced states.
+    w_t increases from `floor` to 1 between the `low` and `high` quantiles of the residuals. The default settings are
+    those of the released code. w is 1 if a prompt has fewer than 4 good tokens, or all residuals are equal.
     """
     if rank < 1 or not 0 <= low < high <= 1 or not 0 <= floor <= 1 or positive < 0 or most < 1:
         raise ValueError(
@@ -51,7 +51,7 @@ def resrl(
 def residual_weight(
     bad: Float[Tensor, "M D"], good: Float[Tensor, "K D"], rank: int, low: float, high: float, floor: float
 ) -> Float[Tensor, " M"]:
-    """Return w of every bad state, in [floor, 1]."""
+    """Return the weights w in [floor, 1] of M hidden states of bad completions, given K states of good completions."""
     bad, good = (torch.nn.functional.layer_norm(states, states.shape[1:]) for states in (bad, good))
     centre = good.mean(0)
     decomposition = torch.linalg.svd(good - centre, full_matrices=False)

@@ -1,4 +1,4 @@
-"""Std filter: drop prompts whose completions have nearly equal rewards."""
+"""Std filter: drop prompts whose completions have rewards with a small standard deviation."""
 
 from dataclasses import replace
 
@@ -11,9 +11,10 @@ from ..types import Rewards, Rollout, State, Transform
 def std_filter(*, reward: str, share: float = 0.5, decay: float = 0.99, first: int = 6) -> Transform:
     """Drop the prompts with std_g(r) < β s̄;  s̄ <- 0.99 s̄ + 0.01 mean_g std_g(r)          RLPR: arXiv:2506.18254
 
-    `share` is β: 0.5 for Qwen, 0.9 for Llama and 1.0 for Gemma in the released code, which filters from its sixth step
-    on (`first`). std uses N - 1 within a group, the mean is over completions. Ours: s̄ is that of the previous steps and
-    starts as the first step's mean. All rewards of a dropped prompt become missing. One with a single reward is kept.
+    std_g is the standard deviation (N - 1) of reward r in group g, and s̄ its moving average with `decay`, where the
+    mean is over completions. β = `share` is 0.5 for Qwen, 0.9 for Llama and 1.0 for Gemma in the released code, which
+    filters from its sixth step on (`first`). Ours: s̄ is the value before the current step and starts as the first
+    step's mean. All rewards of a dropped prompt become NaN. A prompt with a single reward is kept.
     """
     if share < 0 or not 0 <= decay < 1:
         raise ValueError(f"std_filter: share is >= 0 and decay lies in [0, 1), got {share} and {decay}")

@@ -9,7 +9,10 @@ from ..types import Rollout, State, Transform
 
 
 def whiten(*, epsilon: float = 1e-8) -> Transform:
-    """A' = (A - mean A) / (std A + ε) over the tokens with a reward, 0 elsewhere; as in released PPO code"""
+    """A' = (A - mean A) / (std A + ε)                                                     as in released PPO code
+
+    Mean and standard deviation are over the step's tokens of completions with a reward. A' is 0 at other tokens.
+    """
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
         if advantages.dim() == 1:

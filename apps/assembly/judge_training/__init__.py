@@ -1,1 +1,1 @@
-"""Training of a generative judge: supervised on traces, then policy training on the verdict reward."""
+"""Training of a generative judge: supervised fine-tuning on traces, then policy training on the verdict reward."""

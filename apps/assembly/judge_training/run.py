@@ -1,4 +1,4 @@
-"""`rewardlab judge train`: a generative judge from pairs, by traces of right verdicts and then by a verdict reward."""
+"""`rewardlab judge train`: train a generative judge on pairs, by traces with right verdicts, then a verdict reward."""
 
 import json
 import os
@@ -50,7 +50,7 @@ from ..policy_training.settings import RlConfig
 from .settings import JudgeTrainConfig
 
 JUDGE, SFT, RL, MODEL = "judge", "sft", "rl", "model"
-"""Folders of a run: the trained judge, the two stages, and the weights of the first one."""
+"""Folders of a run: the trained judge, the supervised and the RL stage, and the weights of the supervised stage."""
 TRACES, DROPPED, PROMPTS = "traces.jsonl", "dropped.jsonl", "prompts.jsonl"
 
 
@@ -79,14 +79,14 @@ def train_judge(config: JudgeTrainConfig, arguments: PolicyArguments) -> dict[st
 
 
 class TrainingPairs(NamedTuple):
-    """Pairs with a right and a wrong response, and the rubric that is shown with each."""
+    """Pairs of a right and a wrong response, and the rubric in the judge's prompt for each pair."""
 
     cases: list[Case]
     rubrics: list[Rubric | None]
 
 
 def load_pairs(config: JudgeTrainConfig) -> tuple[TrainingPairs, list[str]]:
-    """Return the pairs of the data with their rubrics, and notes on what is left out."""
+    """Load the pairs with their rubrics. Return them with notes about omitted rows."""
     cases, notes = CaseFile(config.objective, config.on_bad_row).cases(config.data)
     rubrics: list[Rubric | None] = [None] * len(cases)
     if config.rubric:
@@ -108,7 +108,7 @@ def load_pairs(config: JudgeTrainConfig) -> tuple[TrainingPairs, list[str]]:
 
 
 def check_stages(config: JudgeTrainConfig, arguments: PolicyArguments, pairs: int) -> None:
-    """Raise a `UsageError` for what the last stage would refuse, before the first one begins."""
+    """Raise `UsageError` for settings that the last stage refuses, before the first stage starts."""
     if arguments.world_size > 1:
         raise UsageError(
             "judge train runs in one process; for several give prompts.jsonl of its run folder to rewardlab rl with "
@@ -124,7 +124,10 @@ def check_stages(config: JudgeTrainConfig, arguments: PolicyArguments, pairs: in
 
 
 def supervise(config: JudgeTrainConfig, arguments: PolicyArguments, pairs: TrainingPairs, work: Path) -> dict[str, Any]:
-    """Train the base model on traces, unless it was done before the run was cut off; return the facts."""
+    """Fine-tune the base model on traces; return information for the manifest.
+
+    If a resumed run has completed this stage, it is not repeated.
+    """
     if not (work / SFT).exists():
         records, account = collect_traces(config, arguments, pairs, work)
         _train_on(records, account, config, arguments, str(work / SFT))
@@ -135,7 +138,7 @@ def supervise(config: JudgeTrainConfig, arguments: PolicyArguments, pairs: Train
 def collect_traces(
     config: JudgeTrainConfig, arguments: PolicyArguments, pairs: TrainingPairs, work: Path
 ) -> tuple[list[Record], dict[str, Any]]:
-    """Return the conversations to learn from and the account of what was dropped, and write both."""
+    """Collect and save the training conversations. Return them with the counts of dropped traces."""
     chats = config.teacher_chat()
     chats.trust_remote_code = bool(trust(arguments))
     models = LanguageModels(chats)
@@ -166,7 +169,7 @@ def _train_on(
     arguments: PolicyArguments,
     output: str,
 ) -> None:
-    """Train on conversations in a run folder of its own, from the last complete checkpoint when resuming."""
+    """Fine-tune on conversations in a separate run folder. A resumed run uses its last complete checkpoint."""
     started, settings = time.time(), _training(config, arguments)
     with run_folder(output, vars(settings), overwrite=False, resume=config.resume, keep=f"{CHECKPOINTS}/*") as folder:
         tokenizer = load_tokenizer(config.base, chat_template=config.chat_template, **trust(arguments))
@@ -238,7 +241,7 @@ def _policy_settings(config: JudgeTrainConfig, model: str, work: Path) -> RlConf
 
 
 def _place_judge(config: JudgeTrainConfig, arguments: PolicyArguments, work: Path) -> None:
-    """Place the weights of the last stage in `judge`, adapters merged; the stages keep their own folders."""
+    """Write the weights of the last stage, with merged adapters, to the folder `judge`. The stages' folders remain."""
     last, unfinished = work / SFT / MODEL if config.stage == "sft" else work / RL / POLICY, work / f"{JUDGE}.unfinished"
     merges = config.lora and config.stage != "sft"
     shutil.rmtree(unfinished, ignore_errors=True)
@@ -254,7 +257,7 @@ def _place_judge(config: JudgeTrainConfig, arguments: PolicyArguments, work: Pat
 
 
 def _link(source: str, target: str) -> None:
-    """Give a file a second name, or copy it where the file system has no hard links."""
+    """Create a hard link to a file. Copy the file if the file system has no hard links."""
     try:
         os.link(source, target)
     except OSError:

@@ -88,7 +88,7 @@ class JudgeTrainConfig(Settings):
 
     @property
     def sources(self) -> list[str]:
-        """Files of pairs and rubrics."""
+        """Paths of the data files of pairs and rubrics."""
         return [*self.data, *filter(None, [self.rubric])]
 
     def validate(self) -> None:
@@ -117,7 +117,7 @@ class JudgeTrainConfig(Settings):
         return config
 
     def identity(self) -> dict[str, Any]:
-        """Return the settings that determine the result; the teacher's servers may change when a run is resumed."""
+        """Return the settings that must not change when a run is resumed. The teacher's servers may change."""
         free = ("resume", "overwrite", "on_fault", "output", "teacher")
         settings = {name: value for name, value in vars(self).items() if name not in free}
         return settings | ({"teacher": self.teacher_chat().identity()} if self.stage != "rl" else {})

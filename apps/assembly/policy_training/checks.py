@@ -1,4 +1,4 @@
-"""Check of the settings of policy training that exclude each other, before anything is loaded."""
+"""Check for contradictory settings of policy training, before models and data are loaded."""
 
 from ....policy.step.algorithm import Algorithm
 from ....policy.step.by_name import build_algorithm, check_formulas
@@ -12,9 +12,9 @@ from .settings import RlConfig
 
 
 def check_together(config: RlConfig, arguments: PolicyArguments) -> Algorithm:
-    """Return the algorithm; raise a `UsageError` for unknown formulas and contradictory settings.
+    """Build the algorithm. Raise `UsageError` for unknown formulas and contradictory settings.
 
-    Nothing is loaded before: the components of a reward model with several objectives are still unknown.
+    Reward models are not loaded yet, so the components of a reward model with several objectives are still unknown.
     """
     trained, watched = sources_by_name(config.reward), sources_by_name(config.watch)
     if both := {*trained} & {*watched}:
@@ -80,6 +80,6 @@ def _sizes(config: RlConfig, arguments: PolicyArguments) -> list[int]:
 
 
 def _fields(config: RlConfig, arguments: PolicyArguments) -> set[str]:
-    """Return what the trainer may compute for formulas that read it."""
+    """Return the names of the rollout fields that the trainer can compute with these settings."""
     fields = {"tokens", "logprobs", "entropy", "states"} | ({"values", "after"} if config.critic else set())
     return fields | ({"base"} if config.kl or arguments.measure_kl else set())

@@ -51,7 +51,7 @@ class PolicyRun(NamedTuple):
 
     output: str
     process: Process
-    """This process; rank 0 has the results."""
+    """The current process. Only the process with rank 0 has the results."""
     results: dict[str, Any]
 
 
@@ -85,7 +85,7 @@ def _recipe(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
 
 
 def without_limit(reward: str) -> str:
-    """Return a reward's text without its limit of cost, which may be raised when resuming.
+    """Remove max_cost from the text of a reward, since the cost limit may change when a run is resumed.
 
     >>> without_limit("judge(model=M, max_cost=2.5, score=points)"), without_limit("judge(max_cost=1e-3, model=M)")
     ('judge(model=M, score=points)', 'judge(model=M)')
@@ -96,7 +96,7 @@ def without_limit(reward: str) -> str:
 def prepare(
     config: RlConfig, arguments: PolicyArguments, algorithm: Algorithm, work: Path
 ) -> tuple[PolicyTrainer, dict[str, Any]]:
-    """Return the trainer and its facts for the manifest; the cheapest parts are loaded first, to fail early."""
+    """Create the trainer. Return it with information for the manifest. Cheap parts are loaded first, to fail early."""
     check_renders(load_tokenizer(config.model, chat_template=config.chat_template, **trust(arguments)))
     data: dict[str, Prompts] = {}
     for name in DATA:
@@ -140,14 +140,14 @@ def prepare(
 
 
 def open_curriculum(config: RlConfig, prompts: Prompts, seed: int) -> CurriculumSampler | None:
-    """Return the curriculum that chooses the next prompts; None without one."""
+    """Return the curriculum sampler of the next prompts. None if the settings have no curriculum."""
     if config.curriculum is None or config.category is None:
         return None
     return CurriculumSampler(build("policy.curricula", config.curriculum), by_kind(prompts, config.category), seed=seed)
 
 
 def _rollouts(config: RlConfig, arguments: PolicyArguments, facts: RunFacts) -> RolloutSource | None:
-    """Return the source of completions; None if the trainer generates them itself."""
+    """Return the rollout function. None if the trainer generates the completions itself."""
     if config.rollouts:
         return build("policy.rollouts", config.rollouts, seed=arguments.seed)
     if config.exchange:
@@ -170,7 +170,7 @@ def _rollouts(config: RlConfig, arguments: PolicyArguments, facts: RunFacts) -> 
 
 
 def run(trainer: PolicyTrainer, work: Path, *, resume: bool) -> dict[str, Any]:
-    """Train, from the last complete checkpoint when resuming; return the results."""
+    """Train the policy and return the results. With `resume`, continue from the last complete checkpoint."""
     leads = trainer.accelerator.is_main_process
     checkpoint = broadcast_from_rank_0(last_complete_checkpoint(work / CHECKPOINTS, log) if resume and leads else None)
     if checkpoint:
@@ -201,7 +201,7 @@ def run(trainer: PolicyTrainer, work: Path, *, resume: bool) -> dict[str, Any]:
 
 
 def _first_fault(folder: Path) -> str:
-    """Return the reason of the first fault as the end of a sentence; empty without faults."""
+    """Return the reason of the first recorded fault, as the end of a sentence. Empty if there are no faults."""
     lines = (folder / FAULTS).read_text(encoding="utf-8").splitlines()
     return f"; the first of {len(lines)} faults: {json.loads(lines[0])['reason']}" if lines else ""
 

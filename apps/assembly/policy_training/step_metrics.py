@@ -1,4 +1,4 @@
-"""Metrics of the steps of policy training: their file, and a run's summary of them."""
+"""Step metrics of policy training: their file, and the summary of a run."""
 
 import json
 import math
@@ -13,13 +13,13 @@ from ...runs.run_folder import plain
 
 
 class WriteSteps(TrainerCallback):
-    """Callback that appends logged metrics to a file; a resumed run begins with the lines of its checkpoint."""
+    """Callback that appends logged metrics to a file. A resumed run keeps the lines up to its checkpoint."""
 
     def __init__(self, path: Path):
         self.path = path
 
     def on_train_begin(self, args, state, control, **kwargs):
-        """Drop incomplete lines and those after the checkpoint, which are logged again."""
+        """Delete incomplete lines, and lines after the checkpoint, since these steps are repeated."""
         if state.is_world_process_zero:
             self._write(state.log_history, "w")
 
@@ -36,8 +36,8 @@ class WriteSteps(TrainerCallback):
 def summary(history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return mean rewards over the first and last tenth of the logged steps, and the final KL.
 
-    Both ends are of different prompts: `stderr` is the standard error of their difference, None if a step has one
-    prompt only.
+    First and last steps have different prompts, so `stderr` is the standard error of the difference of their means. It
+    is None if a step has only one prompt.
     """
     rows = [row for row in history if "reward" in row]
     tenth = max(1, len(rows) // 10)
@@ -67,6 +67,6 @@ def _mean(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
 
 
 def _stderr(rows: Sequence[Mapping[str, Any]], mean: str, stderr: str) -> float | None:
-    """Return the standard error of the mean of the steps that have one."""
+    """Return the standard error of the mean over the steps with a value of `mean`."""
     errors = [row.get(stderr) for row in rows if row.get(mean) is not None]
     return math.hypot(*errors) / len(errors) if errors and None not in errors else None

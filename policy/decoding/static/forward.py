@@ -13,11 +13,11 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 from .layers import ONE_TOKEN_ATTENTION
 
 WINDOW = {"cpu": 1, "cuda": 256}
-"""Attention reads a multiple of so many slots: a CUDA graph has fixed shapes, and a CPU reads what is written."""
+"""Attention reads a multiple of this number of cache slots, by device: CUDA graphs need fixed shapes."""
 
 
 class Forward:
-    """Rows of left-padded prompts with keys and values; a context of `positions`, and at most `steps` more tokens."""
+    """Forward passes of left-padded rows with a KV cache, in a context of `positions`, for at most `steps` tokens."""
 
     def __init__(self, model: Any, prompts: Sequence[Sequence[int]], *, steps: int, positions: int):
         self.model = model
@@ -121,10 +121,11 @@ ATTENTION = ("sdpa", "eager", ONE_TOKEN_ATTENTION)  # implementations that take 
 
 
 class StaticLayer(DynamicLayer):
-    """Keys and values of one layer [N, G, S, D] for S slots: slot j of every row holds position j, padding included.
+    """Keys and values of one layer [N, G, S, D] for S slots: slot j of every row is position j, padding included.
 
-    The first update is the prompts'. Each later one writes a single position at `slot`, which is a tensor, and returns
-    the first `visible` slots; a mask hides those that are not written yet. With a sliding window only the mask differs.
+    The first update stores the prompts. Each later update writes a single position at `slot`, which is a tensor, and
+    returns the first `visible` slots; a mask hides slots that are not yet written. A sliding window changes only the
+    mask.
     """
 
     def __init__(self, slots: int, slot: Int[Tensor, "1"], *, zeroed: bool):
@@ -133,7 +134,7 @@ class StaticLayer(DynamicLayer):
         self.visible = 0
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Allocate all slots; slots that are read before they are written are 0, since 0 times NaN is NaN."""
+        """Allocate all slots. Unwritten slots are 0, since a masked NaN value would still give NaN (0 times NaN)."""
         self.dtype, self.device = key_states.dtype, key_states.device
         allocate = torch.zeros if self.zeroed else torch.empty
         self.keys, self.values = (
@@ -145,7 +146,7 @@ class StaticLayer(DynamicLayer):
     def update(
         self, key_states: Float[Tensor, "N G L D"], value_states: Float[Tensor, "N G L D"], *_: Any, **__: Any
     ) -> tuple[Tensor, Tensor]:
-        """Store new keys and values; return those that the queries may read."""
+        """Store new keys and values. Return the keys and values that the queries may read."""
         is_prompt = not self.is_initialized
         if is_prompt:
             self.lazy_initialization(key_states, value_states)
@@ -160,7 +161,7 @@ class StaticLayer(DynamicLayer):
         return self.keys[:, :, : self.visible], self.values[:, :, : self.visible]
 
     def get_seq_length(self) -> int:
-        """Return the number of positions before the next query's; 0 before the prompts."""
+        """Return the number of positions before the next query. 0 before the prompts."""
         return max(0, self.visible - 1)
 
 
@@ -178,10 +179,10 @@ class StaticCache(Cache):
 
 
 def sliding_windows(model: Any) -> list[int | None] | None:
-    """Return every layer's sliding window, None for full attention; None for a model that needs a growing cache.
+    """Return the sliding window of each layer, None for full attention. Return None for models with a growing cache.
 
-    Those are models with other layers than attention (such as Mamba's), with chunked attention or ALiBi, those that
-    derive positions from the mask or the cache's size, and implementations of attention that do so for their mask.
+    A growing cache is required by models with other layers than attention (such as Mamba), by chunked attention and
+    ALiBi, and by models or attention implementations that derive positions or masks from the size of mask or cache.
     """
     layers = DynamicCache(config=model.config).layers
     config = model.config.get_text_config(decoder=True).to_dict()

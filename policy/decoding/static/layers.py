@@ -1,4 +1,4 @@
-"""Layers that replace a model's own while it decodes: attention, linear layers, late branching of base and guide."""
+"""Replacements of a model's layers during decoding: attention, linear layers, late branching of base and guide."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -69,7 +69,7 @@ def one_token_attention(models: Sequence[Any]) -> Iterator[None]:
 
 
 TRANSPOSED = range(2, 5)
-"""Numbers of rows that are multiplied as W xᵀ."""
+"""Numbers of rows for which the product is computed as W xᵀ instead of x Wᵀ."""
 
 
 class FewRowsLinear(nn.Linear):
@@ -144,7 +144,7 @@ def branching(model: nn.Module, layer: int) -> Iterator[None]:
 
 
 class _Twice:
-    """Doubles the tensors that all layers share (mask, positions), once per forward pass."""
+    """Hooks that double the batch. Tensors shared by all layers (mask, positions) are doubled once per forward pass."""
 
     def __init__(self):
         self._shared: dict[int, tuple[Tensor, Tensor]] = {}

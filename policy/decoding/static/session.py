@@ -19,7 +19,7 @@ _busy: WeakSet[nn.Module] = WeakSet()
 
 
 class Logits(NamedTuple):
-    """Next-token logits of every row; guides are those with a non-zero weight in the batch."""
+    """Next-token logits of every row, for the base model and the guides with a non-zero weight in the batch."""
 
     base: Float[Tensor, "N V"]
     guides: Float[Tensor, "N G V"]
@@ -32,11 +32,11 @@ class Counters:
     forwards: int = 0
     """Forward passes."""
     base: int = 0
-    """Forward passes that gave base logits."""
+    """Forward passes with logits of the base model."""
     guide: int = 0
     """Forward passes of guides: two guides count 2 per token."""
     row_tokens: int = 0
-    """Rows times positions computed, padding included."""
+    """Computed positions over all rows, including padding."""
 
 
 class SessionModel(NamedTuple):
@@ -44,13 +44,13 @@ class SessionModel(NamedTuple):
 
     forward: Forward
     base: int
-    """1 if its first rows are the base's, else 0."""
+    """1 if the first rows of this model belong to the base model, else 0."""
     guides: int
     """Number of guides whose logits each forward pass gives."""
 
 
 class Session:
-    """The forward passes of one batch; the first part includes the base."""
+    """The forward passes of one batch. The first of the `parts` includes the base model."""
 
     def __init__(
         self,
@@ -65,9 +65,9 @@ class Session:
         self.weights = weights.to(parts[0].forward.model.device)
         """Weights of the guides in use."""
         self.weighted = (weights != 0).tolist()
-        """[N][G]: whether the row uses the guide."""
+        """Whether row n uses guide g, as nested lists [N][G]."""
         self.used = used
-        """Indices of these guides among the engine's."""
+        """Indices of the guides in use among the guides of the engine."""
         self.prompt_tokens = prompt_tokens
         self.room = capacity
         """Number of tokens that fit into each row's context."""
@@ -93,14 +93,14 @@ class Session:
         return tuple(part.forward.grow() for part in self._parts)
 
     def step(self, tokens: Int[Tensor, " N"]) -> Logits:
-        """Return the logits after one more token, as `grow` made room; changes tensors only, so it may be repeated."""
+        """Return the logits after one more token, for which `grow` has counted a slot. May be repeated."""
         logits = [part.forward.step(tokens) for part in self._parts]
         for part in self._parts:
             part.forward.advance()
         return self._logits(logits)
 
     def _logits(self, logits: Sequence[Float[Tensor, "M V"]]) -> Logits:
-        """Take the logits apart; a single guide's are a view."""
+        """Split the logits by base model and guides. The logits of a single guide are a view."""
         rows = [part for block in logits for part in block[:, : self._vocabulary].split(len(self.weights))]
         base, guides = rows[0], rows[1:]
         if len(guides) == 1:
@@ -116,7 +116,7 @@ class Session:
 
 @contextmanager
 def exclusively(models: Sequence[nn.Module]) -> Iterator[None]:
-    """Reserve models for one session: adapters replace their layers while it is open."""
+    """Reserve models for one session, because adapters replace their layers during a session."""
     if len({*models}) < len(models):
         raise UsageError("base and guide are one model; decode an adapter on its base with SharedBackbone")
     for model in models:

@@ -19,8 +19,9 @@ GRAPH_FROM = 32  # tokens: for fewer a graph is not worth its capture
 class Steps:
     """The tokens of one batch and their statistics, on the device, one column for each step.
 
-    A step reads and changes tensors alone, so that a replay of its operations is the next step: `token` [N] is the last
-    one sampled, `column` [1] the next of the log, and `position` [N] numbers the sampler's random numbers.
+    A step reads and changes only tensors, so that a replay of its operations is the next step. `token` [N] is the last
+    sampled token, `column` [1] the next column of the log, and `position` [N] the index of the sampler's random
+    numbers.
     """
 
     def __init__(self, session: Session, requests: Sequence[Request], steps: int, *, guide_logprobs: bool = True):
@@ -77,7 +78,7 @@ class Steps:
 
 
 def sampling_parameters(requests: Sequence[Request], device: torch.device) -> dict[str, Any]:
-    """Return the parameters of `guided_sampler` for every row; None for those that are off in all rows."""
+    """Return the parameters of `guided_sampler` by row. A parameter is None if it is disabled in all rows."""
 
     def row_values(name: str, off: float, dtype: torch.dtype) -> Tensor | None:
         values = [getattr(request, name) for request in requests]
@@ -102,11 +103,12 @@ def token_logprobs(logits: Float[Tensor, "N G V"], token: Int[Tensor, " N"]) -> 
 
 
 class GraphedStep:
-    """A step without arguments or result, captured once for each key, which names the shapes of its tensors.
+    """A step as a CUDA graph, captured once per key. The key identifies the shapes of the tensors.
 
-    The first step of a key runs as it is, on a side stream: it compiles kernels and allocates what stays. The second is
-    captured, and from then on replayed. A model that waits for the device in its forward pass cannot be captured; that
-    shows in the first step, and the engine goes on without graphs. All tensors lie on `device`, current or not.
+    The first step of a key runs without a graph on a side stream, to compile kernels and allocate memory. The second
+    step is captured; later steps replay it. A model that waits for the device in its forward pass cannot be captured;
+    the first step detects this, and decoding continues without graphs. All tensors are on `device`, which need not be
+    the current device.
     """
 
     def __init__(self, step: Callable[[], None], device: torch.device):
@@ -133,7 +135,7 @@ class GraphedStep:
             graph.replay()
 
     def _warm_up(self) -> None:
-        """Step on a side stream, and detect operations that wait for the device; they come before any change."""
+        """Run the step on a side stream, and detect operations that wait for the device, before any state changes."""
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             mode = torch.cuda.get_sync_debug_mode()
@@ -156,7 +158,7 @@ class GraphedStep:
             self._step()
 
     def _captured(self) -> torch.cuda.CUDAGraph:
-        """Capture the step; nothing is computed yet."""
+        """Capture the step as a CUDA graph, without running it."""
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
             self._step()

@@ -20,7 +20,7 @@ from .completions import server_rollouts
 from .server_process import HOST, ServerProcess
 
 PYTHON = "REWARDLAB_VLLM_PYTHON"
-"""Environment variable with the path of a Python interpreter that has vLLM, if this one has not."""
+"""Environment variable with the path of a Python interpreter with vLLM, if the current one has no vLLM."""
 SERVER, NAME, LOG, POLICY = "vllm.entrypoints.openai.api_server", "policy", "vllm.log", "served_policy"
 QUIET = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
 
@@ -50,7 +50,7 @@ def vllm(
 
 
 class _Rollouts(TrainerCallback):
-    """A rollout function with a server, which it stops at the end of training and after an evaluation that follows."""
+    """A rollout function with a vLLM server. The server stops after training and after a final evaluation."""
 
     def __init__(self, every: int, python: str, options: Sequence[str], *, seconds: float, folder: str, seed: int):
         self.every, self.python, self.options, self.seconds, self.seed = every, python, options, seconds, seed

@@ -31,7 +31,7 @@ def watch(command: list[str], parent: int = 0) -> int:
 
 
 def end(child: subprocess.Popen, grace: float = GRACE) -> None:
-    """End a process group with SIGTERM, and kill what is left of it after `grace` seconds."""
+    """End a process group with SIGTERM. Kill its remaining processes after `grace` seconds."""
     send_signal(child.pid, signal.SIGTERM)
     until = time.monotonic() + grace
     while send_signal(child.pid, 0) and time.monotonic() < until:
