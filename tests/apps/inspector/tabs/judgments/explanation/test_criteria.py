@@ -125,9 +125,9 @@ def test_what_only_a_judge_can_say_and_the_best_answer_before_and_now_are_told(v
 def test_a_rubric_that_cannot_be_read_and_a_score_that_does_not_fit_are_sentences(values):
     for text, sentence in (
         ("", "at least one rule"),
-        ("rules = 3", "'rules' is a list"),
+        ("rules = 3", "'rules' must be a list"),
         ("{", "no JSON object"),
-        ("[[rules]]\nid = 1", "'id' is a str"),
+        ("[[rules]]\nid = 1", "'id' must be a str"),
     ):
         with pytest.raises(UsageError, match=sentence):
             rescore.parse_rubric(text)
