@@ -68,7 +68,7 @@ def with_csv(table: str) -> str:
 
 
 def skeleton_html() -> str:
-    """Return grey bars as a placeholder for texts that are being loaded."""
+    """Return grey bars, which a page shows while texts are loaded."""
     return f'{STYLE}<div class="rl" aria-busy="true"><div class="skeleton">{"<i></i>" * 8}</div></div>'
 
 

@@ -58,19 +58,19 @@ def _lines(group: type) -> Iterator[SettingLine]:
         subject = TRAINER if trainer else field.metadata.get("group") or subject
         advanced = field.name not in ESSENTIAL if trainer else bool(field.metadata.get("advanced"))
         text = _text(field, hints[field.name], declared)
-        yield SettingLine(subject, field.name, _placeholder(hints[field.name]), text, advanced)
+        yield SettingLine(subject, field.name, _value_form(hints[field.name]), text, advanced)
 
 
-def _placeholder(hint: Any) -> str:
-    """Return a placeholder for the values of a type: `N` for integers, `X` for floats, `TEXT`, with dots for a list.
+def _value_form(hint: Any) -> str:
+    """Return how help writes the values of a type: `N` for integers, `X` for floats, `TEXT`, with dots for a list.
 
-    >>> [_placeholder(hint) for hint in (int, float | None, list[str], bool)]
+    >>> [_value_form(hint) for hint in (int, float | None, list[str], bool)]
     ['N', 'X', 'TEXT ...', '']
     """
     options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     option = next(option for option in options if option is not NoneType)
     if get_origin(option) is list:
-        return f"{_placeholder(get_args(option)[0])} ..."
+        return f"{_value_form(get_args(option)[0])} ..."
     return {int: "N", float: "X", bool: ""}.get(option, "TEXT")
 
 

@@ -41,7 +41,7 @@ class LanguageModels:
         return {short: self._open(name, budget) for short, name in self.names.items()}
 
     def dry_run(self) -> dict[str, Scripted]:
-        """Return, for each model, a stub that only records the requests."""
+        """Return a chat for each model that records the requests of a dry run and sends none."""
         return {short: dry_run_chat(name) for short, name in self.names.items()}
 
     def estimate(

@@ -49,6 +49,19 @@ from .rollout_files import write_rollouts
 from .trl_hooks import StepEvents, later, replace_statistics
 
 
+def _check_arguments(
+    algorithm: Algorithm, args: PolicyArguments, replay: Replay | None, sources: RewardSources
+) -> None:
+    """Raise `UsageError` for arguments that contradict the replay, the loss or the rewards."""
+    if replay and args.num_iterations < 2:
+        raise UsageError(
+            "a replay takes the first pass over each batch of completions; give num_iterations of 2 or more"
+        )
+    if compares_completions(algorithm.rule) and not args.disable_dropout:
+        raise UsageError("this loss reads every completion twice, which dropout would change; set disable_dropout True")
+    args.check_shared_prompts(sources.compares)
+
+
 class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
     """Trainer of a policy with reward models, based on TRL's `GRPOTrainer`.
 
@@ -81,15 +94,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         rollout_func: Any = None,
         callbacks: Sequence[TrainerCallback] = (),
     ):
-        if replay and args.num_iterations < 2:
-            raise UsageError(
-                "a replay takes the first pass over each batch of completions; give num_iterations of 2 or more"
-            )
-        if compares_completions(algorithm.rule) and not args.disable_dropout:
-            raise UsageError(
-                "this loss reads every completion twice, which dropout would change; set disable_dropout True"
-            )
-        args.check_shared_prompts(sources.compares)
+        _check_arguments(algorithm, args, replay, sources)
         if rollout_func or (args.use_vllm and args.vllm_mode == "server"):
             refuse_variants(train_dataset, eval_dataset)
         self.compares = args.measure_kl or algorithm.penalty.beta != 0

@@ -133,10 +133,7 @@ def small_config(
     heads: int = 4,
     positions: int = 2048,
 ) -> Any:
-    """Return a small config for the tokenizer.
-
-    Qwen 2 is excluded: AutoTokenizer would load that model's own tokenizer.
-    """
+    """Return a small config for the tokenizer; not of Qwen 2, for which AutoTokenizer loads another tokenizer."""
     return AutoConfig.for_model(
         architecture,
         vocab_size=len(tokenizer),

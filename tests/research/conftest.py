@@ -29,3 +29,20 @@ def tiny_pretrained(tmp_path_factory) -> Callable[[str], str]:
     for name in ("smollm2", "minilm"):
         tokenizer.save_pretrained(folder / name)
     return lambda name: str(folder / name)
+
+
+@pytest.fixture(scope="session")
+def small_language_model(tmp_path_factory) -> str:
+    """Folder of a small causal language model with random weights and room for long conversations."""
+    from rewardlab.rm.backbones.loading import small_config, small_tokenizer
+    from transformers import AutoModelForCausalLM
+
+    folder = str(tmp_path_factory.mktemp("language_model"))
+    tokenizer = small_tokenizer(
+        ["how do I help a plant that is ill without harm, which answer is better, A or B "] * 20, 300
+    )
+    AutoModelForCausalLM.from_config(small_config(tokenizer, hidden=16, layers=1, positions=8192)).save_pretrained(
+        folder
+    )
+    tokenizer.save_pretrained(folder)
+    return folder

@@ -3,9 +3,7 @@
 They are written to one file in the cache, named by their hash, so that jobs need neither the data nor the suites.
 """
 
-import gzip
 import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +13,8 @@ import numpy as np
 
 from ....rm.data.conversation_split import first_turn
 from ....rm.data.pairs import load_pairs
-from ....rm.types import OVERALL, Example, Messages, PreferencePair, content_hash
+from ....rm.types import OVERALL, Example, Messages, PreferencePair
+from .._runs.texts_file import store_texts, stored_texts
 from ..every_suite import Loaded, load_suite
 from ..human_preferences import without_prompts
 
@@ -101,24 +100,13 @@ def prepared(data: Path, cache: Path, rows: int | None) -> tuple[str, dict[str, 
             for pair in kept:
                 pairs[part_of(pair)][group].append([source, pair.prompt, pair.chosen, pair.rejected])
     suites = {name: [[case.prompt, case.answers] for case in suite.cases] for name, suite in loaded.items()}
-    text = json.dumps({"pairs": pairs, "suites": suites})
-    name = content_hash(text)
-    cache.mkdir(parents=True, exist_ok=True)
-    with gzip.open(file_of(cache, name), "wt", encoding="utf-8") as file:
-        file.write(text)
-    return name, loaded, counts
-
-
-def file_of(cache: Path, name: str) -> Path:
-    """Return the file of the texts of a name."""
-    return cache / f"texts-{name}.json.gz"
+    return store_texts(cache, {"pairs": pairs, "suites": suites}), loaded, counts
 
 
 @lru_cache(maxsize=1)
 def load_texts(cache: Path, name: str) -> Texts:
     """Read the texts of a name."""
-    with gzip.open(file_of(cache, name), "rt", encoding="utf-8") as file:
-        values = json.load(file)
+    values = stored_texts(cache, name)
 
     def pair(index: int, row: list) -> PreferencePair:
         source, prompt, chosen, rejected = row

@@ -3,9 +3,7 @@
 They are written to one file in the cache, named by its hash, so that jobs need no data.
 """
 
-import gzip
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +11,8 @@ from typing import Any, NamedTuple
 
 from ....rm.data.conversation_split import first_turn
 from ....rm.data.pairs import load_pairs
-from ....rm.types import Messages, PreferencePair, content_hash, prompt_text
+from ....rm.types import Messages, PreferencePair, prompt_text
+from .._runs.texts_file import store_texts, stored_texts
 from ..pretrained.texts import SOURCES, at_most, decided
 
 OBJECTIVES = ("helpful", "harmless")
@@ -59,19 +58,13 @@ def prepared(data: Path, cache: Path, rows: int | None) -> tuple[str, dict[str, 
             for pair in kept:
                 if (part := part_of(pair)) == "raters" or _is_short(pair):
                     parts[part][objective].append([pair.prompt, pair.chosen, pair.rejected])
-    text = json.dumps(parts)
-    name = content_hash(text)
-    cache.mkdir(parents=True, exist_ok=True)
-    with gzip.open(_file(cache, name), "wt", encoding="utf-8") as file:
-        file.write(text)
-    return name, counts
+    return store_texts(cache, parts), counts
 
 
 @lru_cache(maxsize=1)
 def load_texts(cache: Path, name: str) -> Texts:
     """Read the pairs of a name."""
-    with gzip.open(_file(cache, name), "rt", encoding="utf-8") as file:
-        values = json.load(file)
+    values = stored_texts(cache, name)
 
     def pair(objective: str, index: int, row: list) -> PreferencePair:
         return PreferencePair(f"{objective} {index}", tuple(row[0]), row[1], row[2], wins={objective: 1.0})
@@ -94,7 +87,3 @@ def part_of(pair: PreferencePair) -> str:
 def _is_short(pair: PreferencePair) -> bool:
     prompt = sum(len(turn["content"]) for turn in pair.prompt)
     return prompt <= LONGEST and max(len(pair.chosen), len(pair.rejected)) <= LONGEST
-
-
-def _file(cache: Path, name: str) -> Path:
-    return cache / f"texts-{name}.json.gz"

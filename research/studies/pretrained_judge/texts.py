@@ -3,8 +3,6 @@
 They are written to one file in the cache, named by its hash, so that jobs need no data.
 """
 
-import gzip
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -18,7 +16,8 @@ from ....judges.types import Case
 from ....rm.data.conversation_split import normal_prompt
 from ....rm.data.pairs import load_pairs
 from ....rm.data.readers import read_rows
-from ....rm.types import content_hash, prompt_text, user_turn
+from ....rm.types import prompt_text, user_turn
+from .._runs.texts_file import store_texts, stored_texts
 from ..pretrained.texts import SOURCES, at_most, decided
 
 CRITIQUES, TEST = "data/auto_j/single_traindata.jsonl.gz", "data/auto_j/testdata_pairwise.jsonl.gz"
@@ -67,19 +66,13 @@ def prepared(data: Path, cache: Path, training: int, tested: int, seed: int) -> 
     traces = [trace for trace in _traces(data) if normal_prompt(trace.query) not in excluded]
     excluded |= {normal_prompt(trace.query) for trace in traces}
     pairs = [pair for pair in _training_pairs(data, draw) if normal_prompt(pair.prompt) not in excluded]
-    text = json.dumps(Texts(traces, _sample(draw, pairs, training), test))
-    name = content_hash(text)
-    cache.mkdir(parents=True, exist_ok=True)
-    with gzip.open(_file(cache, name), "wt", encoding="utf-8") as file:
-        file.write(text)
-    return name
+    return store_texts(cache, Texts(traces, _sample(draw, pairs, training), test))
 
 
 @lru_cache(maxsize=1)
 def load_texts(cache: Path, name: str) -> Texts:
     """Read the texts of a name."""
-    with gzip.open(_file(cache, name), "rt", encoding="utf-8") as file:
-        traces, training, test = json.load(file)
+    traces, training, test = stored_texts(cache, name)
     return Texts([Trace(*row) for row in traces], [Pair(*row) for row in training], [Pair(*row) for row in test])
 
 
@@ -124,7 +117,3 @@ def _rows(file: Path) -> Iterator[Mapping[str, Any]]:
 
 def _sample(draw: np.random.Generator, values: Sequence[Any], number: int) -> list[Any]:
     return [values[index] for index in draw.permutation(len(values))[:number]]
-
-
-def _file(cache: Path, name: str) -> Path:
-    return cache / f"texts-{name}.json.gz"

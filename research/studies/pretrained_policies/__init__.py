@@ -12,7 +12,7 @@ helpfulness, R2M with stale states as its control; gold is a MiniLM reward model
 trained on. Nothing is tuned.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +23,6 @@ from .._runs.job_cache import run_jobs
 from .._study import Log, Study
 from ..pretrained_guides.models import Rater
 from ..pretrained_guides.plan import SEED
-from ..pretrained_guides.texts import load_texts
 from ..pretrained_guides.texts import prepared as prepared_texts
 from .report import Measured, figure, text
 from .runs import GRPO, HELPFUL, PPO, R2M, STALE, VERIFIABLE, Policy, Proxy, Rewards, Samples
@@ -62,57 +61,73 @@ def pretrained_policies(
     """
     sizes = Sizes() if rows is None else SMALL
     name, _ = prepared_texts(data, cache, rows)
-    proxy, gold = Proxy(name, encoder, SEED), Rater(name, encoder, SEED, HELPFUL)
-    policies = {
-        arm: [
-            Policy(
-                model,
-                arm,
-                number,
-                sizes.verifiable_steps if arm == VERIFIABLE else sizes.steps,
-                sizes.longest,
-                proxy,
-                gold,
-            )
-            for number in range(sizes.seeds if arm == VERIFIABLE else 1)
-        ]
-        for arm in (VERIFIABLE, GRPO, PPO, R2M, STALE)
-    }
-    of_all = [policy for of_arm in policies.values() for policy in of_arm]
-
-    def samples(policy: Policy | None, *, verifiable: bool) -> Samples:
-        return Samples(model, policy, verifiable, name, sizes.prompts, sizes.samples, sizes.longest)
-
-    before = {verifiable: samples(None, verifiable=verifiable) for verifiable in (True, False)}
-    after = {policy: samples(policy, verifiable=policy.arm == VERIFIABLE) for policy in of_all}
-    rated = [before[False], *(done for policy, done in after.items() if policy.arm != VERIFIABLE)]
-    rewards = {some: {key: Rewards(by, some) for key, by in (("proxy", proxy), ("gold", gold))} for some in rated}
+    jobs = _jobs(name, model, encoder, sizes)
     for stage in (
-        [proxy, gold],
-        of_all,
-        [*before.values(), *after.values()],
-        [job for of_samples in rewards.values() for job in of_samples.values()],
+        jobs.models.values(),
+        jobs.policies,
+        [*jobs.before.values(), *jobs.after.values()],
+        [job for of_samples in jobs.rewards.values() for job in of_samples.values()],
     ):
         run_jobs(stage, cache, workers, log)
-
-    def numbers(some: Samples) -> Mapping[str, np.ndarray]:
-        return {key: job.result(cache)["rewards"] for key, job in rewards[some].items()}
-
-    measured = Measured(
-        {str(policy): policy.result(cache) for policy in of_all},
-        before[True].result(cache)["texts"],
-        {str(policy): after[policy].result(cache)["texts"] for policy in policies[VERIFIABLE]},
-        {key: job.result(cache)["gaps"] for key, job in (("proxy", proxy), ("gold", gold))},
-        numbers(before[False]),
-        {str(policy): numbers(after[policy]) for policy in of_all if policy.arm != VERIFIABLE},
-        {some: job.result(cache)["texts"] for some, job in ((str(p), after[p]) for p in of_all if p.arm != VERIFIABLE)},
-        [prompt_text(prompt) for prompt in load_texts(cache, name).prompts(2 * sizes.prompts)[::2]],
-    )
+    measured = _measured(jobs, cache, [prompt_text(prompt) for prompt in jobs.before[False].requests(cache)])
     facts = {
         "texts": name,
         "sizes": sizes._asdict(),
-        "seconds": {str(p): float(p.result(cache)["seconds"]) for p in of_all},
+        "seconds": {str(p): float(p.result(cache)["seconds"]) for p in jobs.policies},
     }
     sources = [str(data / part) for part in ("data/MANIFEST.tsv", "data2/MANIFEST.tsv")]
     plan = (__doc__ or "").split("\n\n", 1)[1].strip()
     return Study(text(plan, measured), sources, {"curves": figure(measured)}, {}, facts)
+
+
+class _Jobs(NamedTuple):
+    """All jobs of the study; completions and rewards of held-out prompts before and after each policy's training."""
+
+    models: Mapping[str, Proxy | Rater]
+    policies: Sequence[Policy]
+    before: Mapping[bool, Samples]
+    """Completions of the start policy, of the requests that can be checked and of the others."""
+    after: Mapping[Policy, Samples]
+    rewards: Mapping[Samples, Mapping[str, Rewards]]
+
+
+def _jobs(texts: str, model: str, encoder: str, sizes: Sizes) -> _Jobs:
+    models = {"proxy": Proxy(texts, encoder, SEED), "gold": Rater(texts, encoder, SEED, HELPFUL)}
+
+    def policy(arm: str, seed: int) -> Policy:
+        steps = sizes.verifiable_steps if arm == VERIFIABLE else sizes.steps
+        return Policy(model, arm, seed, steps, sizes.longest, models["proxy"], models["gold"])
+
+    def samples(policy: Policy | None, *, verifiable: bool) -> Samples:
+        return Samples(model, policy, verifiable, texts, sizes.prompts, sizes.samples, sizes.longest)
+
+    policies = [policy(VERIFIABLE, seed) for seed in range(sizes.seeds)]
+    policies += [policy(arm, 0) for arm in (GRPO, PPO, R2M, STALE)]
+    before = {verifiable: samples(None, verifiable=verifiable) for verifiable in (True, False)}
+    after = {some: samples(some, verifiable=some.arm == VERIFIABLE) for some in policies}
+    rated = [before[False], *(done for some, done in after.items() if some.arm != VERIFIABLE)]
+    rewards = {done: {key: Rewards(by, done) for key, by in models.items()} for done in rated}
+    return _Jobs(models, policies, before, after, rewards)
+
+
+def _measured(jobs: _Jobs, cache: Path, prompts: Sequence[str]) -> Measured:
+    """Return the results of all jobs, by policy."""
+    verifiable = [policy for policy in jobs.policies if policy.arm == VERIFIABLE]
+    on_models = [policy for policy in jobs.policies if policy.arm != VERIFIABLE]
+
+    def texts(policies: Sequence[Policy]) -> dict[str, np.ndarray]:
+        return {str(policy): jobs.after[policy].result(cache)["texts"] for policy in policies}
+
+    def rewards(samples: Samples) -> dict[str, np.ndarray]:
+        return {key: job.result(cache)["rewards"] for key, job in jobs.rewards[samples].items()}
+
+    return Measured(
+        {str(policy): policy.result(cache) for policy in jobs.policies},
+        jobs.before[True].result(cache)["texts"],
+        texts(verifiable),
+        {key: job.result(cache)["gaps"] for key, job in jobs.models.items()},
+        rewards(jobs.before[False]),
+        {str(policy): rewards(jobs.after[policy]) for policy in on_models},
+        texts(on_models),
+        prompts,
+    )

@@ -4,7 +4,6 @@ They are written to one file in the cache, named by its hash, so that jobs need 
 sources: a problem that two sources have is in the same part of both.
 """
 
-import gzip
 import hashlib
 import json
 import re
@@ -18,7 +17,7 @@ import numpy as np
 from ....benchmarks.statistics.first_error import NONE
 from ....rm.data.conversation_split import normal_prompt
 from ....rm.data.readers import read_rows
-from ....rm.types import content_hash
+from .._runs.texts_file import store_texts, stored_texts
 
 PARTS = {"train": range(14), "validation": range(14, 16), "test": range(16, 20)}
 """Twentieths of the problems."""
@@ -98,19 +97,13 @@ def prepared(data: Path, cache: Path, numbers: Numbers, seed: int) -> str:
         },
         {name: _sample(draw, _candidates(draw, rows[name], numbers), numbers.problems) for name in ZEROEVAL},
     )
-    text = json.dumps(texts)
-    name = content_hash(text)
-    cache.mkdir(parents=True, exist_ok=True)
-    with gzip.open(_file(cache, name), "wt", encoding="utf-8") as file:
-        file.write(text)
-    return name
+    return store_texts(cache, texts)
 
 
 @lru_cache(maxsize=1)
 def load_texts(cache: Path, name: str) -> Texts:
     """Read the texts of a name."""
-    with gzip.open(_file(cache, name), "rt", encoding="utf-8") as file:
-        values = json.load(file)
+    values = stored_texts(cache, name)
     return Texts(
         *(
             {key: [of_row(*row) for row in rows] for key, rows in part.items()}
@@ -239,7 +232,3 @@ def _balanced(draw: np.random.Generator, labelled: Sequence[Labelled]) -> list[L
 
 def _sample(draw: np.random.Generator, values: Sequence[Any], number: int) -> list[Any]:
     return [values[index] for index in draw.permutation(len(values))[:number]]
-
-
-def _file(cache: Path, name: str) -> Path:
-    return cache / f"texts-{name}.json.gz"

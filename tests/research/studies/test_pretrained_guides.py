@@ -6,9 +6,7 @@ from rewardlab.research.studies.pretrained_guides import pretrained_guides, repo
 from rewardlab.research.studies.pretrained_guides.models import ALPHAS, Guide
 from rewardlab.research.studies.pretrained_guides.report import Standardised, slopes, weights_of, without_length
 from rewardlab.research.studies.pretrained_guides.texts import OBJECTIVES, PARTS, load_texts, prepared
-from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.data.conversation_split import first_turn
-from transformers import AutoModelForCausalLM
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +51,8 @@ def test_ratings_that_are_length_alone_are_constant_without_it():
         assert values == pytest.approx(np.full((2, 2), 3.0))
 
 
-def test_a_dry_run_trains_decodes_rates_and_reports(shared_data, tmp_path):
-    tokenizer = small_tokenizer(["how do I help a plant that is ill without harm "] * 20, 300)
-    model = AutoModelForCausalLM.from_config(small_config(tokenizer, hidden=16, layers=1, positions=1024))
-    model.save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
-    folder = str(tmp_path / "model")
+def test_a_dry_run_trains_decodes_rates_and_reports(shared_data, tmp_path, small_language_model):
+    folder = small_language_model
     log: list[str] = []
     study = pretrained_guides(
         shared_data.parent, tmp_path / "cache", rows=40, workers=1, model=folder, encoder=folder, log=log.append

@@ -5,9 +5,7 @@ from rewardlab.research.studies.pretrained_judge import pretrained_judge
 from rewardlab.research.studies.pretrained_judge.report import share
 from rewardlab.research.studies.pretrained_judge.runs import conversations
 from rewardlab.research.studies.pretrained_judge.texts import Trace, load_texts, prepared
-from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.data.conversation_split import normal_prompt
-from transformers import AutoModelForCausalLM
 
 
 def test_both_orders_of_a_trace_have_the_critiques_of_the_responses_shown_and_the_verdict_of_the_better_one():
@@ -38,13 +36,9 @@ def test_a_share_has_its_interval_and_none_of_nothing():
     assert share(5, 10).startswith("0.500 [0.2") and share(0, 0) == "–" and share(np.nan, 3) == "–"
 
 
-def test_a_dry_run_trains_judges_and_reports(shared_data, tmp_path):
-    tokenizer = small_tokenizer(["which of the two answers is better, A or B? a fern is a plant "] * 20, 400)
-    model = AutoModelForCausalLM.from_config(small_config(tokenizer, hidden=16, layers=1, positions=8192))
-    model.save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
+def test_a_dry_run_trains_judges_and_reports(shared_data, tmp_path, small_language_model):
     study = pretrained_judge(
-        shared_data.parent, tmp_path / "cache", rows=8, workers=1, model=str(tmp_path / "model"), log=lambda _: None
+        shared_data.parent, tmp_path / "cache", rows=8, workers=1, model=small_language_model, log=lambda _: None
     )
     assert all(f"| {name} |" in study.text for name in ("start", "critiques", "verdict reward"))
     assert json.dumps(study.facts) and set(study.figures) == {"reward"}

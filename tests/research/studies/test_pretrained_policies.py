@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 from rewardlab.research.studies.pretrained_policies import constraints, pretrained_policies
 from rewardlab.research.studies.pretrained_policies.runs import pass_shares
-from rewardlab.rm.backbones.loading import small_config, small_tokenizer
-from transformers import AutoModelForCausalLM
 
 
 @pytest.mark.parametrize(
@@ -39,18 +37,14 @@ def test_held_out_requests_have_other_topics_and_every_kind_alike():
     assert pass_shares(np.array([["Bread is baked.", "Bread"]])).tolist() == [[1.0, 0.0]]
 
 
-def test_a_dry_run_trains_every_arm_rates_its_completions_and_reports(shared_data, tmp_path):
-    tokenizer = small_tokenizer(["how do I help a plant that is ill without harm "] * 20, 300)
-    model = AutoModelForCausalLM.from_config(small_config(tokenizer, hidden=16, layers=1, positions=1024))
-    model.save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
+def test_a_dry_run_trains_every_arm_rates_its_completions_and_reports(shared_data, tmp_path, small_language_model):
     study = pretrained_policies(
         shared_data.parent,
         tmp_path / "cache",
         rows=60,
         workers=1,
-        model=str(tmp_path / "model"),
-        encoder=str(tmp_path / "model"),
+        model=small_language_model,
+        encoder=small_language_model,
         log=lambda _: None,
     )
     assert all(

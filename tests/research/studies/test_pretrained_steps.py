@@ -17,8 +17,6 @@ from rewardlab.research.studies.pretrained_steps.texts import (
     prepared,
     solution_steps,
 )
-from rewardlab.rm.backbones.loading import small_config, small_tokenizer
-from transformers import AutoModelForCausalLM
 
 TEXTS = Texts(
     {},
@@ -84,17 +82,13 @@ def test_a_candidate_is_rewarded_by_its_worst_step_or_after_labels_of_answers_by
     assert values[PROCESS] == 0 and values[OUTCOME] == 1
 
 
-def test_a_dry_run_trains_scores_and_reports(shared_data, tmp_path):
-    tokenizer = small_tokenizer(["let x be the number of steps so that 2 x = 4 "] * 20, 300)
-    model = AutoModelForCausalLM.from_config(small_config(tokenizer, hidden=16, layers=1, positions=1024))
-    model.save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
+def test_a_dry_run_trains_scores_and_reports(shared_data, tmp_path, small_language_model):
     study = pretrained_steps(
         shared_data.parent,
         tmp_path / "cache",
         rows=8,
         workers=1,
-        model=str(tmp_path / "model"),
+        model=small_language_model,
         log=lambda _: None,
     )
     assert "## First errors" in study.text and "process, seed 1" in study.text

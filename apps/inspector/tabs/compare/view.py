@@ -112,7 +112,7 @@ def _empty() -> Values:
 
 
 def _present(site: Site, asked: Any, kind: str = "all") -> Values:
-    """Return agreement, margins, a placeholder for the statistics, and the first page of changed cases."""
+    """Return agreement, margins, the element that the statistics will fill, and the first page of changed cases."""
     first, second = _sides(site, asked)
     if first == second:
         raise UsageError(f"'{first.scorer}' of run '{first.id}' is on both sides; choose another run or scorer")
