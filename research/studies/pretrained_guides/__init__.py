@@ -72,7 +72,7 @@ def _accuracies(
     texts: Texts, of_method: Mapping[str, tuple[Guide, ...]], judged_by: Mapping[tuple[str, str], Rater], cache: Path
 ) -> dict[str, tuple[int, int]]:
     """Return how many test pairs every guide and rater decides as labelled, and their number."""
-    sizes = [len(texts.pairs["test"][name]) for name in OBJECTIVES]
+    sizes = [len(texts.tested(name)) for name in OBJECTIVES]
     counts = {}
     for name, guides_of in of_method.items():
         for guide in guides_of:

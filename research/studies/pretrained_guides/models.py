@@ -52,7 +52,7 @@ class Guide(SavedModel):
         pairs = self.training_pairs(cache)
         facts = self.train(cache, "autoregressive", settings, Judged(pairs, []), len(pairs))
         model: Any = load_reward_model(str(self.folder(cache)), check=False)
-        tested = [pair for name in OBJECTIVES for pair in load_texts(cache, self.texts).pairs["test"][name]]
+        tested = [pair for name in OBJECTIVES for pair in load_texts(cache, self.texts).tested(name)]
         rewards = model.rate([example for pair in tested for example in pair.examples])
         return facts | {"gaps": rewards[::2] - rewards[1::2]}
 
@@ -74,6 +74,11 @@ class Guide(SavedModel):
     def learning_rate(self) -> float:
         """Peak learning rate of the adapter."""
         return self.rate
+
+    @property
+    def bf16(self) -> bool:
+        """Training in bfloat16 takes half the time on a CPU that has it."""
+        return True
 
 
 @dataclass(frozen=True)
@@ -146,7 +151,7 @@ class Completions(Job):
             for alpha in ALPHAS
             for index, prompt in enumerate(prompts)
         ]
-        results = decode(engine, requests, batch_size=8, progress=False)
+        results = decode(engine, requests, batch_size=30, progress=False)
         shape = len(ALPHAS), len(prompts)
         return {
             "texts": np.array([result.text for result in results]).reshape(shape),

@@ -38,6 +38,10 @@ class Texts(NamedTuple):
         """Return the pairs of a part that are labelled for an objective."""
         return [*self.pairs[part][objective]]
 
+    def tested(self, objective: str) -> list[PreferencePair]:
+        """Return every second test pair of an objective, on which guides are tested."""
+        return [*self.pairs["test"][objective]][::2]
+
     def prompts(self, number: int) -> list[Messages]:
         """Return distinct test prompts, of both objectives in turn."""
         by_objective = [
