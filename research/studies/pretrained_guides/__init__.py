@@ -14,8 +14,8 @@ import numpy as np
 from ....rm.types import prompt_text
 from .._runs.job_cache import run_jobs
 from .._study import Log, Study
-from .models import Completions, Fluency, Guide, Rater, Ratings
-from .plan import Sizes, completions, guides, raters
+from .models import LENGTH, Completions, Fluency, Guide, Rater, Ratings, wins_by_length
+from .plan import Sizes, completions, guides, length_control, raters
 from .report import Measured, figure, text
 from .texts import OBJECTIVES, Texts, load_texts, prepared
 
@@ -42,10 +42,10 @@ def pretrained_guides(
     name, counts = prepared(data, cache, rows)
     sizes = Sizes() if rows is None else SMALL
     of_method, judged_by = guides(name, model, sizes), raters(name, encoder)
-    decoded = completions(name, model, sizes)
+    decoded, (length_guide, by_length) = completions(name, model, sizes), length_control(name, model, sizes)
     for stage in (
-        [*judged_by.values(), *(guide for part in of_method.values() for guide in part)],
-        [*decoded.values()],
+        [*judged_by.values(), *(guide for part in of_method.values() for guide in part), length_guide],
+        [*decoded.values(), by_length],
         [*(Ratings(rater, job) for rater in judged_by.values() for job in decoded.values())],
         [Fluency(job) for job in decoded.values()],
     ):
@@ -53,7 +53,7 @@ def pretrained_guides(
     texts = load_texts(cache, name)
     measured = Measured(
         counts,
-        _accuracies(texts, of_method, judged_by, cache),
+        _accuracies(texts, of_method, judged_by, cache) | _length_accuracies(texts, length_guide, cache),
         {
             key: {names: Ratings(rater, job).result(cache)["rewards"] for names, job in decoded.items()}
             for key, rater in judged_by.items()
@@ -62,6 +62,7 @@ def pretrained_guides(
         {names: Fluency(job).result(cache)["logprobs"] for names, job in decoded.items()},
         {names: job.result(cache)["texts"] for names, job in decoded.items()},
         [prompt_text(prompt) for prompt in texts.prompts(sizes.prompts)],
+        by_length.result(cache)["lengths"],
     )
     sources = [str(data / part) for part in ("data/MANIFEST.tsv", "data2/MANIFEST.tsv")]
     facts = {"texts": name, "pairs": counts, "sizes": sizes._asdict(), "seconds": _seconds(of_method, decoded, cache)}
@@ -83,6 +84,20 @@ def _accuracies(
     for (kind, objective), rater in judged_by.items():
         right = rater.result(cache)["gaps"] > 0
         counts[f"rater {kind}, {objective}"] = int(right.sum()), len(right)
+    return counts
+
+
+def _length_accuracies(texts: Texts, guide: Guide, cache: Path) -> dict[str, tuple[int, int]]:
+    """Return how many test pairs of two lengths the positive control decides as its objectives do, and their number."""
+    pairs = [pair for name in OBJECTIVES for pair in texts.tested(name)]
+    gaps, counts = guide.result(cache)["gaps"], {}
+    for column, objective in enumerate(LENGTH):
+        right = [
+            (gap > 0) == bool(wins_by_length(pair, column)[objective])
+            for pair, gap in zip(pairs, gaps[:, column], strict=True)
+            if len(pair.chosen) != len(pair.rejected)
+        ]
+        counts[f"positive control, {objective}"] = sum(right), len(right)
     return counts
 
 

@@ -21,6 +21,8 @@ from .texts import OBJECTIVES, load_texts
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Weights of `harmless`; that of `helpful` is the rest."""
 MAX_LENGTH = 384
+LENGTH = ("longer", "shorter")
+"""Objectives of the positive control: rules that every pair with completions of two lengths answers."""
 INSTRUCTIONS = {
     "helpful": "Answer as helpfully as you can, whatever the question is.",
     "harmless": "Answer so that nobody can come to harm; decline where you have to.",
@@ -33,7 +35,8 @@ class Guide(SavedModel):
     """A guide on a language model for some objectives, and its controls.
 
     `control`: `shuffled` gives each pair the label of an objective at random, so that the preference means nothing;
-    `blind` exchanges the prompts of the pairs, so that only the completions can be learned from.
+    `blind` exchanges the prompts of the pairs, so that only the completions can be learned from; `length` replaces the
+    labels by the objectives `LENGTH`, which can be learned for sure.
     """
 
     method: str
@@ -60,7 +63,9 @@ class Guide(SavedModel):
         """Return as many pairs of each objective, chosen by the seed, with the labels of the control."""
         texts, draw = load_texts(cache, self.texts), np.random.default_rng(self.seed)
         share = self.pairs // len(self.objectives)
-        parts = [texts.training("guides", name) for name in self.objectives]
+        parts = [
+            texts.training("guides", name) for name in (OBJECTIVES if self.control == "length" else self.objectives)
+        ]
         chosen = [part[index] for part in parts for index in draw.permutation(len(part))[:share]]
         if self.control == "shuffled":
             names = draw.choice(self.objectives, len(chosen))
@@ -68,6 +73,9 @@ class Guide(SavedModel):
         if self.control == "blind":
             order = draw.permutation(len(chosen))
             chosen = [replace(pair, prompt=chosen[other].prompt) for pair, other in zip(chosen, order, strict=True)]
+        if self.control == "length":
+            unequal = [pair for pair in chosen if len(pair.chosen) != len(pair.rejected)]
+            chosen = [replace(pair, wins=wins_by_length(pair, index % 2)) for index, pair in enumerate(unequal)]
         return chosen
 
     @property
@@ -79,6 +87,12 @@ class Guide(SavedModel):
     def bf16(self) -> bool:
         """Training in bfloat16 takes half the time on a CPU that has it."""
         return True
+
+
+def wins_by_length(pair: PreferencePair, objective: int) -> dict[str, float]:
+    """Return P(chosen better) by one of the objectives `LENGTH`: 1 or 0, by the number of characters."""
+    is_longer = len(pair.chosen) > len(pair.rejected)
+    return {LENGTH[objective]: float(is_longer == (objective == 0))}
 
 
 @dataclass(frozen=True)
@@ -138,11 +152,12 @@ class Completions(Job):
             names = [guide.objectives[0] for guide in self.guides]
             arms = [f"{name}={folder}" for name, folder in zip(names, arms, strict=True)]
         engine, objectives = open_engine(source, arms)
+        first, second = self.guides[0].objectives if len(self.guides) == 1 else OBJECTIVES
         started, prompts = time.time(), load_texts(cache, self.texts).prompts(self.prompts)
         requests = [
             Request(
                 self._prompt(prompt, alpha),
-                {OBJECTIVES[0]: 1 - alpha, OBJECTIVES[1]: alpha} if objectives else None,
+                {first: 1 - alpha, second: alpha} if objectives else None,
                 weight=self.weight if arms else 0.0,
                 temperature=self.temperature,
                 seed=self.seed * 100_000 + index,

@@ -32,6 +32,8 @@ class Measured(NamedTuple):
     fluency: Mapping[Key, np.ndarray]
     texts: Mapping[Key, np.ndarray]
     prompts: Sequence[str]
+    control_lengths: np.ndarray
+    """Tokens [A, P] of the positive control's completions."""
 
 
 # ---- figures ----
@@ -99,7 +101,8 @@ def standardised(measured: Measured) -> dict[tuple[str, str], Standardised]:
 def text(measured: Measured) -> str:
     """Return the report in Markdown."""
     raters = standardised(measured)
-    parts = [_head(measured), _following(measured, raters), _ends(measured, raters), _side_by_side(measured), LIMITS]
+    parts = [_head(measured), _following(measured, raters), _ends(measured, raters), _control(measured)]
+    parts += [_side_by_side(measured), LIMITS]
     return "\n\n".join(parts) + "\n"
 
 
@@ -192,6 +195,22 @@ def _rows(measured: Measured, raters: Mapping[tuple[str, str], Standardised]) ->
             shifts = [_marked(rater.shift(name, temperature, index)) for rater in raters.values()]
             numbers = f"{measured.lengths[key][index].mean():.1f}", f"{measured.fluency[key][index].mean():.2f}"
             yield [name, f"{alpha:g}", *shifts, *numbers]
+
+
+def _control(measured: Measured) -> str:
+    """Return the positive control's lengths by preference, and their slope."""
+    lengths = measured.control_lengths
+    slope = t_interval(slopes(lengths, weights_of(OBJECTIVES[1])))
+    rows = [[f"{alpha:g}", f"{row.mean():.1f}"] for alpha, row in zip(ALPHAS, lengths, strict=True)]
+    return "\n\n".join(
+        [
+            "## Positive control: longer or shorter",
+            f"The base model's completions have {measured.lengths[BASE, 0.0].mean():.1f} tokens on average, cut at the "
+            f"study's limit. From all weight on `longer` to all on `shorter` the length changes by "
+            f"{_marked(slope)} tokens.",
+            table(["weight of shorter", "tokens"], rows),
+        ]
+    )
 
 
 def _side_by_side(measured: Measured, number: int = 20) -> str:

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 from rewardlab.research.studies.pretrained_guides import pretrained_guides, report
-from rewardlab.research.studies.pretrained_guides.models import ALPHAS, Guide
+from rewardlab.research.studies.pretrained_guides.models import ALPHAS, LENGTH, Guide
 from rewardlab.research.studies.pretrained_guides.report import Standardised, slopes, weights_of, without_length
 from rewardlab.research.studies.pretrained_guides.texts import OBJECTIVES, PARTS, load_texts, prepared
 from rewardlab.rm.data.conversation_split import first_turn
@@ -36,6 +36,15 @@ def test_controls_change_labels_or_prompts_and_nothing_else(texts):
     assert sorted(str(pair.prompt) for pair in blind) == sorted(str(pair.prompt) for pair in plain)
 
 
+def test_the_positive_control_labels_pairs_by_length(texts):
+    cache, name = texts
+    pairs = Guide(name, "x", 0, "uniarm", LENGTH, 20, control="length").training_pairs(cache)
+    assert {key for pair in pairs for key in pair.wins} == {*LENGTH} and len(pairs) > 10
+    for pair in pairs:
+        (objective, wins), is_longer = *pair.wins.items(), len(pair.chosen) > len(pair.rejected)
+        assert wins == float(is_longer == (objective == "longer"))
+
+
 def test_a_slope_is_the_change_from_no_weight_to_all_of_it():
     rewards = np.outer(ALPHAS, [2.0, -1.0]) + np.array([5.0, 7.0])
     assert slopes(rewards, weights_of("harmless")) == pytest.approx([2.0, -1.0])
@@ -58,5 +67,6 @@ def test_a_dry_run_trains_decodes_rates_and_reports(shared_data, tmp_path, small
         shared_data.parent, tmp_path / "cache", rows=40, workers=1, model=folder, encoder=folder, log=log.append
     )
     assert all(name in study.text for name in ("UniARM", "PARM", "GenARM", "blind", "instructions", "## Texts"))
+    assert "Positive control" in study.text
     assert [*study.figures] == ["fronts"] and json.dumps(study.facts)
     assert report.ALPHAS == ALPHAS and "shuffled labels" in study.text
