@@ -70,9 +70,11 @@ def trust(config: Any) -> dict[str, bool]:
 def training_recipe(settings: Mapping[str, Any], arguments: Any) -> dict[str, Any]:
     """Return the settings that determine a training's result, as JSON values. A resumed run must have the same.
 
-    They include those of the trainer's `arguments` that differ from the defaults, except for the output folder.
+    They include those of the trainer's `arguments` that differ from the defaults, except for the output folder and the
+    repository on the Hub.
     """
-    changed = {name: value for name, value in changed_settings(arguments).items() if name != "output_dir"}
+    changed = changed_settings(arguments).items()
+    changed = {name: value for name, value in changed if name != "output_dir" and not name.startswith("hub_")}
     return json.loads(json.dumps({**settings, **changed}, default=str))
 
 

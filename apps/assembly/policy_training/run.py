@@ -33,6 +33,7 @@ from ....rm.types import prompt_text
 from ...rewards._hints import hints_by_prompt
 from ...rewards._open import check_functions, open_rewards, sources_by_name
 from ...rewards._run import RunFacts
+from ...runs.hub_upload import open_repository
 from ...runs.processes import Process, shared_run_folder, trained_by
 from ...runs.run_folder import data_hash, log, log_rows, training_recipe, trust, write_manifest
 from ...runs.stop_training import train_until_asked
@@ -60,6 +61,7 @@ def train_policy(config: RlConfig, arguments: PolicyArguments) -> PolicyRun:
     output, started = config.output or arguments.output_dir, time.time()
     algorithm = check_together(config, arguments)
     here, recipe = trained_by(config.processes, "rl", arguments), _recipe(config, arguments)
+    repository = open_repository(arguments, leads=here.leads)
     folder_options = {"overwrite": config.overwrite, "resume": config.resume, "keep": STEPS}
     with shared_run_folder(output, recipe, here, **folder_options) as work:
         arguments.output_dir = str(work / CHECKPOINTS)
@@ -74,6 +76,8 @@ def train_policy(config: RlConfig, arguments: PolicyArguments) -> PolicyRun:
             f"{output}: nothing was learned from the rewards: {fault}{_first_fault(Path(output))}; mend the rewards, "
             "or take prompts whose completions differ in them"
         )
+    if repository:
+        results["commit"] = repository.upload(Path(output) / POLICY)
     return PolicyRun(output, here, results)
 
 

@@ -1,7 +1,7 @@
 """`rewardlab board`: a leaderboard of many runs, with intervals and tied groups."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,9 @@ from ....benchmarks.types import part_of
 from ....judges.types import Judgment
 from ....rm.errors import UsageError
 from ....rm.io.escaping import unescaped
+from ...runs.exported_results import every_eval_ever, record_path
 from ...runs.finished import Finished, case_hash, open_finished
-from ...runs.run_folder import PARTIAL, log, read_settings, run_folder, save_figure
+from ...runs.run_folder import PARTIAL, log, read_settings, run_folder, save_figure, write_json
 from ...runs.summaries import SUMMARY
 from ...runs.tables import ITEMS, SCORES
 from .settings import BoardConfig
@@ -38,6 +39,8 @@ def run_board(config: BoardConfig) -> dict[str, Any]:
         (work / "board.md").write_text(boards.markdown(results, unfinished), encoding="utf-8")
         (work / "board.csv").write_text(boards.as_csv(results), encoding="utf-8")
         save_figure(boards.figure(results), work / "board.png")
+        if config.every_eval_ever:
+            _write_records(runs.values(), config, work)
     log(unescaped(boards.markdown(results, unfinished)))
     suites = [board.suite for board in results]
     return {"board": config.output, "runs": len(runs), "suites": suites, "unfinished": unfinished}
@@ -61,6 +64,17 @@ def _find_runs(root: Path) -> tuple[dict[str, Finished], list[str]]:
         elif SUMMARY in files:
             finished[name.as_posix()] = open_finished(parent)
     return finished, unfinished
+
+
+def _write_records(runs: Iterable[Finished], config: BoardConfig, work: Path) -> None:
+    """Write a record of Every Eval Ever for each model of each run."""
+    for run in runs:
+        for row in run.summary["rows"]:
+            if row["role"] == "model":
+                record = every_eval_ever(run, row, config.organization, config.relationship)
+                path = work / record_path(record, run)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_json(path, record)
 
 
 def _board(runs: Mapping[str, Finished], config: BoardConfig) -> boards.Board:

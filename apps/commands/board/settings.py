@@ -1,8 +1,12 @@
 """The settings of `rewardlab board`."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from ....rm.registry.settings import AT_LEAST_1, SEED, Settings, setting
+from ....rm.registry.settings import AT_LEAST_1, SEED, Rule, Settings, setting
+
+RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
+"""Of the evaluator to the model, in Every Eval Ever."""
 
 
 @dataclass
@@ -10,8 +14,24 @@ class BoardConfig(Settings):
     """Settings of a leaderboard of runs of `eval`."""
 
     required = ("runs", "output")
+    rules: ClassVar = (
+        Rule(
+            lambda config: config.every_eval_ever and not config.organization,
+            "--every_eval_ever names who evaluated the models; add --organization NAME",
+        ),
+    )
     runs: str = setting("", "Folder with runs of `eval`; can be given as a positional argument.")
     output: str = setting("", "Folder for the leaderboard.")
+    every_eval_ever: bool = setting(
+        False, "Write every model's results as records of Every Eval Ever too, below data/ of the leaderboard."
+    )
+    organization: str = setting("", "Who evaluated the models, in these records.", requires="every_eval_ever")
+    relationship: str = setting(
+        "third_party",
+        "Relationship of who evaluated to the models.",
+        choices=RELATIONSHIPS,
+        requires="every_eval_ever",
+    )
     bootstrap_samples: int = setting(1000, "Number of bootstrap samples.", range=AT_LEAST_1)
     seed: int = setting(0, "Seed of the bootstrap.", range=SEED)
     overwrite: bool = setting(False, "Replace the folder.")

@@ -1,23 +1,28 @@
 """`rewardlab card`: a model card with the results of runs of this model."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from ....benchmarks.scorers import open_scorer
 from ....rm.contract.scoring_contract import FILE, load_contract
 from ....rm.data.preference_vectors import parse_preference
 from ....rm.errors import UNREADABLE, DataError, UsageError
 from ....rm.io.checked_files import from_yaml
+from ...runs.exported_results import file_name, hub_results
 from ...runs.finished import Finished, open_finished
+from ...runs.hub_upload import open_repository
 from ...runs.model_card import Measured, card
 from ...runs.run_folder import CONFIG, replace_text, trust
 from .settings import CardConfig
 
 AGAIN = 8
 """Number of cases of a run that are scored again, to check that the run is of this model."""
+RESULTS = ".eval_results"
+"""Folder of a model repository with results that the Hub shows."""
 CLOSE = 1e-3
 """Relative tolerance for the stored scores, because rounding depends on the batch."""
 
@@ -30,10 +35,23 @@ def run_card(config: CardConfig) -> dict[str, Any]:
     path = Path(config.output) if config.output else folder / "README.md"
     if path.exists() and not config.overwrite:
         raise UsageError(f"{path} exists already; name another file with --output, or replace it with --overwrite")
-    contract = load_contract(folder)
+    contract, repository = load_contract(folder), open_repository(config)
     measured = [measured_of(config, name) for name in config.runs]
     replace_text(path, card(folder, contract, measured))
-    return {"card": str(path), "contract": contract.hash(), "runs": len(measured)}
+    results = [str(file) for measurement in measured for file in _write_results(path.parent, measurement)]
+    summary = {"card": str(path), "contract": contract.hash(), "runs": len(measured), "results": results}
+    if repository:
+        summary["commit"] = repository.upload(path.parent, [path.name, f"{RESULTS}/*"])
+    return summary
+
+
+def _write_results(folder: Path, measured: Measured) -> Iterator[Path]:
+    """Write a run's results in the Hub's format, and yield the file; nothing for local data or a part of them."""
+    if entries := hub_results(measured.run, measured.row):
+        path = folder / RESULTS / f"{file_name(measured.run.suite.name)}.yaml"
+        path.parent.mkdir(exist_ok=True)
+        replace_text(path, yaml.safe_dump(entries, sort_keys=False, allow_unicode=True))
+        yield path
 
 
 # ---- runs of the model ----

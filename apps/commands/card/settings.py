@@ -2,16 +2,21 @@
 
 from dataclasses import dataclass
 
-from ....rm.registry.settings import Settings, setting
+from ....rm.registry.settings import setting
+from ...runs.hub_upload import HubSettings
 
 
 @dataclass
-class CardConfig(Settings):
+class CardConfig(HubSettings):
     """Settings of a model card: a model folder and its evaluation runs."""
 
     required = ("model",)
     model: str = setting("", "Model folder; can be given as a positional argument.")
-    runs: list[str] = setting([], "Runs of `eval` with this model; the card shows their results.")
+    runs: list[str] = setting(
+        [],
+        "Runs of `eval` with this model; the card shows their results. Those on data of the Hub are also written to "
+        ".eval_results beside it, which the Hub shows on the model's page.",
+    )
     output: str | None = setting(None, "Output file; by default README.md in the model folder.")
     trust_remote_code: bool = setting(False, "Run code that comes with a model.")
     overwrite: bool = setting(False, "Replace the file.")

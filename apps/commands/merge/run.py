@@ -21,13 +21,14 @@ from ....rm.kinds.scalar.model import ScalarRewardModel
 from ....rm.load import load_reward_model
 from ....rm.parity.parity import edge_cases, with_weights
 from ....rm.types import Example
+from ...runs.hub_upload import open_repository
 from ...runs.run_folder import log, run_folder, trust, write_manifest
 from .settings import MergeConfig
 
 
 def run_merge(config: MergeConfig) -> dict[str, Any]:
     """Merge the adapter into the weights, and save the folder if it reproduces the golden scores."""
-    started = time.time()
+    started, repository = time.time(), open_repository(config)
     model: Any = load_reward_model(config.model, **reading(config), **trust(config))
     with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
         if isinstance(model, AutoregressiveRewardModel):
@@ -38,6 +39,8 @@ def run_merge(config: MergeConfig) -> dict[str, Any]:
         difference = check_golden(load_reward_model(str(work), check=False, **trust(config)), work)
         facts = {"contract": plain.contract.hash(), "golden_difference": difference}
         write_manifest(work, data=[], seed=0, started=started, source=config.model, **facts)
+    if repository:
+        facts["commit"] = repository.upload(Path(config.output))
     return {"model": config.output, "kind": plain.contract.kind, **facts}
 
 

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 from ....rm.contract.loading_settings import bos_setting, eos_setting, label_setting
 from ....rm.contract.scoring_contract import Edge
-from ....rm.registry.settings import Settings, setting
+from ....rm.registry.settings import setting
+from ...runs.hub_upload import HubSettings
 
 
 @dataclass
-class MergeConfig(Settings):
+class MergeConfig(HubSettings):
     """Settings of a merge: a model with an adapter or a value head, and the output folder."""
 
     required = ("model", "output")

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from ....rm.registry.kind import kind_of
@@ -10,6 +11,7 @@ from ....rm.training import CHECKPOINTS
 from ....rm.training.fit import fit
 from ....rm.training.protocol import Training
 from ....rm.training.trainer import RewardArguments
+from ...runs.hub_upload import open_repository
 from ...runs.processes import shared_run_folder, trained_by
 from ...runs.run_folder import data_hash, log, log_rows, training_recipe, trust, write_manifest, write_rows
 from ...runs.stop_training import train_until_asked
@@ -23,6 +25,7 @@ def train(config: TrainConfig, kind_settings: Any, arguments: RewardArguments) -
     """Train a reward model, check that loading it gives the same scores, and save its folder."""
     output, started = config.output or arguments.output_dir, time.time()
     here = trained_by(config.processes, "train", arguments)
+    repository = open_repository(arguments, leads=here.leads)
     settings = own_settings(config, kind_settings, arguments)
     training = kind_of(config.kind).training(settings, arguments, report=log, **trust(config))
     training.check(config.data)
@@ -45,6 +48,8 @@ def train(config: TrainConfig, kind_settings: Any, arguments: RewardArguments) -
         facts |= {"arguments": arguments.to_sanitized_dict(), "contract": model.contract.hash(), **rows}
         sources = training.files([*config.data, *config.eval_data])
         write_manifest(work, data=sources, seed=arguments.seed, started=started, **facts)
+    if repository:
+        summary["commit"] = repository.upload(Path(output))
     return summary | training.summary(model, data, facts)
 
 

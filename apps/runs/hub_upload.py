@@ -1,0 +1,85 @@
+"""Upload of a complete folder to the Hugging Face Hub, by the settings that Transformers' trainers have for it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...rm.errors import DataError, UsageError
+from ...rm.registry.settings import Settings, setting
+from ...rm.training import CHECKPOINTS
+from .run_folder import log
+
+
+@dataclass
+class HubSettings(Settings):
+    """Settings of an upload, for verbs without trainer arguments."""
+
+    push_to_hub: bool = setting(False, "Upload the result to the Hugging Face Hub.", group="Hub")
+    hub_model_id: str | None = setting(None, "Repository of the upload, such as org/name.", requires="push_to_hub")
+    hub_private_repo: bool = setting(False, "Create the repository as a private one.", requires="push_to_hub")
+
+
+class Repository(NamedTuple):
+    """A model repository on the Hub that exists and may be written."""
+
+    name: str
+    token: str | None = None
+    revision: str | None = None
+
+    def upload(self, folder: Path, only: Sequence[str] | None = None) -> str:
+        """Upload the files of a folder, or those that match a pattern of `only`, and return the address of the commit.
+
+        Checkpoints of a training are left out.
+
+        Raise `DataError` where the Hub refuses them; the folder is complete all the same.
+        """
+        from huggingface_hub import HfApi
+
+        try:
+            commit = HfApi(token=self.token).upload_folder(
+                repo_id=self.name,
+                folder_path=folder,
+                revision=self.revision,
+                allow_patterns=None if only is None else [*only],
+                ignore_patterns=[f"{CHECKPOINTS}/*"],
+                commit_message=f"Upload {folder.name}",
+            )
+        except (OSError, ValueError) as error:
+            raise DataError(
+                f"{folder} is complete but was not uploaded to {self.name} ({_first_line(error)}); upload it by "
+                f"hf upload {self.name} {folder}"
+            ) from error
+        log(f"uploaded {folder} to {self.name}")
+        return str(commit.commit_url)
+
+
+def open_repository(settings: Any, *, leads: bool = True) -> Repository | None:
+    """Create the repository that settings or trainer arguments name, if it is new.
+
+    None without `push_to_hub`, and in a process that does not lead.
+
+    This is done before the work, so that a missing login is found at once. `push_to_hub` is set to False, because
+    Transformers' trainers would upload checkpoints. Raise `UsageError` where the Hub refuses the repository.
+    """
+    from huggingface_hub import HfApi
+
+    wanted, settings.push_to_hub = settings.push_to_hub, False
+    if not (wanted and leads):
+        return None
+    if not settings.hub_model_id:
+        raise UsageError("--push_to_hub needs the name of a repository; add --hub_model_id org/name")
+    token, revision = (getattr(settings, name, None) for name in ("hub_token", "hub_revision"))
+    try:
+        private = settings.hub_private_repo
+        name = HfApi(token=token).create_repo(settings.hub_model_id, private=private, exist_ok=True).repo_id
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"--hub_model_id {settings.hub_model_id}: the Hub refuses it ({_first_line(error)}); log in with hf auth "
+            "login, or check the name"
+        ) from error
+    return Repository(name, token, revision)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
