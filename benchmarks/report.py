@@ -38,7 +38,7 @@ def markdown(report: Report) -> str:
     contracts = [f"- `{inert(row.contract)}` {inert(row.scorer)}" for row in rows if row.contract]
     return "\n".join(
         [
-            f"# {report.suite}",
+            f"# Evaluation on {report.suite}",
             "",
             *([f"**{inert(part)}**", ""] if (part := part_of(report.notes)) else []),
             f"{report.cases} cases over {report.clusters} prompts. Accuracy in per cent with its 95 % interval "
@@ -46,10 +46,8 @@ def markdown(report: Report) -> str:
             "",
             main,
             "",
-            "## What the baselines say",
-            "",
-            *(f"- {inert(note)}" for note in (*report.notes, *report.findings) or ("Nothing to add.",)),
-            "",
+            *_section("Data", report.notes),
+            *_section("Findings", report.findings),
             *_style(rows),
             "## Subsets",
             "",
@@ -58,6 +56,11 @@ def markdown(report: Report) -> str:
             *(["## Scoring contracts", "", *contracts, ""] if contracts else []),
         ]
     )
+
+
+def _section(heading: str, sentences: Sequence[str]) -> list[str]:
+    """Return a heading with a list of sentences. Empty without any."""
+    return [f"## {heading}", "", *(f"- {inert(sentence)}" for sentence in sentences), ""] if sentences else []
 
 
 def _style(rows: Sequence[Row]) -> list[str]:
