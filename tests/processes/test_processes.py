@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from tests.processes.step_states import DIFFERENCES, SaveStates, with_callback
 
 HERE = Path(__file__).parent
 LAUNCH = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+ACCELERATE = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2"]
 STEPS = 8
 ADAM = {"max_steps": STEPS, "adam_epsilon": 1e-4}
 """Adam divides a gradient by its size, so one that is rounding alone (a key's bias) moves as far as any other. With
@@ -62,11 +64,11 @@ def world(tmp_path_factory) -> Path:
     return folder
 
 
-def together(*words: str | Path) -> tuple[int, str]:
+def together(*words: str | Path, launch: Sequence[str] = LAUNCH) -> tuple[int, str]:
     """A program in two processes: its exit code, and what it said."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "TRL_EXPERIMENTAL_SILENCE": "1"}
     done = subprocess.run(
-        [*LAUNCH, *map(str, words)], capture_output=True, text=True, env=environment, timeout=PATIENCE
+        [*launch, *map(str, words)], capture_output=True, text=True, env=environment, timeout=PATIENCE
     )
     return done.returncode, done.stdout + done.stderr
 
@@ -178,11 +180,12 @@ def test_accelerate_understands_the_settings_that_ship():
 
 
 @pytest.mark.slow
-def test_rows_are_scored_in_shares(world, tmp_path):
+@pytest.mark.parametrize("launch", [LAUNCH, ACCELERATE], ids=["torchrun", "accelerate"])
+def test_rows_are_scored_in_shares(world, tmp_path, launch):
     given = ["score", "--model", f"{world}/rm", "--data", f"{world}/held.jsonl", "--output"]
     one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
     assert main([*given, str(one)]) == 0
-    code, said = together("-m", "rewardlab", *given, two)
+    code, said = together("-m", "rewardlab", *given, two, launch=launch)
     assert code == 0, said[-3000:]
     found = [[json.loads(line) for line in path.read_text().splitlines()] for path in (one, two)]
     assert [row["id"] for row in found[0]] == [row["id"] for row in found[1]] and len(found[0]) == 128

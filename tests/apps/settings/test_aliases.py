@@ -91,10 +91,26 @@ def test_trls_command_of_reward_training(pairs, causal_model, tmp_path, capsys):
     assert (manifest["rows"]["read"], manifest["eval_rows"]["read"]) == (12, 4)
 
 
+GRPO = "--reward_funcs think_format_reward {} --beta 0.04 --num_generations 8 --use_peft --learning_rate 1e-5"
+
+
 def test_trls_command_of_grpo_has_the_same_settings(pairs):
-    words = f"""--model_name_or_path M --dataset_name {pairs} --reward_funcs think_format_reward --output_dir out
-        --beta 0.04 --num_generations 8 --use_peft --learning_rate 1e-5 --torch_dtype bfloat16""".split()
-    config, arguments = parse("rl", VERBS["rl"], words)
-    assert (config.model, config.data, config.reward) == ("M", [f"{pairs}:train"], ["trl.rewards:think_format_reward"])
+    words = ["--model_name_or_path", "M", "--dataset_name", pairs, "--output_dir", "out", "--torch_dtype", "bfloat16"]
+    config, arguments = parse("rl", VERBS["rl"], [*words, *GRPO.format("my.code.brief").split()])
+    assert (config.model, config.data) == ("M", [f"{pairs}:train"])
+    assert config.reward == ["trl.rewards:think_format_reward", "my.code:brief"]
     assert (config.kl, config.lora, config.dtype) == (0.04, True, "bfloat16")
     assert (arguments.output_dir, arguments.num_generations, arguments.beta) == ("out", 8, 0.0)
+
+
+def test_trls_command_of_grpo_trains(pairs, causal_model, tmp_path, capsys, monkeypatch):
+    """Its reward functions are read by their dotted names, and get completions as messages."""
+    (tmp_path / "brief_rewards.py").write_text(
+        "def brief(completions, **columns):\n    return [-float(len(c[0]['content'])) for c in completions]\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    words = f"""--model_name_or_path {causal_model} --dataset_name {pairs} --output_dir {tmp_path / "run"}
+        --per_device_train_batch_size 8 --max_completion_length 8 --max_steps 2""".split()
+    assert main(["rl", *words, *GRPO.format("brief_rewards.brief").split()]) == 0, capsys.readouterr().err
+    steps = [json.loads(line) for line in (tmp_path / "run" / "steps.jsonl").read_text().splitlines()]
+    assert steps[0]["rewards/brief/mean"] < 0 and (tmp_path / "run" / "policy" / "adapter_config.json").exists()
