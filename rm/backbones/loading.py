@@ -243,7 +243,7 @@ def _from_pretrained(
         model, facts = auto.from_pretrained(
             location.name,
             revision=location.revision or "main",
-            dtype=getattr(torch, dtype),
+            dtype=dtype,
             use_safetensors=True,
             ignore_mismatched_sizes=True,
             output_loading_info=True,
@@ -261,7 +261,7 @@ def load_trunk(source: str, *, dtype: str = "float32", trust_remote_code: bool =
     try:
         tokenizer = AutoTokenizer.from_pretrained(location.name, **options)
         model, facts = AutoModel.from_pretrained(
-            location.name, dtype=getattr(torch, dtype), use_safetensors=True, output_loading_info=True, **options
+            location.name, dtype=dtype, use_safetensors=True, output_loading_info=True, **options
         )
         note_model(source)
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
@@ -366,6 +366,11 @@ def fingerprint(model: nn.Module, values: int = 64) -> str:
 def decoder_head(model: nn.Module) -> nn.Module | None:
     """Return the head that a decoder applies at every position; None for an encoder, whose head does the pooling."""
     return next((module for name, module in model.named_modules() if name.rpartition(".")[2] == HEAD), None)
+
+
+def head_bias(model: nn.Module) -> Tensor | None:
+    """Return the bias of a decoder's head, which may be a module of any class; None without one."""
+    return getattr(decoder_head(model), "bias", None)
 
 
 def sequence_scores(
