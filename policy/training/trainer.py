@@ -99,6 +99,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         if rollout_func or (args.use_vllm and args.vllm_mode == "server"):
             refuse_variants(train_dataset, eval_dataset)
         self.compares = args.measure_kl or algorithm.penalty.beta != 0
+        # PEFT sets `peft_config`: the initial policy is the model without its adapter
         if self.compares and reference is None and peft_config is None and not hasattr(model, "peft_config"):
             reference = frozen_copy(model)
         super().__init__(
