@@ -368,11 +368,6 @@ def decoder_head(model: nn.Module) -> nn.Module | None:
     return next((module for name, module in model.named_modules() if name.rpartition(".")[2] == HEAD), None)
 
 
-def head_bias(model: nn.Module) -> Tensor | None:
-    """Return the bias of a decoder's head, which may be a module of any class; None without one."""
-    return getattr(decoder_head(model), "bias", None)
-
-
 def sequence_scores(
     model: nn.Module, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]
 ) -> Float[Tensor, "N K"]:

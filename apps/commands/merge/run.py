@@ -8,7 +8,8 @@ from typing import Any
 
 from peft import PeftModel
 
-from ....rm.backbones.loading import folded, head_bias
+from ....rm.backbones.forward_hooks import head_bias
+from ....rm.backbones.loading import folded
 from ....rm.backbones.tokenization import Encoder
 from ....rm.backbones.value_heads import stored_head
 from ....rm.contract.golden_scores import GOLDEN, check_golden, read_golden, write_golden

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from ....kernels.packed import bounds_of
 from ....kernels.r2m_attention import r2m_attention
-from ...backbones.forward_hooks import head_inputs
-from ...backbones.loading import decoder_head, head_bias
+from ...backbones.forward_hooks import head_bias, head_inputs
+from ...backbones.loading import decoder_head
 from ...backbones.tokenization import pad, right_padded
 from ...contract.scoring_contract import load_contract
 from ...errors import DataError, UsageError
