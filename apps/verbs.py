@@ -1,6 +1,7 @@
 """The verbs of the command line and the Python API: settings, function and example of each."""
 
-import importlib
+import importlib.util
+import pkgutil
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -46,8 +47,7 @@ class Verb(NamedTuple):
 
 def import_name(reference: str) -> Any:
     """Import `.module:name` of this package."""
-    module, _, name = reference.partition(":")
-    return getattr(importlib.import_module(module, __package__), name)
+    return pkgutil.resolve_name(importlib.util.resolve_name(reference, __package__))
 
 
 VERBS = {

@@ -20,7 +20,7 @@ from ..rm.io.coroutines import awaited
 from ..rm.load import load_reward_model
 from ..rm.registry import load
 from ..rm.registry.kind import kind_of
-from ..rm.types import Example, completion_turns
+from ..rm.types import Example, TakesPreference, completion_turns
 from .suites.judgebench import votes
 from .types import Suite
 
@@ -57,10 +57,9 @@ def open_scorer(
         stated = {} if (Path(source) / FILE).exists() else {"objective": objective}
         model = load_reward_model(source, **stated, **options)
     if preference is not None:
-        read_at: Any = getattr(model, "at", None)
-        if read_at is None:
+        if not isinstance(model, TakesPreference):
             raise UsageError(f"{source} takes no preference, got {dict(preference)}; leave it out")
-        model = read_at(preference)
+        model = model.at(preference)
     refusals: Any = {"on_long": on_long, "on_bad_row": on_bad_row}
     return RewardScorer(source.rstrip("/"), model, role=role, objective=objective, **refusals)
 

@@ -17,9 +17,9 @@ from .kinds.reward_model import RewardScorer, load_scorer
 from .kinds.route.guideline import Guideline
 from .kinds.route.rule import RoutingRule, load_rule
 from .prompts import GREEDY, PROMPTS, Sampling
-from .rubrics import scoring
 from .rubrics.formats import Levels, LevelsSource
 from .rubrics.rubric import Rubric
+from .rubrics.scoring import DEFAULT_SCORE, SCORES
 from .types import BatchJudge
 
 KINDS = "judges.kinds"
@@ -30,7 +30,7 @@ class Materials(NamedTuple):
 
     rubric: Rubric | RubricSource | None = None
     examples: ExampleSource | None = None
-    score: str = "gated"
+    score: str = DEFAULT_SCORE
     levels: Levels | LevelsSource | None = None
     questions: Sequence[Question] = ()
     sampling: Sampling = GREEDY
@@ -71,8 +71,7 @@ def open_judge(source: str, chat: Chat, materials: Materials, *, name: str) -> B
     spec, parameters = parse_spec(source), _parameters(source)
     arguments: dict[str, Any] = {"chat": chat, "name": name, **materials.by_parameter}
     if "score" in parameters:
-        score = getattr(scoring, materials.score)  # a function of the module by its name
-        arguments["score"] = score() if materials.score == "anchored" else score
+        arguments["score"] = SCORES[materials.score]
     for parameter, flag in (("rubric", "--rubric"), ("questions", "--checklist")):
         required = parameter in parameters and parameters[parameter].default is Parameter.empty
         if required and parameter not in arguments:

@@ -241,6 +241,7 @@ class PreferencePair:
         )
 
 
+@runtime_checkable
 class RewardModel(Protocol):
     """Interface of models that assign K rewards to a completion: neural models, linear models, exact oracles."""
 
@@ -313,16 +314,21 @@ class SumsTokens(ReadsTokens, Protocol):
 
 
 @runtime_checkable
-class Guide(SumsTokens, Protocol):
+class TakesPreference(Protocol):
+    """A reward model conditioned on a preference vector."""
+
+    def at(self, preference: Mapping[str, float]) -> RewardModel:
+        """Return the model with a fixed preference."""
+        ...
+
+
+@runtime_checkable
+class Guide(SumsTokens, TakesPreference, Protocol):
     """An autoregressive reward model that guides decoding, optionally conditioned on a preference vector."""
 
     adapter: Any
     """`adapters.adapter.PreferenceAdapter`, or None for a guide without an adapter."""
     preference: Mapping[str, float] | None
-
-    def at(self, preference: Mapping[str, float]) -> RewardModel:
-        """Return the model with a fixed preference."""
-        ...
 
 
 @runtime_checkable

@@ -36,7 +36,7 @@ def data_source(data: Rows, folder: Path, name: str = "rows") -> Any:
         return data
     if isinstance(data, Mapping):
         return [f"{key}={data_source(value, folder, str(key))}" for key, value in data.items()]
-    if hasattr(data, "to_dict") and hasattr(data, "columns"):
+    if hasattr(data, "to_dict") and hasattr(data, "columns"):  # pandas may be absent
         data = _frame_rows(data)
     if not isinstance(data, Iterable):
         raise UsageError(f"data is a path, a list of paths or rows with named columns, got {data!r}")
@@ -110,6 +110,6 @@ def _plain(value: Any) -> Any:
     """Convert NumPy numbers and arrays to Python values, and dates and times to ISO 8601 strings."""
     if isinstance(value, date | time):
         return value.isoformat()
-    if hasattr(value, "tolist"):
+    if hasattr(value, "tolist"):  # also of PyTorch
         return value.tolist()
     raise UsageError(f"a row holds {value!r}, which JSON does not have; convert it to text or a number")

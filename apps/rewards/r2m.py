@@ -14,7 +14,7 @@ from ...rm.kinds.r2m.model import R2MRewardModel
 from ...rm.kinds.scalar.model import ScalarRewardModel
 from ...rm.load import load_reward_model
 from ...rm.registry.specs import build, is_function
-from ...rm.types import Labeller
+from ...rm.types import Labeller, RewardModel
 from ._run import RunFacts
 from .judge import labels
 
@@ -89,7 +89,7 @@ def _labeller(source: str, run: RunFacts) -> Labeller:
     if source.partition("(")[0] == JUDGE:
         return build("apps.rewards", f"{labels.__module__}:{labels.__name__}{source.removeprefix(JUDGE)}", run=run)
     labeller: Any = build("policy", source) if is_function(source) else load_reward_model(source, **run.loading)
-    if hasattr(labeller, "rate"):  # own code returns a reward model or a labeller
+    if isinstance(labeller, RewardModel):  # own code returns a reward model or a labeller
         return by_reward(labeller)
     if not callable(labeller):
         raise UsageError(f"{source} returns {labeller!r}, which compares no answers")

@@ -91,7 +91,7 @@ PARTIAL = ("truncated", "omitted")
 def _stored(judgment: Judgment) -> Any:
     """Return the scores or the reason for abstaining as JSON, with the fields `PARTIAL` if any is set."""
     value = judgment.abstained or judgment.scores
-    partial = {name: getattr(judgment, name) for name in PARTIAL if getattr(judgment, name)}
+    partial = {name: vars(judgment)[name] for name in PARTIAL if vars(judgment)[name]}
     return {"value": value} | partial if partial else value
 
 

@@ -72,7 +72,7 @@ class ClassifyRequest(BaseModel):
         if self.truncate_prompt_tokens not in (None, -1):
             raise ValueError("truncate_prompt_tokens: the contract says what is cut; -1 allows it to cut")
         for name in ("add_generation_prompt", "continue_final_message", "chat_template", "chat_template_kwargs"):
-            if getattr(self, name):
+            if vars(self)[name]:
                 raise ValueError(f"{name}: the contract says how messages are rendered; leave it out")
         return self
 
@@ -159,4 +159,4 @@ def docs_page(model: str, contract: str) -> str:
 
 
 def _type_name(annotation: Any) -> str:
-    return getattr(annotation, "__name__", str(annotation)) if isinstance(annotation, type) else str(annotation)
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation)

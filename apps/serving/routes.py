@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from scipy.special import expit
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
 
 from ...rm.io.server_rotation import LOCAL
 from ...rm.types import RewardModel
@@ -65,7 +66,7 @@ class Site:
         app.add_api_route("/health", self.health, methods=["GET"], response_model=None)
         app.add_api_route("/docs", self.docs, methods=["GET"], response_model=None)
         app.add_api_route("/metrics", self.page, methods=["GET"], response_model=None)
-        paths = {path for route in app.routes if isinstance(path := getattr(route, "path", None), str)}
+        paths = {route.path for route in app.routes if isinstance(route, Route)}
         hosts = None if config.token else {*LOCAL, config.host}
         self.access = AccessMiddleware(
             app,
@@ -139,7 +140,7 @@ class Site:
                 entered.cancel()  # itself, at once: what wraps it would pass that on only after the answer
 
     def _check_name(self, message: Any) -> None:
-        name = getattr(message, "model", None)
+        name = message.model if isinstance(message, ClassifyRequest | PoolingRequest) else None
         if name not in (None, self.name, self.config.model):
             raise Refused(404, f"no model '{name[:80]}' here; this server has '{self.name}'")
 
@@ -218,7 +219,7 @@ class Site:
 
     async def health(self) -> Response:
         """Return the server's status (ready or draining), the scoring contract and the limits of a request."""
-        limits = {name: getattr(self.config, name) for name in ("request_items", "request_tokens", "body_bytes")}
+        limits = {name: vars(self.config)[name] for name in ("request_items", "request_tokens", "body_bytes")}
         facts = {"contract": self.contract, "scoring": asdict(self.scoring), "model": self.name, "limits": limits}
         draining = self.queue.draining
         return JSONResponse({"status": "draining" if draining else "ready"} | facts, 503 if draining else 200)

@@ -4,6 +4,8 @@ import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
+from enum import Enum
+from inspect import get_annotations
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -48,12 +50,12 @@ def is_trainers(group: type) -> bool:
 
 def _lines(group: type) -> Iterator[SettingLine]:
     hints = get_type_hints(group)
-    inherited = {name for base in group.__mro__[1:] for name in getattr(base, "__annotations__", {})}
+    inherited = {name for base in group.__mro__[1:] for name in get_annotations(base)}
     subject = "Settings"
     for field in fields(group):
         if not field.init:
             continue
-        declared = field.name not in inherited or field.name in vars(group).get("__annotations__", {})
+        declared = field.name not in inherited or field.name in get_annotations(group)
         trainer = is_trainers(group)
         subject = TRAINER if trainer else field.metadata.get("group") or subject
         advanced = field.name not in ESSENTIAL if trainer else bool(field.metadata.get("advanced"))
@@ -99,7 +101,9 @@ def _default(field: Field) -> str:
         return ""
     if isinstance(value, float) and math.isinf(value):
         return "no limit"
-    return " ".join(map(str, value)) if isinstance(value, list) else str(getattr(value, "value", value))
+    if isinstance(value, list):
+        return " ".join(map(str, value))
+    return str(value.value if isinstance(value, Enum) else value)
 
 
 def _rendered(line: SettingLine) -> list[str]:

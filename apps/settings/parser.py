@@ -20,7 +20,7 @@ class Extend(argparse.Action):
 
     def __call__(self, parser, namespace, values, option_string=None):
         """Append the values to those of earlier flags."""
-        values_before, added = getattr(namespace, self.dest), list(values or ())
+        values_before, added = vars(namespace)[self.dest], list(values or ())
         setattr(namespace, self.dest, added if values_before is self.default else [*values_before, *added])
 
 
@@ -29,7 +29,7 @@ class Once(argparse.Action):
 
     def __call__(self, parser, namespace, values, option_string=None):
         """Store the value. Raise `UsageError` for a second value."""
-        value_before = getattr(namespace, self.dest)
+        value_before = vars(namespace)[self.dest]
         if value_before is not self.default:
             raise UsageError(f"--{self.dest} takes one file here, got {value_before} and {values}; give one of them")
         setattr(namespace, self.dest, values)

@@ -5,6 +5,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,7 @@ def check_settings(settings: Iterable[Any]) -> None:
         elif name == "report_to":
             _check_loggers(as_list(value))
         elif name == "optim":
-            _check_optimizer(str(getattr(value, "value", value)))
+            _check_optimizer(str(value.value if isinstance(value, Enum) else value))
     if "output_dir" in dict(pairs) and not any(value for name, value in pairs if name in ("output", "output_dir")):
         raise UsageError("--output is missing")
 

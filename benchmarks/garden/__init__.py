@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...rm.errors import UsageError
-from ...rm.types import OVERALL, Example, Labeller, Messages, PreferencePair, prompt_text, user_turn
+from ...rm.types import OVERALL, Example, Labeller, Messages, PreferencePair, user_turn
 from .gold_reward import CAUTION, FILLER, FLOURISH, OBJECTIVES, TOPICS, gold_rewards
 from .gold_reward import gold as gold
 from .gold_reward import topic_of as topic_of
@@ -51,10 +51,10 @@ def labeller(objective: str = OVERALL, *, temperature: float = TEMPERATURE, nois
     P(first better) = (1 - noise) σ(Δ/temperature) + noise (1 - σ(Δ/temperature)),   Δ = gold(first) - gold(second)
     """
 
+    model = gold((objective,))
+
     def label(prompt: Messages, completions: tuple[str, str]) -> float:
-        first, second = (
-            getattr(gold_rewards(prompt_text(prompt), completion), objective) for completion in completions
-        )
+        first, second = model.rate([Example(prompt, completion) for completion in completions])[:, 0].tolist()
         # tanh does not overflow: σ(x) = (1 + tanh(x/2)) / 2
         chance = (1 + math.tanh((first - second) / (2 * temperature))) / 2
         return (1 - noise) * chance + noise * (1 - chance)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -120,9 +121,9 @@ class GoldModel:
 
     def rate(self, examples: Sequence[Example]) -> np.ndarray:
         """Return the gold rewards [N, K] of N examples for K objectives."""
+        objectives = self.contract.objectives
         golds = [gold_rewards(prompt_text(prompt), answer) for prompt, answer in examples]
-        rows = [[getattr(gold, objective) for objective in self.contract.objectives] for gold in golds]
-        return np.array(rows, dtype=np.float64).reshape(len(examples), len(self.contract.objectives))
+        return np.array([*map(attrgetter(*objectives), golds)], dtype=np.float64).reshape(len(golds), len(objectives))
 
 
 def gold(objectives: Sequence[str] = (OVERALL,)) -> GoldModel:

@@ -175,12 +175,11 @@ class _Draws:
 
         from ...kernels.philox import gumbel, words
 
-        def column(name: str, dtype: torch.dtype) -> torch.Tensor:
-            return torch.tensor([[getattr(row, name)] for row in self.rows], dtype=dtype, device=scores.device)
-
-        heat, position = column("temperature", torch.float64), input_ids.shape[1] - self.width
-        tokens = torch.arange(scores.shape[1], device=scores.device)
-        noise = gumbel(words(column("seed", torch.long), tokens, torch.full_like(tokens, position), 0)[0])
+        position, device = input_ids.shape[1] - self.width, scores.device
+        heat = torch.tensor([[row.temperature] for row in self.rows], dtype=torch.float64, device=device)
+        seeds = torch.tensor([[row.seed] for row in self.rows], device=device)
+        tokens = torch.arange(scores.shape[1], device=device)
+        noise = gumbel(words(seeds, tokens, torch.full_like(tokens, position), 0)[0])
         return torch.where(heat > 0, scores.double() / heat.where(heat > 0, 1.0) + noise, scores.double())
 
 

@@ -147,17 +147,20 @@ def _stated_tokens(usage: Any) -> tuple[int, int] | None:
 
 
 def trouble(error: Exception, timeout: float, now: float) -> Trouble:
-    """Return how to handle the exception of an attempt. If it has a `status_code`, it is a response of the server."""
-    status, body = getattr(error, "status_code", None), getattr(error, "body", None)  # of the OpenAI client's errors
-    if isinstance(error, NoCompletion):
+    """Return how to handle the exception of an attempt, which may be a response of the server."""
+    from openai import APIStatusError
+
+    status, body, headers, parameter = None, None, {}, ""
+    if isinstance(error, APIStatusError):
+        status, body, headers, parameter = error.status_code, error.body, error.response.headers, error.param
+    elif isinstance(error, NoCompletion):
         status, body = _status_within(error.error), error.error
     if status is None:
         fault = fault_of(None, body) if isinstance(error, NoCompletion) else _connection_fault(error)
         name = fault.name if fault.codes else type(error).__name__
         return Trouble(f"no reply within {timeout:g} s" if fault is TIMEOUT else f"{name}: {error}", fault)
     fault = fault_of(status, body)
-    headers = getattr(getattr(error, "response", None), "headers", {})
-    refused = _refused(f"{getattr(error, 'param', '')} {error}") if status in REFUSED and fault is BAD_REQUEST else ""
+    refused = _refused(f"{parameter} {error}") if status in REFUSED and fault is BAD_REQUEST else ""
     return Trouble(f"{fault.name}: {error}", fault, retry_after(headers, now), refused)
 
 

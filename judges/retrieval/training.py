@@ -178,8 +178,8 @@ class RetrieverTrainer(FaultTolerantTrainer):
         """Return the texts of both types of pairs as one batch, [2 B] or [4 B], and which pairs are not negatives."""
         batch: dict[str, Tensor] = {}
         texts: list[TokenizedText] = []
-        for name in ("question", "case"):
-            pairs = [pair for row in rows if (pair := getattr(row, name)) is not None]
+        for name, column in zip(JointRow._fields, zip(*rows, strict=True), strict=True):
+            pairs = [pair for pair in column if pair is not None]
             if pairs:
                 batch[name] = torch.tensor([[_related(pair, other) for other in pairs] for pair in pairs])
                 texts += [self.tokenized[text] for side in (0, 1) for text in (pair[side] for pair in pairs)]

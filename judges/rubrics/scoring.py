@@ -10,8 +10,6 @@ RubricScore = Callable[[Rubric, Mapping[str, float]], float]
 
 A value of 1 means that the rule is kept, also for a rule that forbids.
 """
-SCORES = ("gated", "weighted", "signed_points", "points", "anchored")
-"""Names of the score functions."""
 
 
 def gated(rubric: Rubric, values: Mapping[str, float]) -> float:
@@ -113,3 +111,14 @@ def anchored(rate: float = 2.0, joint_weights: Mapping[tuple[str, str], float] |
         return (alone + jointly) / (sum(weights.values()) + sum(pairs.values()))
 
     return score
+
+
+DEFAULT_SCORE = "gated"
+SCORES: Mapping[str, RubricScore] = {
+    "gated": gated,
+    "weighted": weighted,
+    "signed_points": signed_points,
+    "points": points,
+    "anchored": anchored(),
+}
+"""Score functions by name."""

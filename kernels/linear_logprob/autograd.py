@@ -99,7 +99,7 @@ def _refuse_other_leaves(values: Tensor, leaves: Sequence[Tensor]) -> None:
         if node is None or node in visited:
             continue
         visited.add(node)
-        leaf = getattr(node, "variable", None)
+        leaf = getattr(node, "variable", None)  # only nodes that accumulate a gradient have one
         if leaf is not None and not any(leaf is leave for leave in leaves):
             raise ValueError(
                 f"linear_loss: loss depends on a tensor of shape {tuple(leaf.shape)} that wants a gradient and would "

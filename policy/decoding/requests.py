@@ -56,7 +56,7 @@ class Request:
             ("stop", not isinstance(self.stop, str) and all(self.stop), "a tuple of strings that are not empty"),
         ):
             if not holds:
-                raise UsageError(f"{name} is {allowed}, got {getattr(self, name)!r}")
+                raise UsageError(f"{name} is {allowed}, got {vars(self)[name]!r}")
 
 
 def mixing_logits(request: Request, share: float) -> Request:

@@ -56,7 +56,7 @@ def mean_logprob(of: Literal["mixed", "base", "sampled"] = "mixed") -> Score:
 
     T is the number of tokens. π is the guided distribution ("mixed"), the base model or the sampling distribution.
     """
-    return lambda candidates: np.array([getattr(candidate.completion, of).mean() for candidate in candidates], float)
+    return lambda candidates: np.array([vars(candidate.completion)[of].mean() for candidate in candidates], float)
 
 
 def by_reward_model(model: RewardModel, *, objective: str | None = None, preference: Preference | None = None) -> Score:
@@ -225,6 +225,6 @@ class _Steps:
             return np.concatenate([first, second])[: len(reader.tokens)]
 
         guides = {name: joined(values, piece.guides[name]) for name, values in chain.guides.items()}
-        facts = [joined(getattr(chain, name), getattr(piece, name)) for name in FACTS]
+        facts = [joined(vars(chain)[name], vars(piece)[name]) for name in FACTS]
         completion = reader.completion(chain.prompt_tokens or piece.prompt_tokens, guides, facts)
         return _Chain(completion, reader.finished is not None)

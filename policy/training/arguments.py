@@ -54,11 +54,7 @@ class PolicyArguments(GRPOConfig):
         check_bf16(self)
         super().__post_init__()
         for setting in fields(GRPOConfig):
-            if (
-                setting.name in TAKEN_OVER
-                and setting.default is not MISSING
-                and getattr(self, setting.name) != setting.default
-            ):
+            if setting.name in TAKEN_OVER and setting.default not in (MISSING, vars(self)[setting.name]):
                 raise UsageError(f"{setting.name} is not read here; set {TAKEN_OVER[setting.name]}")
         if self.kl_budget < math.inf and not self.measure_kl:
             raise UsageError("kl_budget needs measure_kl")

@@ -13,6 +13,7 @@ from trl import GRPOTrainer
 from trl.trainer.utils import use_adapter
 
 from ...kernels.policy_loss import PolicyLoss
+from ...rm.backbones.forward_hooks import language_model_of
 from ...rm.backbones.tokenization import Encoder, describe_tokenizer
 from ...rm.contract.scoring_contract import ScoringContract
 from ...rm.data.conversation_split import as_prompt
@@ -98,6 +99,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         if rollout_func or (args.use_vllm and args.vllm_mode == "server"):
             refuse_variants(train_dataset, eval_dataset)
         self.compares = args.measure_kl or algorithm.penalty.beta != 0
+        # PEFT sets `peft_config`: the initial policy is the model without its adapter
         if self.compares and reference is None and peft_config is None and not hasattr(model, "peft_config"):
             reference = frozen_copy(model)
         super().__init__(
@@ -120,7 +122,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         self.processes = Processes(self.accelerator)
         self.replay_buffer = ReplayBuffer(replay, args.steps_per_generation or 1) if replay else None
         self.encoder = Encoder(tokenizer, ScoringContract(kind="policy", **describe_tokenizer(tokenizer)))
-        self.language_model = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
+        self.language_model = language_model_of(self.model)
         install(self.language_model, temperature=self.temperature)
         self.reference = reference
         if reference is not None:

@@ -6,12 +6,14 @@ from writing ten gigabytes or looping for a week. Here a template is first rende
 the same kind of sandbox, in which every loop, call, operator, filter and output is counted.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from functools import lru_cache, partial, update_wrapper
+from types import BuiltinMethodType, MethodType
 from typing import Any, NoReturn
 
 from jinja2 import TemplateError, nodes
 from jinja2.ext import Extension, loopcontrols
+from jinja2.filters import FILTERS
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
 from jinja2.visitor import NodeTransformer
 
@@ -26,6 +28,7 @@ SIZE = 1 << 20
 """Maximum number of characters written, of elements of all values, and largest number passed to a function."""
 GROWTH, SLACK = 8, 1 << 16
 """A conversation of C characters may be rendered as at most GROWTH · C + SLACK characters."""
+METHODS = (MethodType, BuiltinMethodType)
 TURNS = (
     ({"role": "user", "content": "a question " * 4},),
     ({"role": "user", "content": "a question"}, {"role": "assistant", "content": "an answer"}),
@@ -187,7 +190,7 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
     def sized(self, value: Any) -> Any:
         """Add the size of a value to the total, and return the value."""
         large = isinstance(value, int) and value.bit_length() > 4096
-        self.made += len(value) if hasattr(value, "__len__") else 0  # whatever a template makes
+        self.made += len(value) if isinstance(value, Sized) else 0
         if large or self.made > SIZE:
             raise Costly(f"it makes values of more than {SIZE:,} elements")
         return value
@@ -212,9 +215,8 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
         """Wrap `str.format` after checking the widths in its format string."""
-        owner = getattr(value, "__self__", None)  # a template may call anything, bound methods of strings among it
-        if isinstance(owner, str) and getattr(value, "__name__", "").startswith("format"):
-            self._form(owner)
+        if isinstance(value, METHODS) and isinstance(value.__self__, str) and value.__name__.startswith("format"):
+            self._form(value.__self__)
         return super().wrap_str_format(value)
 
     def call(self, context: Any, obj: Any, /, *args: Any, **kwargs: Any) -> Any:  # pyright: ignore
@@ -222,7 +224,7 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         if obj in (self.tick, self.sized, self.put):
             return obj(*args)
         self.tick()
-        self._handed((getattr(obj, "__self__", ""), *args, *kwargs.values()))
+        self._handed((obj.__self__ if isinstance(obj, METHODS) else "", *args, *kwargs.values()))
         return self.sized(super().call(context, obj, *args, **kwargs))
 
     def _counting(self, filter_: Callable[..., Any]) -> Callable[..., Any]:
@@ -233,7 +235,7 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         self.tick()
         handed = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, str | int | list | tuple)]
         self._handed(handed)
-        if handed and isinstance(handed[0], str) and getattr(filter_, "__name__", "") == "do_format":
+        if handed and isinstance(handed[0], str) and filter_ is FILTERS["format"]:
             self._form(handed[0])
         return self.sized(filter_(*args, **kwargs))
 

@@ -1,4 +1,4 @@
-"""Plausibility checks of config.json against the weights beside it, before memory is allocated for the model."""
+"""Options of config.json, and their plausibility checks against the weights beside it before a model is allocated."""
 
 from math import prod
 from pathlib import Path
@@ -15,10 +15,15 @@ LAYERS = 10_000
 HEADS = ("num_attention_heads", "num_key_value_heads")
 
 
+def text_option(config: Any, name: str) -> Any:
+    """Return an option of the language model in a config of Transformers; None if its architecture has none."""
+    return getattr(config.get_text_config(), name, None)
+
+
 def check_claims(config: Any, source: str) -> None:
     """Raise `DataError` if config.json claims larger matrices, or more layers, than the folder's weights hold."""
     numbers = stored_numbers(Path(source))
-    if numbers and (name := larger(config.get_text_config(), numbers)):
+    if numbers and (name := larger(config, numbers)):
         raise DataError(
             f"{source}: config.json says {name}, and the weights beside it hold {numbers:,} numbers in all; "
             "give the config.json that belongs to the weights"
@@ -55,17 +60,18 @@ def stored_numbers(folder: Path) -> int:
 def larger(config: Any, numbers: int) -> str:
     """Return the first config value that implies more than `numbers` weights, as `name = value`; empty if none does.
 
-    >>> from types import SimpleNamespace
-    >>> larger(SimpleNamespace(vocab_size=2**40, hidden_size=8), 10_000)
+    >>> from transformers import LlamaConfig
+    >>> larger(LlamaConfig(vocab_size=2**40, hidden_size=32), 10_000)
     'vocab_size = 1099511627776'
     """
     width, head = _positive_integer(config, "hidden_size"), _positive_integer(config, "head_dim") or 1
     sizes = {"hidden_size": width, "num_hidden_layers": FACTOR * _positive_integer(config, "num_hidden_layers") * width}
     sizes |= {name: _positive_integer(config, name) * width for name in ("vocab_size", "intermediate_size", "head_dim")}
     sizes |= {name: _positive_integer(config, name) * head * width for name in HEADS}
-    return next((f"{name} = {getattr(config, name)}" for name, size in sizes.items() if size > FACTOR * numbers), "")
+    largest = (name for name, size in sizes.items() if size > FACTOR * numbers)
+    return next((f"{name} = {_positive_integer(config, name)}" for name in largest), "")
 
 
 def _positive_integer(config: Any, name: str) -> int:
-    value = getattr(config, name, None)  # a config of Transformers, which has the sizes of its own architecture alone
+    value = text_option(config, name)
     return value if isinstance(value, int) else 0

@@ -46,6 +46,11 @@ def language_model_of(model: Any) -> Any:
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
+def head_bias(model: nn.Module) -> Tensor | None:
+    """Return the bias of a decoder's head, which may be a module of any class; None without one."""
+    return getattr(decoder_head(model), "bias", None)
+
+
 def head_inputs(model: nn.Module, **inputs: Any) -> Float[Tensor, "N L D"]:
     """Return the hidden states that a decoder's head reads, at every position of the model's `inputs`."""
     head = decoder_head(model)

@@ -131,7 +131,7 @@ def _of_the_file(tokenizer: Any, rows: int) -> Any:
 
 def origin(config: Any) -> dict[str, str]:
     """Return the scoring contract's field `weights` for a model converted from a GGUF file; empty for other models."""
-    stated = getattr(config, ORIGIN, None)
+    stated = config.to_dict().get(ORIGIN)
     if not isinstance(stated, dict):
         return {}
     return {"weights": f"{stated.get('quantisation')}, dequantised; GGUF file with SHA-256 {stated.get('sha256')}"}

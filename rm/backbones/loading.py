@@ -243,7 +243,7 @@ def _from_pretrained(
         model, facts = auto.from_pretrained(
             location.name,
             revision=location.revision or "main",
-            dtype=getattr(torch, dtype),
+            dtype=dtype,
             use_safetensors=True,
             ignore_mismatched_sizes=True,
             output_loading_info=True,
@@ -261,7 +261,7 @@ def load_trunk(source: str, *, dtype: str = "float32", trust_remote_code: bool =
     try:
         tokenizer = AutoTokenizer.from_pretrained(location.name, **options)
         model, facts = AutoModel.from_pretrained(
-            location.name, dtype=getattr(torch, dtype), use_safetensors=True, output_loading_info=True, **options
+            location.name, dtype=dtype, use_safetensors=True, output_loading_info=True, **options
         )
         note_model(source)
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:

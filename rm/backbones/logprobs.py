@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ...kernels.linear_logprob import LinearLogprob, linear_logprob
 from ..io.sharded_weights import is_partitioned
+from .config_check import text_option
 from .forward_hooks import language_model_of
 from .loading import embedding_rows
 from .tokenization import right_padded
@@ -100,7 +101,7 @@ def head_logits(model: Any, states: Float[Tensor, "*M D"]) -> Float[Tensor, "*M 
     """Return the logits that the output head reads from last hidden states; requires `head_reads_last_states`."""
     head = model.get_output_embeddings()
     logits = head(states).float()
-    softcap = getattr(model.config.get_text_config(), "final_logit_softcapping", None)
+    softcap = text_option(model.config, "final_logit_softcapping")
     return logits if softcap is None else softcap * torch.tanh(logits / softcap)
 
 
@@ -126,7 +127,7 @@ def head_logprobs(
 ) -> LinearLogprob:
     """Return log π(target) and entropy from last hidden states; requires `head_reads_last_states`."""
     head = model.get_output_embeddings()
-    softcap = getattr(model.config.get_text_config(), "final_logit_softcapping", None)
+    softcap = text_option(model.config, "final_logit_softcapping")
     return linear_logprob(
         states, head.weight, targets, bias=head.bias, temperature=temperature, softcap=softcap, chunk=chunk
     )

@@ -15,6 +15,7 @@ from ..contract.scoring_contract import Edge, ScoringContract
 from ..errors import DataError, UsageError
 from ..types import Example, Message, Messages, completion_turns, content_hash, prompt_text, tools_of
 from .chat_templates import check_growth, check_template
+from .config_check import text_option
 from .unrendered_parts import has_parts, left_out, lost, omissions, omits_system, system_in_user, write_out
 
 
@@ -81,7 +82,7 @@ def context_length(model: Any, tokenizer: Any) -> int:
 
 def position_limit(config: Any) -> int | None:
     """Return the number of positions that a config of Transformers states; None if it states none."""
-    return getattr(config.get_text_config(), "max_position_embeddings", None)
+    return text_option(config, "max_position_embeddings")
 
 
 def describe_tokenizer(
@@ -171,11 +172,11 @@ class Encoder:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, contract: ScoringContract):
         described = describe_tokenizer(tokenizer)
-        for name in ("tokenizer", "template"):
-            if described[name] != getattr(contract, name):
+        for name, trained in (("tokenizer", contract.tokenizer), ("template", contract.template)):
+            if described[name] != trained:
                 raise DataError(
                     f"the {name} of '{tokenizer.name_or_path}' ({described[name]}) is not the one that the model was "
-                    f"trained with ({getattr(contract, name)}); load the tokenizer from the model's own folder"
+                    f"trained with ({trained}); load the tokenizer from the model's own folder"
                 )
         check_renders(tokenizer)
         self.tokenizer = tokenizer

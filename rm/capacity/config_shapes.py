@@ -9,6 +9,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM
 from transformers.pytorch_utils import Conv1D
 
+from ..backbones.config_check import text_option
 from ..backbones.loading import load_config
 from ..errors import UNREADABLE, DataError, UsageError
 from .shapes import MIXES, NARROWS, READS, WIDENS, Linear, Shape
@@ -37,7 +38,7 @@ def folder_shape(model: str, *, trust_remote_code: bool = False) -> Shape:
 def shape_of(config: Any, name: str, *, trust_remote_code: bool = False) -> Shape:
     """Return the shape of a causal language model with this configuration; its layers must be equal."""
     text = config.get_text_config()
-    if not 1 <= getattr(text, "num_hidden_layers", 0) <= MOST_LAYERS:
+    if not 1 <= (text_option(config, "num_hidden_layers") or 0) <= MOST_LAYERS:
         raise UsageError(f"{name}: no decoder of 1 to {MOST_LAYERS} layers ({config.model_type}); give one")
     try:
         with torch.device("meta"):
@@ -57,15 +58,15 @@ def shape_of(config: Any, name: str, *, trust_remote_code: bool = False) -> Shap
         layers=text.num_hidden_layers,
         width=text.hidden_size,
         heads=heads,
-        kv_heads=getattr(text, "num_key_value_heads", None) or heads,
-        head_dim=getattr(text, "head_dim", None) or text.hidden_size // heads,
+        kv_heads=text_option(config, "num_key_value_heads") or heads,
+        head_dim=text_option(config, "head_dim") or text.hidden_size // heads,
         mlp=mlp,
         vocabulary=model.get_input_embeddings().weight.shape[0],
         tied=model.get_output_embeddings().weight is model.get_input_embeddings().weight,
         gated=sum(linear.outputs for linear in linears if linear.stage == WIDENS) >= 2 * mlp,
         head_normed=any(key.endswith("q_norm") for key, _ in model.named_modules()),
         linears=linears,
-        positions=getattr(text, "max_position_embeddings", None) or 0,
+        positions=text_option(config, "max_position_embeddings") or 0,
     )
 
 

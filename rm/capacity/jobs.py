@@ -30,9 +30,9 @@ class Machine:
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for shares out of range."""
-        for name in ("mfu", "mbu"):
-            if not 0 < getattr(self, name) <= 1:
-                raise ValueError(f"{name} lies in (0, 1], got {getattr(self, name)}")
+        for name, utilisation in (("mfu", self.mfu), ("mbu", self.mbu)):
+            if not 0 < utilisation <= 1:
+                raise ValueError(f"{name} lies in (0, 1], got {utilisation}")
         if not 0 <= self.reserve < 1:
             raise ValueError(f"reserve lies in [0, 1), got {self.reserve}")
 

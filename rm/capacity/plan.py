@@ -65,7 +65,7 @@ def plan_facts(config: PlanConfig) -> dict[str, Any]:
             }
             for phase in plan.phases
         ],
-        "assumed": {name: getattr(config, name) for name in ("mfu", "mbu", "reserve")},
+        "assumed": {"mfu": config.mfu, "mbu": config.mbu, "reserve": config.reserve},
     }
 
 

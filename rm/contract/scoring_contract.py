@@ -63,8 +63,8 @@ class ScoringContract:
 
         Equal in every process.
         """
-        values = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
-        return content_hash({name: value for name, (value, default) in values.items() if value != default})
+        defaults = {field.name: field.default for field in fields(self)}
+        return content_hash({name: value for name, value in vars(self).items() if value != defaults[name]})
 
     def facts(self) -> dict[str, str]:
         """Return entries of the model card that are specific to this kind, by name."""

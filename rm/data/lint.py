@@ -218,8 +218,8 @@ def markup(pairs: Sequence[PreferencePair], special: Iterable[str]) -> Iterator[
     pattern = re.compile("|".join([*MARKERS.values(), *patterns]))
     for row, pair in enumerate(pairs):
         texts = {f"turn {index + 1} of the prompt": _raw(turn) for index, turn in enumerate(pair.prompt)}
-        for name in ("chosen", "rejected"):
-            texts[name] = "\n".join(map(_raw, completion_turns(getattr(pair, name))))
+        for name, completion in (("chosen", pair.chosen), ("rejected", pair.rejected)):
+            texts[name] = "\n".join(map(_raw, completion_turns(completion)))
         for name, text in texts.items():
             if match := pattern.search(text):
                 yield Finding(row, MARKUP, f"{match[0].strip()!r} in {name}")

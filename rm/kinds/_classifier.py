@@ -97,7 +97,7 @@ def open_source(
     if contract and not isinstance(contract, form):
         raise UsageError(f"{name} is a reward model of kind '{contract.kind}'; start from its backbone")
     for setting, value in {**stated, "dtype": dtype if fresh and dtype != "float32" else None}.items():
-        if contract and value not in (None, fixed := getattr(contract, setting)):
+        if contract and value not in (None, fixed := vars(contract)[setting]):
             raise UsageError(
                 f"{name} was trained with {setting} {fixed!r}, which is part of its contract; got {value!r}: leave "
                 f"--{setting} out, or start from the backbone"

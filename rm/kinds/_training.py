@@ -110,8 +110,9 @@ class BackboneTraining(RowTraining[Any]):
 
     def loading_options(self) -> dict[str, Any]:
         """Return the options for loading the named backbone that all kinds have."""
-        names = ("max_length", "chat_template", "dtype")
-        return {name: getattr(self.settings, name) for name in names} | edges(self.settings) | self.options
+        settings = self.settings
+        named = {"max_length": settings.max_length, "chat_template": settings.chat_template, "dtype": settings.dtype}
+        return named | edges(settings) | self.options
 
     def log_encoding(self, name: str, encoding: Encoding, what: str = "pairs") -> Encoding:
         """Report the numbers of truncated and dropped rows, and of rows with text that the chat template omits."""

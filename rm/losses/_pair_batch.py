@@ -34,7 +34,7 @@ class PairBatch:
 
     def required(self, name: str) -> Float[Tensor, " B"]:
         """Return an optional value; raise `ValueError` if it is None."""
-        if (value := getattr(self, name)) is None:
+        if (value := vars(self)[name]) is None:
             raise ValueError(f"the loss reads '{name}' of every pair and was given none")
         return value
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from scipy.special import expit, softmax
 
-from ..backbones.forward_hooks import head_inputs
+from ..backbones.forward_hooks import head_bias, head_inputs
 from ..backbones.loading import decoder_head, head_outputs
 from ..backbones.tokenization import edge_tokens
 from ..contract.scoring_contract import PLAIN_TEMPLATE, Edge
@@ -103,7 +103,7 @@ def faults(model: Any, examples: Sequence[Example], ours: np.ndarray) -> Iterato
         if ids != right:
             yield name, score_ids(model, ids)
     if decoder_head(model.model) is not None:
-        if (bias := getattr(decoder_head(model.model), "bias", None)) is not None:
+        if (bias := head_bias(model.model)) is not None:
             yield "head without its bias", ours - bias.detach().double().cpu().numpy()
         yield from _poolings(model, right)
         yield "L2 normalisation before the head", _normalised_before_head(model, right)

@@ -131,10 +131,11 @@ def other_precision(model: Any) -> dict[str, Way]:
     """
     if not _has_tokens(model):
         return {}
-    name = "bfloat16" if model.contract.dtype in ("float32", "float64") else "float32"
+    dtype = torch.bfloat16 if model.contract.dtype in ("float32", "float64") else torch.float32
+    name = str(dtype).removeprefix("torch.")
 
     def way(examples: Sequence[Example]) -> BackendScores:
-        other = with_weights(model, copy.deepcopy(model.model).to(getattr(torch, name)))
+        other = with_weights(model, copy.deepcopy(model.model).to(dtype))
         return BackendScores(_padded(other, examples, "right"), because=f"{name} itself")
 
     return {name: way}

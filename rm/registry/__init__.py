@@ -67,7 +67,7 @@ def load(folder: str, name: str) -> Callable[..., Any]:
     module = f"{ROOT}.{folder}.{name}"
     if name in plugins(folder) and not importlib.util.find_spec(module):
         return _from_plugin(plugins(folder)[name])
-    return getattr(importlib.import_module(module), name)
+    return pkgutil.resolve_name(f"{module}:{name}")
 
 
 def check_name(folder: str, name: str) -> None:

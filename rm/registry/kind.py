@@ -1,9 +1,10 @@
 """A kind of reward model: its settings, and the functions that load and train it. Does not import torch."""
 
+import importlib.util
+import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 from ..errors import UsageError
@@ -55,8 +56,7 @@ class Kind:
         return self._imported(self.contract) if self.contract else None
 
     def _imported(self, reference: str) -> Any:
-        module, _, name = reference.partition(":")
-        return getattr(import_module(f".{module}", self.package), name)
+        return pkgutil.resolve_name(importlib.util.resolve_name(f".{reference}", self.package))
 
 
 @cache

@@ -110,14 +110,14 @@ class Settings:
     """Invalid combinations of settings, in addition to those of base classes."""
 
     def __post_init__(self) -> None:
-        for declared in fields(self):  # pyright: ignore[reportArgumentType]
+        for name, declared in declarations(type(self)).items():
             if get_origin(declared.type) is list:
-                setattr(self, declared.name, as_list(getattr(self, declared.name)))
+                setattr(self, name, as_list(vars(self)[name]))
 
     def validate(self) -> None:
         """Raise `UsageError` if a setting is missing, has an invalid value, or contradicts another setting."""
         for name in self.required:
-            given(name, getattr(self, name))
+            given(name, vars(self)[name])
         check_values(self)
         self._check_required_ones()
         for rule in (rule for base in reversed(type(self).__mro__) for rule in vars(base).get("rules", ())):
@@ -128,7 +128,7 @@ class Settings:
         declared = declarations(type(self))
         for name in changed_settings(self):
             other = declared[name].metadata.get("requires", "")
-            if other in declared and not getattr(self, other):
+            if other in declared and not vars(self)[other]:
                 raise UsageError(f"--{name} belongs to --{other}; add --{other}, or leave --{name} out")
 
 
@@ -160,14 +160,14 @@ def changed_settings(settings: Any) -> dict[str, Any]:
     return {
         name: value
         for name, value in vars(settings).items()
-        if name in settings.__dataclass_fields__ and value != getattr(defaults, name)
+        if name in settings.__dataclass_fields__ and value != getattr(defaults, name)  # trainers set some later
     }
 
 
 def check_values(settings: Any) -> None:
     """Raise a `UsageError` for a value that its setting's choices, range or suffixes exclude."""
     for name, declared in declarations(type(settings)).items():
-        value, choices, suffixes = getattr(settings, name), *map(declared.metadata.get, ("listed", "suffixes"))
+        value, choices, suffixes = vars(settings)[name], *map(declared.metadata.get, ("listed", "suffixes"))
         for item in as_list(value) if choices and value != declared.default else ():
             one_of(name, item, choices)
         if suffixes and value and not value.endswith(suffixes):

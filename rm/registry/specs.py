@@ -167,7 +167,7 @@ class Plain(NamedTuple):
 
 def plain_forms(folder: str) -> tuple[Plain, ...]:
     """Return the signatures of plain functions that a registry folder declares as `PLAIN`."""
-    return getattr(import_module(f"{ROOT}.{folder}"), "PLAIN", ())
+    return vars(import_module(f"{ROOT}.{folder}")).get("PLAIN", ())
 
 
 def plain_form(folder: str, function: Callable[..., Any]) -> Plain | None:

@@ -91,13 +91,13 @@ def encode_labelled(
 
 def joined(parts: Sequence[Encoding]) -> Encoding:
     """Concatenate the rows of several encodings, and add their counts."""
-    counts = ("over_length", "identical", "unlabelled", "omitted")
+    counts = ((part.over_length, part.identical, part.unlabelled, part.omitted) for part in parts)
     return Encoding(
         [row for part in parts for row in part.rows],
         sum(part.pairs for part in parts),
         parts[0].limit,
         max(part.longest for part in parts),
-        *(sum(getattr(part, name) for part in parts) for name in counts),
+        *map(sum, zip(*counts, strict=True)),
         next((part.omitted_text for part in parts if part.omitted), ""),
     )
 

@@ -23,7 +23,7 @@ def check_together(config: RlConfig, arguments: PolicyArguments) -> Algorithm:
     if costs := costs_sentence("--weight", algorithm.shares):
         log(costs)
     check_formulas(algorithm, _sizes(config, arguments), _fields(config, arguments))
-    alone = [name for name in ("replay", "curriculum", "exchange", "rollouts", "scaffold") if getattr(config, name)]
+    alone = [name for name in ("replay", "curriculum", "exchange", "rollouts", "scaffold") if vars(config)[name]]
     if config.processes > 1 and alone:
         raise UsageError(f"--{alone[0]} sees all answers of a step in one process; leave it or --processes out")
     if (config.reference or config.soup) and not (config.kl or arguments.measure_kl):
@@ -61,7 +61,7 @@ def _check_exchange(config: RlConfig, arguments: PolicyArguments) -> None:
             f"{config.agents}"
         )
     others = ("rollouts", "scaffold", "rollout_server", "curriculum")
-    conflicts = [name for name in others if getattr(config, name)] + ["use_vllm"] * arguments.use_vllm
+    conflicts = [name for name in others if vars(config)[name]] + ["use_vllm"] * arguments.use_vllm
     if conflicts:
         raise UsageError(
             "--exchange has this process's policy answer prompts that all agents have in common; leave "

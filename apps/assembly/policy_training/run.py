@@ -104,7 +104,7 @@ def prepare(
     check_renders(load_tokenizer(config.model, chat_template=config.chat_template, **trust(arguments)))
     data: dict[str, Prompts] = {}
     for name in DATA:
-        data[name] = load_prompts(getattr(config, name), skip_bad_rows=config.on_bad_row == "skip")
+        data[name] = load_prompts(vars(config)[name], skip_bad_rows=config.on_bad_row == "skip")
         log_rows(name, data[name].report)
     trained, watched = sources_by_name(config.reward), sources_by_name(config.watch)
     check_functions([*trained.values(), *watched.values()], [row for prompts in data.values() for row in prompts.rows])
@@ -212,4 +212,4 @@ def _first_fault(folder: Path) -> str:
 
 def _critic(config: RlConfig) -> CriticArguments | None:
     names = ("learning_rate", "lam", "clip", "hidden", "passes")
-    return CriticArguments(**{name: getattr(config, f"critic_{name}") for name in names}) if config.critic else None
+    return CriticArguments(**{name: vars(config)[f"critic_{name}"] for name in names}) if config.critic else None

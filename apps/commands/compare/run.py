@@ -36,7 +36,7 @@ def run_compare(config: CompareConfig) -> dict[str, Any]:
     overall = comparison.areas[OVERALL]
     names = ("first", "second", "cases", "left_out", "only_first", "only_second")
     return {
-        **{name: getattr(comparison, name) for name in names},
+        **{name: vars(comparison)[name] for name in names},
         "difference": overall.difference._asdict(),
         "p": overall.p,
         "real": overall.significant,

@@ -78,7 +78,7 @@ def _items(
 ) -> list[DecodingItem]:
     """Return a request for every prompt at every preference. The seed depends only on the index of the prompt."""
     rules: dict[str, Any] = {
-        name: getattr(config, name) for name in ("weight", "temperature", "top_k", "top_p", "min_p", "max_new_tokens")
+        name: vars(config)[name] for name in ("weight", "temperature", "top_k", "top_p", "min_p", "max_new_tokens")
     }
     if not engine.guides:
         rules["weight"] = 0.0

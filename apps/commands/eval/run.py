@@ -95,7 +95,7 @@ def _recipe(config: EvalConfig, sources: Sequence[str]) -> dict[str, Any]:
 def _unread(report: Report) -> dict[str, dict[str, int]]:
     """Return the number of cases that were truncated, and from which the chat template omitted text, for each model."""
     rows = [row for row in report.rows if row.role != "baseline"]
-    return {name: {row.scorer: getattr(row, name) for row in rows} for name in ("truncated", "omitted")}
+    return {name: {row.scorer: vars(row)[name] for row in rows} for name in ("truncated", "omitted")}
 
 
 def _open_suite(config: EvalConfig, options: Mapping[str, Any]) -> Suite:
@@ -150,7 +150,7 @@ def _open_models(config: EvalConfig) -> list[RewardScorer]:
 
 def _served_scorer(name: str, config: EvalConfig) -> RewardScorer:
     for flag in ("read_as", "reference_policy", "preference", "bos", "eos"):
-        if getattr(config, flag):
+        if vars(config)[flag]:
             raise UsageError(f"{name} is read where it is served; leave --{flag} out")
     several = [model for model in config.model if is_served(model)]
     label = "served" if len(several) == 1 else f"served {1 + several.index(name)}"

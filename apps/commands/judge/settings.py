@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ....judges.rubrics.scoring import SCORES
+from ....judges.rubrics.scoring import DEFAULT_SCORE, SCORES
 from ....rm.registry.settings import AT_LEAST_0, AT_LEAST_1, SEED, Rule, Settings, setting
 from ....rm.types import OVERALL
 
@@ -50,7 +50,7 @@ class JudgeConfig(Settings):
         "Rubric for kinds that take one: a .toml or .json file, a name of judges/rubrics, a .jsonl with one per "
         "case, which may be HealthBench's (then with --score signed_points); or retrieved.",
     )
-    score: str = setting("gated", "Score function of a rubric's marks.", choices=SCORES)
+    score: str = setting(DEFAULT_SCORE, "Score function of a rubric's marks.", choices=[*SCORES])
     levels: str | None = setting(
         None,
         "For the kind pointwise: a description of each score level, with the keys of BiGGen Bench's score_rubric; a "

@@ -8,7 +8,8 @@ from typing import Any
 
 from peft import PeftModel
 
-from ....rm.backbones.loading import decoder_head, folded
+from ....rm.backbones.forward_hooks import head_bias
+from ....rm.backbones.loading import folded
 from ....rm.backbones.tokenization import Encoder
 from ....rm.backbones.value_heads import stored_head
 from ....rm.contract.golden_scores import GOLDEN, check_golden, read_golden, write_golden
@@ -20,7 +21,7 @@ from ....rm.kinds.multi_head.model import MultiHeadRewardModel
 from ....rm.kinds.scalar.model import ScalarRewardModel
 from ....rm.load import load_reward_model
 from ....rm.parity.parity import edge_cases, with_weights
-from ....rm.types import Example
+from ....rm.types import Example, ScoresSteps, ScoresTokens
 from ...runs.hub_upload import open_repository
 from ...runs.run_folder import log, run_folder, trust, write_manifest
 from .settings import MergeConfig
@@ -48,7 +49,7 @@ def _merge_scalar(model: Any, config: MergeConfig, work: Path) -> Any:
     if config.preference:
         raise UsageError(f"{config.model} takes no preference, got {config.preference}; leave --preference out")
     classifier = model.body if isinstance(model, MultiHeadRewardModel) else model
-    adapted = isinstance(getattr(classifier, "model", None), PeftModel)
+    adapted = isinstance(classifier, ScoresTokens | ScoresSteps) and isinstance(classifier.model, PeftModel)
     if not adapted and (has_contract(config.model) or not (stored_head(config.model) or reading(config))):
         raise UsageError(
             f"{config.model}: no adapter in it (kind '{model.contract.kind}'), so there is nothing to merge; a model "
@@ -59,7 +60,7 @@ def _merge_scalar(model: Any, config: MergeConfig, work: Path) -> Any:
     else:
         write_golden(model, edge_cases(model, []), work)
     plain = with_weights(classifier, folded(classifier.model) if adapted else classifier.model)
-    if isinstance(plain, ScalarRewardModel) and getattr(decoder_head(plain.model), "bias", None) is not None:
+    if isinstance(plain, ScalarRewardModel) and head_bias(plain.model) is not None:
         log(
             "the head has a bias: it is kept as score.bias, which this package and vLLM read; Transformers' own class "
             "leaves it out, and its scores are lower by it"

@@ -70,7 +70,8 @@ def _columns(model: Any, placed: Sequence[PlacedExample], config: ScoreConfig) -
         remedy = "" if "--on_long" in str(error) else ": with --on_long truncate"
         raise TooLong(f"{error}{remedy}", error.lengths, error.limit) from error
     _refuse_alike(placed, scored)
-    columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in placed] for name in ("id", "file", "row")}
+    columns: dict[str, list[Any]] = {"id": [row.id for row in placed]}
+    columns |= {"file": [row.file for row in placed], "row": [row.row for row in placed]}
     columns["truncated"] = [facts.truncated for facts in scored.readings]
     columns[OMITTED] = [facts.omitted for facts in scored.readings]
     reserved = {*columns, "spread"}

@@ -79,7 +79,7 @@ def own_settings(config: TrainConfig, given: Any, arguments: Any) -> Settings:
             _check_read(name, kind, lambda other: other.by_gradient)
     if kind.reads_data and not config.data:
         raise UsageError("--data is missing")
-    settings = kind.settings(**{name: getattr(given, name) for name in declarations(kind.settings)})
+    settings = kind.settings(**{name: vars(given)[name] for name in declarations(kind.settings)})
     settings.validate()
     return settings
 

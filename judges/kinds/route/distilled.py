@@ -42,7 +42,7 @@ class Distilled:
         return self.model.rate([metadata_example(each) for each in features])
 
     def _need(self, features: CaseFeatures, probability: float) -> Need:
-        if missing := [name for name in self.needs if np.isnan(getattr(features, name))]:
+        if missing := [name for name in self.needs if name not in features.rewards]:
             return Need(float("nan"), f"The case has no {missing[0]}.")
         return Need(probability, f"A small classifier reads {probability:.2f} from the prompt and its metadata.")
 
@@ -85,7 +85,7 @@ def distil(
 
 def _known_rewards(features: Sequence[CaseFeatures]) -> list[str]:
     """Return the reward features, `margin` and `spread`, that all cases have."""
-    counts = {name: sum(np.isfinite(getattr(each, name)) for each in features) for name in REWARDS}
+    counts = {name: sum(name in each.rewards for each in features) for name in REWARDS}
     if partly := [name for name, count in counts.items() if 0 < count < len(features)]:
         raise DataError(
             f"{counts[partly[0]]} of {len(features)} cases have a {partly[0]}; leave the others out, or the reward "

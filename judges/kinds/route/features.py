@@ -54,6 +54,12 @@ class CaseFeatures(NamedTuple):
         """The prompt as text."""
         return prompt_text(self.case.prompt)
 
+    @property
+    def rewards(self) -> dict[str, float]:
+        """Margin and spread by name, as far as they are known."""
+        rewards = {"margin": self.margin, "spread": self.spread}
+        return {name: value for name, value in rewards.items() if np.isfinite(value)}
+
 
 def prompt_kind(text: str) -> str:
     """Return the kind of a prompt: `code`, `maths` or `other`. Code is tested first.
@@ -145,5 +151,4 @@ def described(features: CaseFeatures) -> str:
         f"Markdown marks of a response: {features.markdown:.1f} on average",
         f"most marks / fewest, each plus 1: {2**features.markdown_difference:.2f}",
     ]
-    finite = {name: value for name in REWARDS if np.isfinite(value := getattr(features, name))}
-    return "\n".join([*lines, *(f"{name} of a reward model: {value:.3g}" for name, value in finite.items())])
+    return "\n".join([*lines, *(f"{name} of a reward model: {value:.3g}" for name, value in features.rewards.items())])

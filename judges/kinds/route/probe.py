@@ -83,7 +83,7 @@ class Probe:
     def save(self, folder: Path) -> None:
         """Save the weights as safetensors and the settings as JSON. Of the encoder, save its name and fingerprint."""
         names = ("encoder", "fingerprint", "max_length", "dtype")
-        encoder = {name: getattr(self.embedder, name) for name in names} if self.embedder else None
+        encoder = {name: vars(self.embedder)[name] for name in names} if self.embedder else None
         save_rule(folder, self.name, {"inputs": self.inputs, "encoder": encoder, "facts": self.facts})
         save_file({name: np.ascontiguousarray(array) for name, array in vars(self.linear).items()}, folder / WEIGHTS)
 

@@ -80,15 +80,14 @@ class Steps:
 def sampling_parameters(requests: Sequence[Request], device: torch.device) -> dict[str, Any]:
     """Return the parameters of `guided_sampler` by row. A parameter is None if it is disabled in all rows."""
 
-    def row_values(name: str, off: float, dtype: torch.dtype) -> Tensor | None:
-        values = [getattr(request, name) for request in requests]
+    def row_values(values: Sequence[float], off: float, dtype: torch.dtype) -> Tensor | None:
         return None if {*values} == {off} else torch.tensor(values, dtype=dtype, device=device)
 
     return {
-        "temperature": row_values("temperature", 0, torch.float32),
-        "top_k": row_values("top_k", 0, torch.long),
-        "top_p": row_values("top_p", 1, torch.float64),
-        "min_p": row_values("min_p", 0, torch.float64),
+        "temperature": row_values([request.temperature for request in requests], 0, torch.float32),
+        "top_k": row_values([request.top_k for request in requests], 0, torch.long),
+        "top_p": row_values([request.top_p for request in requests], 1, torch.float64),
+        "min_p": row_values([request.min_p for request in requests], 0, torch.float64),
         "seed": torch.tensor([request.seed for request in requests], device=device),
     }
 

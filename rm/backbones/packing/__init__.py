@@ -19,10 +19,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 from jaxtyping import Float, Int, Shaped
+from peft import PeftModel
 from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
+from ..config_check import text_option
 from ..forward_hooks import head_inputs, language_model_of
 from ..loading import decoder_head, embedding_rows
 
@@ -288,29 +290,29 @@ def packing_limit(model: Any) -> int:
         return 0
     if model not in _TAKES:
         _TAKES[model] = _takes(model)
-    return _window(model.config.get_text_config()) if _TAKES[model] else 0
+    return _window(model.config) if _TAKES[model] else 0
 
 
 def _may_take(model: Any) -> bool:
     """Return whether the model's classes and config allow packing."""
-    # PEFT's wrappers and the configs of Transformers have these attributes by architecture
-    if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
+    if isinstance(model, PeftModel) and model.active_peft_config.is_prompt_learning:
         return False
     base = language_model_of(model)
-    trunk = getattr(base, getattr(base, "base_model_prefix", ""), None)
-    if decoder_head(base) is None or not isinstance(trunk, PreTrainedModel) or base._is_stateful:
+    if decoder_head(base) is None or not isinstance(base, PreTrainedModel) or base._is_stateful:
         return False
-    config = base.config.get_text_config()
+    trunk = base.base_model
     attentions = {
         module.config._attn_implementation for module in base.modules() if isinstance(module, PreTrainedModel)
     }
     return (
-        trunk._supports_attention_backend
+        trunk is not base
+        and isinstance(trunk, PreTrainedModel)
+        and trunk._supports_attention_backend
         and len(attentions) == 1
         and attentions <= {"sdpa", "eager"}
         and "position_ids" in inspect.signature(trunk.forward).parameters
-        and {*(getattr(config, "layer_types", None) or ())} <= LAYERS
-        and not STRETCHED & _rotary_kinds(getattr(config, "rope_parameters", None) or {})
+        and {*(text_option(base.config, "layer_types") or ())} <= LAYERS
+        and not STRETCHED & _rotary_kinds(text_option(base.config, "rope_parameters") or {})
     )
 
 
@@ -321,8 +323,7 @@ def _rotary_kinds(parameters: dict[str, Any]) -> set[str]:
 
 
 def _window(config: Any) -> int:
-    kinds = getattr(config, "layer_types", None)
-    window = getattr(config, "sliding_window", None)
+    kinds, window = text_option(config, "layer_types"), text_option(config, "sliding_window")
     return sys.maxsize if window is None or (kinds and "sliding_attention" not in kinds) else window
 
 

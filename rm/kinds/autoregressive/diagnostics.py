@@ -245,18 +245,13 @@ class CollapseMonitor(Monitor):
 
         `base` is the base model's context sensitivity, `collapsed_at` the step of a collapse, 0 without one.
         """
-        columns = {
-            name: np.array([[getattr(at, name) for at in measured.values()] for _, measured in self.history])
-            for name in GuideDiagnostics._fields
-        }
         last = guide_diagnostics(self.task, model, self.rows).values()
-        ends = {f"final {name}": np.array([getattr(at, name) for at in last]) for name in GuideDiagnostics._fields}
-        steps = np.array([step for step, _ in self.history])
-        return (
-            {"steps": steps, "base": np.array(self.base), "collapsed_at": np.array(self.collapsed_at or 0)}
-            | columns
-            | ends
-        )
+        arrays = {"steps": np.array([step for step, _ in self.history])}
+        arrays |= {"base": np.array(self.base), "collapsed_at": np.array(self.collapsed_at or 0)}
+        for k, name in enumerate(GuideDiagnostics._fields):
+            arrays[name] = np.array([[at[k] for at in measured.values()] for _, measured in self.history])
+            arrays[f"final {name}"] = np.array([at[k] for at in last])
+        return arrays
 
     def facts(self, model: Any) -> dict[str, Any]:
         """Measure the trained guide, and return its diagnostics for the manifest.

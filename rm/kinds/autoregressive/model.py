@@ -97,7 +97,7 @@ class AutoregressiveRewardModel:
 
     def _changed(self, **changes: Any) -> "AutoregressiveRewardModel":
         names = ("model", "encoder", "beta", "token_offset", "centred", "adapter")
-        return AutoregressiveRewardModel(**{name: getattr(self, name) for name in names} | changes)
+        return AutoregressiveRewardModel(**{name: vars(self)[name] for name in names} | changes)
 
     def _preferences(self) -> list[Preference | None]:
         if self.adapter is None or not self.adapter.settings.follows_preference or self.preference is not None:

@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerBase
 
+from ...backbones.config_check import text_option
 from ...backbones.forward_hooks import language_model_of
 from ...backbones.loading import load_causal_lm, load_tokenizer
 from ...backbones.lora_classifier import base_of, put_lora, read_lora
@@ -134,7 +135,7 @@ def put_heads(model: Any, depths: int | None, seed: int) -> None:
     width = model.get_output_embeddings().weight.shape[1]
     like = {"device": model.device, "dtype": model.dtype}
     head = nn.Linear(width, 1, bias=False)
-    deviation = getattr(model.config.get_text_config(), "initializer_range", None) or 0.02
+    deviation = text_option(model.config, "initializer_range") or 0.02
     nn.init.normal_(head.weight, std=deviation, generator=torch.Generator().manual_seed(seed))
     model.add_module(HEAD, head.to(**like))
     if depths is not None:

@@ -36,7 +36,7 @@ class LinearRewardModel:
             self.vectorizer.fit([completion for pair in pairs for completion in (pair.chosen, pair.rejected)])
         except ValueError as error:
             raise _no_words(len(pairs)) from error
-        chosen, rejected = ([getattr(pair, side) for pair in pairs] for side in ("chosen", "rejected"))
+        chosen, rejected = [pair.chosen for pair in pairs], [pair.rejected for pair in pairs]
         wins = np.array([pair.chance(objective) for pair in pairs])
         self.weights = pairwise_logistic(self._features(chosen) - self._features(rejected), wins, C=C)
         return self

@@ -89,7 +89,7 @@ def encode_scored(
 
 def label_counts(rows: Sequence[ObjectiveRow], objectives: Sequence[str]) -> dict[str, dict[str, int]]:
     """Count the rows with and without a label for each objective."""
-    wins, scores = (np.array([getattr(row, name) for row in rows]) for name in ("wins", "scores"))
+    wins, scores = np.array([row.wins for row in rows]), np.array([row.scores for row in rows])
     return {
         name: {
             "pairs": int((~np.isnan(wins[:, k])).sum()),

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ....kernels.packed import bounds_of
 from ....kernels.r2m_attention import r2m_attention
-from ...backbones.forward_hooks import head_inputs
+from ...backbones.forward_hooks import head_bias, head_inputs
 from ...backbones.loading import decoder_head
 from ...backbones.tokenization import pad, right_padded
 from ...contract.scoring_contract import load_contract
@@ -126,7 +126,7 @@ def linear_head(body: ScalarRewardModel) -> nn.Linear:
     if not isinstance(weight := getattr(head, "weight", None), Tensor) or weight.dim() != 2:
         name = body.model.config.model_type
         raise UsageError(f"a '{name}' reward model has no linear head at its last token; give a decoder that has one")
-    bias = getattr(head, "bias", None)
+    bias = head_bias(body.model)
     copied = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device=weight.device)
     copied.load_state_dict({"weight": weight.detach()} | ({} if bias is None else {"bias": bias.detach()}))
     return copied

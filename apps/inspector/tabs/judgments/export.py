@@ -3,7 +3,7 @@
 import csv
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ def pair_of(item: Item, annotations: Sequence[Annotation], labels: str) -> Prefe
 
 
 def _row(item: Item, annotations: Sequence[Annotation]) -> dict[str, Any]:
-    annotation = next(iter(of(item, annotations)), None)
+    annotation = next(map(asdict, of(item, annotations)), {})
     verdict, pair = item.verdict, item.pair
     chosen, rejected = pair or (item.best[0] if item.best else None, None)
 
@@ -101,7 +101,7 @@ def _row(item: Item, annotations: Sequence[Annotation]) -> dict[str, Any]:
         "chosen_score": at(scores, chosen),
         "rejected_score": at(scores, rejected),
         "abstained": verdict.abstained or None if verdict else None,
-        **{name: getattr(annotation, name) if annotation else None for name in ("verdict", "note", "who", "when")},
+        **{name: annotation.get(name) for name in ("verdict", "note", "who", "when")},
     }
 
 

@@ -47,8 +47,8 @@ class Annotation:
         if not self.who.strip():
             raise UsageError("whose annotation is it? Fill in a name, which is stored with it")
         for name, most in LONGEST.items():
-            if len(getattr(self, name)) > most:
-                raise UsageError(f"the {name} is {len(getattr(self, name)):,} characters long; {most:,} are kept")
+            if (length := len(vars(self)[name])) > most:
+                raise UsageError(f"the {name} is {length:,} characters long; {most:,} are kept")
 
 
 def annotate(item: Item, verdict: str, who: str, note: str = "", *, blind: bool = False) -> Annotation:

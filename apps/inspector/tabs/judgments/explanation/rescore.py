@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ......judges.rubrics import scoring as rubric_score
 from ......judges.rubrics.files import ENDINGS, RUBRIC_FOLDER, RUBRICS, read_rubrics
 from ......judges.rubrics.rubric import Principle, Rubric, Rule, from_toml, parse, to_toml
-from ......judges.rubrics.scoring import SCORES, RubricScore
+from ......judges.rubrics.scoring import DEFAULT_SCORE, SCORES, RubricScore
 from ......rm.errors import DataError, UsageError
 from .....runs.run_folder import read_settings
 from .... import html
@@ -47,8 +46,8 @@ def source_of(folder: Path, root: Path, case: str) -> Source:
     The path in a run's settings is untrusted, so no file outside the root is opened.
     """
     settings = read_settings(folder)
-    score = settings.get("score", SCORES[0])
-    score = score if score in SCORES else SCORES[0]
+    score = str(settings.get("score"))
+    score = score if score in SCORES else DEFAULT_SCORE
     if (folder / RUBRICS).is_file():
         return _of_case(folder / RUBRICS, case, score, RUBRICS)
     name = settings.get("rubric")
@@ -95,8 +94,7 @@ def formula(name: str) -> RubricScore:
     """Return a score function by its name."""
     if name not in SCORES:
         raise UsageError(f"no score '{name}'; there is {', '.join(SCORES)}")
-    score = getattr(rubric_score, name)
-    return score() if name == "anchored" else score
+    return SCORES[name]
 
 
 def rescore(
@@ -168,7 +166,7 @@ def _list(title: str, lines: Sequence[str]) -> str:
 
 def _change(rows: Sequence[Rescored]) -> str:
     """Return a sentence on the best response before and after."""
-    before, after = (_best([getattr(row, name) for row in rows]) for name in ("recorded", "edited"))
+    before, after = _best([row.recorded for row in rows]), _best([row.edited for row in rows])
     if after is None:
         return "Not every response has a score now."
     if before is None:

@@ -18,7 +18,7 @@ from ..cases import Item, item
 from ..queries import open_run
 from . import queries as views
 from .criteria import grounds_html, load_grounds
-from .rescore import SCORES, needs_judge, parse_rubric, rescore, rescored_html, source_of
+from .rescore import DEFAULT_SCORE, SCORES, needs_judge, parse_rubric, rescore, rescored_html, source_of
 from .similar import similar_cases, similar_html
 
 START = "A reward model that is named at the start explains its scores:\n`rewardlab inspect {run} --model MODEL`"
@@ -122,7 +122,7 @@ def _rubric(site: Site, chosen: gr.State) -> list[Any]:
 
 
 def _no_rubric() -> list[Any]:
-    return [gr.Accordion(visible=False), "", "", SCORES[0], ""]
+    return [gr.Accordion(visible=False), "", "", DEFAULT_SCORE, ""]
 
 
 def _judged(folder: Path, root: Path, scorer: str, case: str) -> list[Any]:
