@@ -21,7 +21,7 @@ from ...judges.store import Store, StoredReplies, key
 from ...judges.types import BatchJudge, Case, Judgment
 from ...rm.errors import DataError, UsageError
 from ...rm.registry.specs import parse_spec
-from ...rm.types import Example, Labeller, Messages, prompt_text
+from ...rm.types import AnyCompletion, Example, Labeller, Messages, prompt_text
 from ..runs.processes import launched
 from ..runs.run_folder import log
 
@@ -178,7 +178,7 @@ class JudgeReward:
                 for name, (i, j) in enumerate(duels)
             ]
         )
-        shares: dict[tuple[str, str, str], float | None] = {}
+        shares: dict[tuple[str, AnyCompletion, AnyCompletion], float | None] = {}
         for (i, j), judgment in zip(duels, judgments, strict=True):
             shares[(*_text(examples[i]), examples[j].completion)] = _score(judgment, 0)
             shares[(*_text(examples[j]), examples[i].completion)] = _score(judgment, 1)
@@ -201,7 +201,7 @@ def win_share(shares: Sequence[float | None]) -> float | None:
     return fmean(present) if present and len(present) == len(shares) else None
 
 
-def _text(example: Example) -> tuple[str, str]:
+def _text(example: Example) -> tuple[str, AnyCompletion]:
     return prompt_text(example.prompt), example.completion
 
 

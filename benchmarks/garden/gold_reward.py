@@ -120,7 +120,7 @@ class GoldModel:
 
     def rate(self, examples: Sequence[Example]) -> np.ndarray:
         """Return the gold rewards [N, K] of N examples for K objectives."""
-        golds = [gold_rewards(prompt_text(prompt), answer) for prompt, answer in examples]
+        golds = [gold_rewards(prompt_text(example.prompt), example.text) for example in examples]
         rows = [[getattr(gold, objective) for objective in self.contract.objectives] for gold in golds]
         return np.array(rows, dtype=np.float64).reshape(len(examples), len(self.contract.objectives))
 
