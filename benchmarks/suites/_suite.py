@@ -104,9 +104,7 @@ def missing(counts: Mapping[str, int], official: Mapping[str, int]) -> list[str]
     return [f"{PART}: {', '.join(short)}. Its figures are not official totals."] if short else []
 
 
-def in_random_order(
-    id: str, right: AnyCompletion, wrong: AnyCompletion
-) -> tuple[tuple[AnyCompletion, AnyCompletion], tuple[int]]:
+def in_random_order(id: str, right: AnyCompletion, wrong: AnyCompletion) -> tuple[Sequence[AnyCompletion], tuple[int]]:
     """Return both responses in an order given by the id's hash, and the index of the right one.
 
     For benchmarks whose data have the right response first.

@@ -51,8 +51,7 @@ def leaks(
         raise ValueError(f"right is a share in (0.5, 1], got {right}")
     least = max(20, share * len(pairs))
     sides = _sides(pairs)
-    lengths = [[len(split_words(text)) for text in pair.texts] for pair in pairs]
-    longer = np.sign([chosen - rejected for chosen, rejected in lengths])
+    longer = np.sign([len(split_words(pair.texts[0])) - len(split_words(pair.texts[1])) for pair in pairs])
     came_first = np.array([0 if chosen_first is None else 1 if chosen_first else -1 for chosen_first in first])
     candidates = [
         *_leaks("length", ("the longer completion is chosen", "the shorter completion is chosen"), longer * sides),

@@ -125,7 +125,7 @@ def near_identical(pairs: Sequence[PreferencePair], alike: float) -> Iterator[Fi
     |A ∩ B| / |A ∪ B| >= alike      for the shingle sets A, B of the two completions (resemblance, Broder 1997)
     """
     for row, pair in enumerate(pairs):
-        if len(set(map(_calls, pair.examples))) == 2:
+        if _calls(pair.examples[0]) != _calls(pair.examples[1]):
             continue  # calls that differ in one letter of an argument are different completions
         chosen, rejected = map(normal_prompt, pair.texts)
         if chosen == rejected:
@@ -134,9 +134,8 @@ def near_identical(pairs: Sequence[PreferencePair], alike: float) -> Iterator[Fi
             yield Finding(row, NEAR_IDENTICAL, f"{share:.0%} of their {WORDS}-word shingles are the same")
 
 
-def _calls(example: Example) -> tuple[str, ...]:
-    turns = completion_turns(example.completion)
-    return tuple(call_text(call) for turn in turns for call in turn.get("tool_calls", ()))
+def _calls(example: Example) -> list[str]:
+    return [call_text(call) for turn in completion_turns(example.completion) for call in turn.get("tool_calls", ())]
 
 
 def _normal(example: Example) -> str:
