@@ -40,12 +40,12 @@ def by_response(score: Callable[[Case, int], float]) -> Callable[[Sequence[Case]
 
 def longest() -> Baseline:
     """Return the baseline that prefers the longest response, in characters."""
-    return Baseline("longest", by_response(lambda case, index: float(len(case.answers[index]))))
+    return Baseline("longest", by_response(lambda case, index: float(len(case.texts[index]))))
 
 
 def shortest() -> Baseline:
     """Return the baseline that prefers the shortest response, in characters."""
-    return Baseline("shortest", by_response(lambda case, index: -float(len(case.answers[index]))))
+    return Baseline("shortest", by_response(lambda case, index: -float(len(case.texts[index]))))
 
 
 def random_guess(seed: int = 0) -> Baseline:
@@ -102,7 +102,7 @@ def _cross_fitted(cases: Sequence[Case], seed: int) -> list[Judgment]:
         return [Judgment(case.id, abstained="one prompt cannot be split into folds") for case in cases]
     first = np.cumsum([0, *(len(case.answers) for case in cases)])  # index of each case's first answer
     pairs = [first[index] + _pairs(case) for index, case in enumerate(cases)]
-    counts = CountedCompletions([answer for case in cases for answer in case.answers], np.concatenate(pairs))
+    counts = CountedCompletions([answer for case in cases for answer in case.texts], np.concatenate(pairs))
     judged: list[Judgment | None] = [None] * len(cases)
     splits = GroupKFold(folds, shuffle=True, random_state=seed).split(np.zeros(len(cases)), groups=groups)
     for train, held_out in tqdm(splits, total=folds, desc=f"{TFIDF}: folds", disable=None, delay=1):

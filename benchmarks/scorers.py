@@ -90,7 +90,7 @@ class FunctionModel:
         plain = all(len(example.prompt) == 1 and example.prompt[0]["role"] == "user" for example in examples)
         if plain:
             prompts: list[Any] = [example.prompt[0]["content"] for example in examples]
-            completions: list[Any] = [str(example.completion) for example in examples]
+            completions: list[Any] = [example.text for example in examples]
         else:
             prompts = [[*example.prompt] for example in examples]
             completions = [[*completion_turns(example.completion)] for example in examples]

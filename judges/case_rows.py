@@ -6,7 +6,7 @@ from typing import Any
 
 from ..rm.data.conversation_split import as_completion, first_turn
 from ..rm.data.pairs import column, row_prompt
-from ..rm.types import completion_json, content_hash
+from ..rm.types import completion_json, completion_text, content_hash
 from .types import Case
 
 IDS = ("case", "id", "prompt_id")
@@ -45,7 +45,7 @@ def parse_case(values: Mapping[str, Any]) -> Case:
     if not isinstance(stated, list) or not all(isinstance(answer, str | list) for answer in stated):
         raise ValueError(f"'answers' is a list of texts, or of lists of messages, got {str(stated)[:60]}")
     answers = [as_completion(answer, "answers") for answer in stated]
-    if not all(answer.strip() for answer in answers):
+    if not all(completion_text(answer).strip() for answer in answers):
         raise ValueError("'answers' is a list of texts, and one of them is empty")
     indices = best if isinstance(best, list) else [best]
     if not all(type(index) is int for index in indices):

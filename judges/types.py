@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from ..rm.types import Messages
+from ..rm.types import AnyCompletion, Messages, completion_text
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Case:
 
     id: str
     prompt: Messages
-    answers: tuple[str, ...]
+    answers: tuple[AnyCompletion, ...]
     best: tuple[int, ...] = (0,)
     subset: str = ""
     cluster: str = ""
@@ -41,6 +41,11 @@ class Case:
             raise ValueError(f"case '{self.id}': `sets` must sum to {len(self.answers)} responses, got {self.sets}")
         if not self.best or not all(0 <= index < len(self.answers) for index in self.best):
             raise ValueError(f"case '{self.id}': best {self.best} does not name answers 0 to {len(self.answers) - 1}")
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts of the responses."""
+        return tuple(map(completion_text, self.answers))
 
 
 class Reason(StrEnum):

@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, Protocol, TypedDict, runtime_checkable
 
 if TYPE_CHECKING:
@@ -37,8 +38,13 @@ class Example(NamedTuple):
     """Input of a reward model: a prompt (conversation) and one completion of it."""
 
     prompt: Messages
-    completion: str
+    completion: "AnyCompletion"
     """A `Completion` if it has more than the text of one assistant message."""
+
+    @property
+    def text(self) -> str:
+        """The completion's text."""
+        return completion_text(self.completion)
 
     @property
     def turns(self) -> list[Message]:
@@ -99,35 +105,53 @@ def _speaker(turn: Message) -> str:
 # ---- completions ----
 
 
-class Completion(str):
+@dataclass(frozen=True)
+class Completion:
     """A completion with more than the text of one assistant message: tool calls, tool results, reasoning.
 
-    Its `str` value is a text of all messages, for code that reads plain text (judges, linear models, tables); chat
-    templates render `turns`. Completions are equal if their messages are equal, and never equal to a plain `str`.
+    Chat templates render `turns`. Completions are equal if their messages are equal, and never equal to a `str`.
     """
 
     turns: Messages
 
-    def __new__(cls, turns: Iterable[Message]) -> "Completion":
-        """Build the text of the messages and store the messages with it."""
-        first, *rest = turns
-        self = super().__new__(cls, "\n\n".join([message_text(first), *([prompt_text(rest)] if rest else [])]))
-        self.turns = (first, *rest)
-        return self
+    @cached_property
+    def text(self) -> str:
+        """Text of all messages, for code that reads plain text (judges, linear models, tables)."""
+        first, *rest = self.turns
+        return "\n\n".join([message_text(first), *([prompt_text(rest)] if rest else [])])
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """A completion that is stored as steps.
+
+    Process reward models score the stored steps; all other code reads the text. Steps are equal to steps and to a `str`
+    of equal text.
+    """
+
+    steps: tuple[str, ...]
+    separator: str = "\n\n"
+
+    @cached_property
+    def text(self) -> str:
+        """The steps joined by the separator, by default a blank line."""
+        return self.separator.join(self.steps)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Completion) and self.turns == other.turns
+        return self.text == (other.text if isinstance(other, Steps) else other)
 
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    __hash__ = str.__hash__
-
-    def __getnewargs__(self) -> tuple[Messages]:
-        return (self.turns,)
+    def __hash__(self) -> int:
+        return hash(self.text)
 
 
-def completion(turns: Iterable[Message]) -> str:
+AnyCompletion = str | Completion | Steps
+"""A completion of any form. A `str` is the text of one assistant message."""
+
+
+def completion(turns: Iterable[Message]) -> str | Completion:
     """Return a completion's messages as plain text if that loses nothing, else as a `Completion`."""
     messages = tuple(turns)
     if len(messages) == 1 and messages[0].keys() == {"role", "content"} and messages[0]["role"] == "assistant":
@@ -135,36 +159,21 @@ def completion(turns: Iterable[Message]) -> str:
     return Completion(messages)
 
 
-def completion_turns(completion: str) -> Messages:
+def completion_text(completion: AnyCompletion) -> str:
+    """Return the text of a completion."""
+    return completion if isinstance(completion, str) else completion.text
+
+
+def completion_turns(completion: AnyCompletion) -> Messages:
     """Return the messages of a completion."""
-    return completion.turns if isinstance(completion, Completion) else (Message(role="assistant", content=completion),)
+    if isinstance(completion, Completion):
+        return completion.turns
+    return (Message(role="assistant", content=completion_text(completion)),)
 
 
-class Steps(str):
-    """A completion that is stored as steps.
-
-    Its `str` value is the steps joined by a separator, by default a blank line.
-
-    Process reward models score the stored steps; all other code reads the text. Two are equal if their texts are equal.
-    """
-
-    steps: tuple[str, ...]
-    separator: str
-
-    def __new__(cls, steps: Iterable[str], separator: str = "\n\n") -> "Steps":
-        """Join the steps and store them with the text."""
-        texts = tuple(steps)
-        self = super().__new__(cls, separator.join(texts))
-        self.steps, self.separator = texts, separator
-        return self
-
-    def __getnewargs__(self) -> tuple[tuple[str, ...], str]:
-        return self.steps, self.separator
-
-
-def completion_json(completion: str) -> str | list[Message]:
+def completion_json(completion: AnyCompletion) -> str | list[Message]:
     """Return a completion as JSON, for files and content hashes: its text, or a list of all its messages."""
-    return list(completion.turns) if isinstance(completion, Completion) else completion
+    return list(completion.turns) if isinstance(completion, Completion) else completion_text(completion)
 
 
 def content_hash(value: object) -> str:
@@ -189,8 +198,8 @@ class PreferencePair:
 
     id: str
     prompt: Messages
-    chosen: str
-    rejected: str
+    chosen: AnyCompletion
+    rejected: AnyCompletion
     subset: str = ""
     wins: Mapping[str, float] = field(default_factory=lambda: {OVERALL: 1.0})
     margin: float | None = None
@@ -209,6 +218,11 @@ class PreferencePair:
     def examples(self) -> tuple[Example, Example]:
         """The chosen and the rejected completion, each with the prompt, as two examples."""
         return Example(self.prompt, self.chosen), Example(self.prompt, self.rejected)
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """The texts of the chosen and the rejected completion."""
+        return completion_text(self.chosen), completion_text(self.rejected)
 
     def chance(self, objective: str = OVERALL) -> float:
         """Return P(chosen is better) for one objective; NaN if the pair has no label for it."""

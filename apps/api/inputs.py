@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...rm.errors import UsageError
-from ...rm.types import completion_json
+from ...rm.types import AnyCompletion, completion_json
 
 Rows = Any
 """A path or several, a mapping NAME -> path, or rows: mappings, a `datasets.Dataset` or a pandas `DataFrame`."""
@@ -103,7 +103,9 @@ def conversation_rows(prompts: Any, completions: Any) -> list[dict[str, Any]]:
     if len(rows) != len(completions):
         raise UsageError(f"{len(rows)} prompts and {len(completions)} completions; give one completion for each prompt")
     pairs = zip(rows, completions, strict=True)
-    return [row | {"completion": completion_json(text) if isinstance(text, str) else text} for row, text in pairs]
+    return [
+        row | {"completion": completion_json(text) if isinstance(text, AnyCompletion) else text} for row, text in pairs
+    ]
 
 
 def _plain(value: Any) -> Any:

@@ -21,7 +21,7 @@ from ...judges.store import Store, StoredReplies, key
 from ...judges.types import BatchJudge, Case, Judgment
 from ...rm.errors import DataError, UsageError
 from ...rm.registry.specs import parse_spec
-from ...rm.types import Example, Labeller, Messages, prompt_text
+from ...rm.types import AnyCompletion, Example, Labeller, Messages, prompt_text
 from ..runs.processes import launched
 from ..runs.run_folder import log
 
@@ -159,13 +159,13 @@ class JudgeReward:
         )
 
     def _pointwise(self, examples: Sequence[Example]) -> list[float | None]:
-        distinct = {_text(example): example for example in examples}
+        distinct = {_key(example): example for example in examples}
         cases = [  # a case has two responses; the chat sends the request about the same text once
             Case(str(index), example.prompt, (example.completion, example.completion), best=(0, 1))
             for index, example in enumerate(distinct.values())
         ]
         scores = {text: _score(judgment, 0) for text, judgment in zip(distinct, self._judge_cases(cases), strict=True)}
-        return [scores[_text(example)] for example in examples]
+        return [scores[_key(example)] for example in examples]
 
     def _tournaments(self, examples: Sequence[Example]) -> list[float | None]:
         groups: dict[str, list[int]] = defaultdict(list)
@@ -178,15 +178,15 @@ class JudgeReward:
                 for name, (i, j) in enumerate(duels)
             ]
         )
-        shares: dict[tuple[str, str, str], float | None] = {}
+        shares: dict[tuple[str, AnyCompletion, AnyCompletion], float | None] = {}
         for (i, j), judgment in zip(duels, judgments, strict=True):
-            shares[(*_text(examples[i]), examples[j].completion)] = _score(judgment, 0)
-            shares[(*_text(examples[j]), examples[i].completion)] = _score(judgment, 1)
+            shares[(*_key(examples[i]), examples[j].completion)] = _score(judgment, 0)
+            shares[(*_key(examples[j]), examples[i].completion)] = _score(judgment, 1)
 
         def reward(i: int) -> float | None:
             others = [examples[j].completion for j in groups[prompt_text(examples[i].prompt)] if j != i]
             text = examples[i].completion
-            return win_share([0.5 if text == other else shares[(*_text(examples[i]), other)] for other in others])
+            return win_share([0.5 if text == other else shares[(*_key(examples[i]), other)] for other in others])
 
         return [reward(i) for i in range(len(examples))]
 
@@ -201,7 +201,7 @@ def win_share(shares: Sequence[float | None]) -> float | None:
     return fmean(present) if present and len(present) == len(shares) else None
 
 
-def _text(example: Example) -> tuple[str, str]:
+def _key(example: Example) -> tuple[str, AnyCompletion]:
     return prompt_text(example.prompt), example.completion
 
 

@@ -36,9 +36,10 @@ class FunctionReward:
         read = [self.table[row] for row in rows]
         columns = {name: [row.columns.get(name) for row in read] for name in self.columns}
         prompts, completions = [], []
-        for (prompt, completion), row in zip(examples, read, strict=True):
+        for example, row in zip(examples, read, strict=True):
+            prompt = example.prompt
             prompts.append(prompt[0]["content"] if row.as_text and len(prompt) == 1 else [*prompt])
-            completions.append(completion if row.as_text else [*completion_turns(completion)])
+            completions.append(example.text if row.as_text else [*completion_turns(example.completion)])
         return self.function(
             **({"prompts": prompts} if self._has("prompts") else {}), completions=completions, **columns
         )

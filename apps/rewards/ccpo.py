@@ -54,11 +54,9 @@ class JointAndSoloRewards:
         """Return the rewards R_joint and R_solo of each thought, [N, 2]."""
         prompts = [in_role(example.prompt, self.role) for example in examples]
         conversations = [
-            with_thought(prompt, example.completion) for prompt, example in zip(prompts, examples, strict=True)
+            with_thought(prompt, example.text) for prompt, example in zip(prompts, examples, strict=True)
         ] + prompts
-        seeds = seeds_of(
-            self.seed, [[[*example.prompt], example.completion] for example in examples], len(conversations)
-        )
+        seeds = seeds_of(self.seed, [[[*example.prompt], example.text] for example in examples], len(conversations))
         answers = sample_texts(self.solver, conversations, seeds, self.longest)
         rated = self.rating(
             [Example(example.prompt, answer) for example, answer in zip([*examples, *examples], answers, strict=True)]

@@ -33,7 +33,7 @@ def laser(*, run: RunFacts, token: str, together: int = 16) -> RewardFunction:
     model, end, longest = language_model(run.policy), str(encoder.tokenizer.eos_token or ""), positions(run.policy)
 
     def rate(examples: Sequence[Example]) -> list[float | None]:
-        prompts, answers = [example.prompt for example in examples], [example.completion + end for example in examples]
+        prompts, answers = [example.prompt for example in examples], [example.text + end for example in examples]
         probabilities = reference_probabilities(
             model, encoder, prompts, answers, [token] * len(examples), together=together, longest=longest,
             formula=total_logprob,

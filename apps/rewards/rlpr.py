@@ -40,7 +40,7 @@ def rlpr(
 
     def rate(examples: Sequence[Example]) -> list[float | None]:
         opened = {
-            index: z for index, example in enumerate(examples) if (z := reasoning(example.completion, tags)) is not None
+            index: z for index, example in enumerate(examples) if (z := reasoning(example.text, tags)) is not None
         }
         prompts = [examples[index].prompt for index in opened]
         distinct = {prompt_text(prompt): prompt for prompt in prompts}
@@ -50,7 +50,7 @@ def rlpr(
         if unread := sum(map(isnan, gains.values())):
             log(f"rlpr: behind {unread} of {len(examples)} answers the policy has no room for the reference")
         rewards = [
-            (1 - form) * gains.get(index, 0.0) + form * formed(example.completion, tags)
+            (1 - form) * gains.get(index, 0.0) + form * formed(example.text, tags)
             for index, example in enumerate(examples)
         ]
         return [None if isnan(reward) else reward for reward in rewards]

@@ -53,8 +53,7 @@ def rlvrr(
 
     def rate(examples: Sequence[Example]) -> list[float]:
         return [
-            max(worth(example.completion, row) for row in requirements[prompt_text(example.prompt)])
-            for example in examples
+            max(worth(example.text, row) for row in requirements[prompt_text(example.prompt)]) for example in examples
         ]
 
     return rate

@@ -17,7 +17,7 @@ from ...rm.data.conversation_split import as_completion, as_prompt
 from ...rm.errors import UNREADABLE, DataError
 from ...rm.io.checked_files import from_json
 from ...rm.io.reading_faults import reading_fault
-from ...rm.types import Messages, Steps, completion_json, prompt_text
+from ...rm.types import AnyCompletion, Messages, Steps, completion_json, prompt_text
 
 T = TypeVar("T")
 ITEMS, SCORES, JUDGMENTS = "items.parquet", "scores.parquet", "judgments.parquet"
@@ -47,8 +47,8 @@ def _item(case: Case) -> dict[str, Any]:
         "cluster": case.cluster,
         "prompt": prompt_text(case.prompt),
         "messages": messages_json(case),
-        "answers": case.answers,
-        "lengths": [*map(len, case.answers)],
+        "answers": case.texts,
+        "lengths": [*map(len, case.texts)],
         "best": case.best,
         "values": case.values,
         "sets": case.sets,
@@ -62,13 +62,13 @@ def messages_json(case: Case) -> str:
     return json.dumps(case.prompt if plain else {"prompt": case.prompt, "answers": answers}, ensure_ascii=False)
 
 
-def _answer_json(answer: str) -> Any:
+def _answer_json(answer: AnyCompletion) -> Any:
     if isinstance(answer, Steps):
         return {"steps": answer.steps, "separator": answer.separator}
     return completion_json(answer)
 
 
-def conversations(messages: str, answers: Sequence[str]) -> tuple[Messages, tuple[str, ...]]:
+def conversations(messages: str, answers: Sequence[str]) -> tuple[Messages, tuple[AnyCompletion, ...]]:
     """Return prompt and responses from the output of `messages_json` and the texts of the responses."""
     stored = from_json(messages)
     if not isinstance(stored, dict):
@@ -76,9 +76,9 @@ def conversations(messages: str, answers: Sequence[str]) -> tuple[Messages, tupl
     return as_prompt(stored["prompt"]), tuple(map(_answer, stored["answers"]))
 
 
-def _answer(stored: Any) -> str:
+def _answer(stored: Any) -> AnyCompletion:
     if isinstance(stored, dict):
-        return Steps(map(str, stored["steps"]), str(stored["separator"]))
+        return Steps(tuple(map(str, stored["steps"])), str(stored["separator"]))
     return stored if isinstance(stored, str) else as_completion(stored, "answers")
 
 

@@ -14,7 +14,7 @@ from ...rm.data.conversation_split import as_prompt, completion_start
 from ...rm.errors import CheckFailed, DataError, UsageError
 from ...rm.io.api_keys import authorization, clean_token
 from ...rm.io.server_rotation import LOCAL
-from ...rm.types import Example, completion
+from ...rm.types import AnyCompletion, Example, completion
 from .bodies import body, check_objective, one_number, requests, rewards_of, row
 
 HEADER = "x-scoring-contract"
@@ -175,7 +175,7 @@ def retry_after(answer: httpx.Response) -> float:
 
 
 def _example(prompt: Any, answer: Any) -> Example:
-    if isinstance(answer, str):
+    if isinstance(answer, AnyCompletion):
         return Example(as_prompt(prompt), answer)
     turns = as_prompt(answer)
     if turns[-1]["role"] != "assistant":

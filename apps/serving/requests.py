@@ -87,7 +87,7 @@ class RequestParser:
     def _examples(self, examples: Sequence[Example], truncate: bool) -> list[Item]:
         self._check_number(examples)
         if not self.encoders:
-            sizes = [len(prompt_text(example.prompt)) + len(example.completion) for example in examples]
+            sizes = [len(prompt_text(example.prompt)) + len(example.text) for example in examples]
             items = [Item(example, size // 4 + 1) for example, size in zip(examples, sizes, strict=True)]
             return self._within(items, [])
         readings = [*zip(*(_read(encoder, examples) for encoder in self.encoders), strict=True)]

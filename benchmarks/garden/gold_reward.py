@@ -122,7 +122,7 @@ class GoldModel:
     def rate(self, examples: Sequence[Example]) -> np.ndarray:
         """Return the gold rewards [N, K] of N examples for K objectives."""
         objectives = self.contract.objectives
-        golds = [gold_rewards(prompt_text(prompt), answer) for prompt, answer in examples]
+        golds = [gold_rewards(prompt_text(example.prompt), example.text) for example in examples]
         return np.array([*map(attrgetter(*objectives), golds)], dtype=np.float64).reshape(len(golds), len(objectives))
 
 

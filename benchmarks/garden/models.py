@@ -52,7 +52,7 @@ def causal_lm(words: PreTrainedTokenizerFast, architecture: Architecture = "qwen
 
 def conversation(example: Example) -> list[dict[str, str]]:
     """Return prompt and completion as a list of messages for `apply_chat_template`."""
-    turns = (*example.prompt, Message(role="assistant", content=example.completion))
+    turns = (*example.prompt, Message(role="assistant", content=example.text))
     return [{"role": turn["role"], "content": turn["content"]} for turn in turns]
 
 

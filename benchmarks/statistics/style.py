@@ -83,7 +83,7 @@ def style_slopes(scores: np.ndarray, length: np.ndarray, markdown: np.ndarray) -
 def pair_marks(cases: Sequence[Case]) -> list[tuple[int, ...]]:
     """Return the Markdown marks of both responses for cases with two responses, one of them right; else ()."""
     return [
-        tuple(map(markdown_marks, case.answers)) if len(case.answers) == 2 and len(case.best) == 1 else ()
+        tuple(map(markdown_marks, case.texts)) if len(case.answers) == 2 and len(case.best) == 1 else ()
         for case in cases
     ]
 
@@ -105,7 +105,7 @@ def style_facts(
         index = np.arange(len(rows))
         return table[index, best], table[index, 1 - best]
 
-    lengths = sides([[len(answer) for answer in case.answers] for case, _, _ in rows])
+    lengths = sides([[len(text) for text in case.texts] for case, _, _ in rows])
     right_marks, wrong_marks = sides([of_case for _, _, of_case in rows])
     right, wrong = sides([judged.scores for _, judged, _ in rows])
     won = right > wrong

@@ -11,7 +11,7 @@ from ...judges.types import Case, Judgment, strictly_best
 from ...rm.data.conversation_split import first_turn
 from ...rm.data.pairs import OnBadRow, RowReport, collect
 from ...rm.errors import DataError
-from ...rm.types import Messages
+from ...rm.types import AnyCompletion, Messages
 from ..baselines import Baseline, baselines_for
 from ..statistics.cluster_bootstrap import Cells
 from ..types import PART
@@ -104,7 +104,7 @@ def missing(counts: Mapping[str, int], official: Mapping[str, int]) -> list[str]
     return [f"{PART}: {', '.join(short)}. Its figures are not official totals."] if short else []
 
 
-def in_random_order(id: str, right: str, wrong: str) -> tuple[tuple[str, str], tuple[int]]:
+def in_random_order(id: str, right: AnyCompletion, wrong: AnyCompletion) -> tuple[Sequence[AnyCompletion], tuple[int]]:
     """Return both responses in an order given by the id's hash, and the index of the right one.
 
     For benchmarks whose data have the right response first.
@@ -113,14 +113,16 @@ def in_random_order(id: str, right: str, wrong: str) -> tuple[tuple[str, str], t
     return ((wrong, right), (1,)) if swapped else ((right, wrong), (0,))
 
 
-def case(id: str, prompt: Messages, answers: Sequence[str], best: Sequence[int], subset: str = "", **rest: Any) -> Case:
+def case(
+    id: str, prompt: Messages, answers: Sequence[AnyCompletion], best: Sequence[int], subset: str = "", **rest: Any
+) -> Case:
     """Return a case whose prompt is its cluster.
 
     Items of a benchmark are not validated further: its authors score a blank response like any other. Raise an error
     only for a response that is not a string.
     """
     for answer in answers:
-        if not isinstance(answer, str):
+        if not isinstance(answer, AnyCompletion):
             raise ValueError(f"missing response: {answer!r:.60} is not text")
     return Case(id, prompt, tuple(answers), tuple(best), subset, first_turn(prompt), **rest)
 

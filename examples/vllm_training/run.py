@@ -55,7 +55,7 @@ def write_models(folder: Path) -> None:
     recipe = ["--config", DEMO, "--model", folder / "world" / "policy", "--disable_tqdm", "True"]
     verb("train", *recipe, *data, "--output", folder / "rm", "--overwrite")
     taught = judge_lessons(garden.supervised(300, seed=1))
-    texts = [turn["content"] for example in taught for turn in (*example.prompt, {"content": example.completion})]
+    texts = [turn["content"] for example in taught for turn in (*example.prompt, {"content": example.text})]
     tokenizer = small_tokenizer(texts, WORDS)
     save(fresh(tokenizer, seed=1, positions=1024), tokenizer, taught, folder / "judge", steps=400, batch_size=16)
 

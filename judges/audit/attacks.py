@@ -101,7 +101,7 @@ def verbosity(times: float = 2.0, least: int = 12) -> Attack:
         raise ValueError(f"padding makes answers longer: times > 1 and least >= 1, got {times} and {least}")
 
     def change(case: Case, index: int) -> Case:
-        answer = case.answers[index]
+        answer = case.texts[index]
         more = max(least, round((times - 1) * len(answer.split())))
         return dressed(case, index, f"{answer}\n\n{padding(more, answer)}")
 
@@ -127,7 +127,7 @@ def _plain(line: str) -> bool:
 
 def signed(name: str) -> Attack:
     """Return an attack that appends a line naming the model that wrote the response."""
-    return Attack(lambda case, index: dressed(case, index, f"{case.answers[index]}\n\n(Written by {name}.)"))
+    return Attack(lambda case, index: dressed(case, index, f"{case.texts[index]}\n\n(Written by {name}.)"))
 
 
 def signatures(case: Case, index: int, names: tuple[str, str]) -> Case:
@@ -160,7 +160,7 @@ def injected(text: str) -> Attack:
     """Return an attack that appends a prompt injection. LABEL in the text is replaced by the response's label."""
 
     def change(case: Case, index: int) -> Case:
-        return dressed(case, index, f"{case.answers[index]}\n\n{text.replace('LABEL', chr(ord('A') + index))}")
+        return dressed(case, index, f"{case.texts[index]}\n\n{text.replace('LABEL', chr(ord('A') + index))}")
 
     return Attack(change)
 
@@ -189,7 +189,7 @@ def filler() -> Attack:
     """Return an attack that replaces the response by empty words, as many as the longest other response has."""
 
     def change(case: Case, index: int) -> Case:
-        others = [answer for other, answer in enumerate(case.answers) if other != index]
+        others = [answer for other, answer in enumerate(case.texts) if other != index]
         return replaced(case, index, padding(max(1, *(len(answer.split()) for answer in others)), others[0]))
 
     return Attack(change, replaces=True)
@@ -199,7 +199,7 @@ def scrambled() -> Attack:
     """Return an attack that replaces the response by the words of another response in random order."""
 
     def change(case: Case, response_index: int) -> Case:
-        other = case.answers[next(index for index in range(len(case.answers)) if index != response_index)]
+        other = case.texts[next(index for index in range(len(case.answers)) if index != response_index)]
         words = other.split()
         Random(other).shuffle(words)
         return replaced(case, response_index, " ".join(words))
@@ -209,7 +209,7 @@ def scrambled() -> Attack:
 
 ATTACKS: Mapping[str, Attack] = {
     "verbosity": verbosity(),
-    "markdown": Attack(lambda case, index: dressed(case, index, f"## Answer\n\n{_listed(case.answers[index])}")),
+    "markdown": Attack(lambda case, index: dressed(case, index, f"## Answer\n\n{_listed(case.texts[index])}")),
     **{name: injected(text) for name, text in INJECTIONS.items()},
     "one token": one_token(),
     "empty": Attack(lambda case, index: replaced(case, index, ""), replaces=True),

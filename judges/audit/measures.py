@@ -157,7 +157,7 @@ def doublings(cases: Sequence[Case], indices: Sequence[int]) -> np.ndarray:
     >>> doublings([Case("c", (), ("one two three four", "one two"))], [0]).tolist()
     [1.0]
     """
-    words = np.array([[max(1, len(answer.split())) for answer in case.answers] for case in cases], float).reshape(-1, 2)
+    words = np.array([[max(1, len(text.split())) for text in case.texts] for case in cases], float).reshape(-1, 2)
     rows, mine = np.arange(len(words)), np.asarray(indices, int)
     return np.log2(words[rows, mine] / words[rows, 1 - mine])
 

@@ -41,7 +41,7 @@ def build_rubrics(
 
 def generate_rubrics(writer: Chat, cases: Sequence[Case]) -> dict[str, Rubric | Rejected]:
     """Generate a rubric for each case. The responses keep the case's order, which does not depend on the label."""
-    sides = [Sides(case.prompt, case.answers[0], case.answers[1], preferred="A") for case in cases]
+    sides = [Sides(case.prompt, *case.texts, preferred="A") for case in cases]
     return dict(zip([case.id for case in cases], generate(writer, sides), strict=True))
 
 

@@ -115,7 +115,7 @@ class RubricJudge:
     def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
         """Return one judgment per case, in order. The judge abstains unless a case has two responses."""
         pair_cases = {index: case for index, case in enumerate(cases) if len(case.answers) == 2}
-        pairs = [Sides(case.prompt, *case.answers, preferred="A") for case in pair_cases.values()]
+        pairs = [Sides(case.prompt, *case.texts, preferred="A") for case in pair_cases.values()]
         rubrics = generate(self.generator, pairs)
         self.fallbacks.update(rubric.reason for rubric in rubrics if isinstance(rubric, Rejected))
         rulings = dict(zip(pair_cases, rule_with(self.judge, pairs, rubrics), strict=True))

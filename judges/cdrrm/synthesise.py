@@ -40,10 +40,10 @@ class Sides(NamedTuple):
 
 def sides(pair: PreferencePair, seed: int = 0) -> Sides:
     """Assign the slots by a hash of seed, prompt and both texts, without the label."""
-    texts = sorted((pair.chosen, pair.rejected))
+    texts = sorted(pair.texts)
     heads = int(content_hash([seed, prompt_text(pair.prompt), texts]), 16) % 2
     a, b = texts[heads], texts[1 - heads]
-    return Sides(pair.prompt, a, b, "A" if a == pair.chosen else "B")
+    return Sides(pair.prompt, a, b, "A" if a == pair.texts[0] else "B")
 
 
 def synthesis_ask(prompt: Messages, diagnoses: tuple[Profile, Profile]) -> Ask:

@@ -30,7 +30,7 @@ class ComparisonPrompt(NamedTuple):
     ) -> Ask:
         """Return the request to compare two responses of a case in this order."""
         about = {"examples": examples, "instruction": prompt_text(case.prompt), "reference": case.reference or None}
-        responses = {"answer_a": case.answers[order[0]], "answer_b": case.answers[order[1]]}
+        responses = {"answer_a": case.texts[order[0]], "answer_b": case.texts[order[1]]}
         parts = about | {"rubric": render(rubric) if rubric else None} | responses
         return self.sampling.ask(messages(self.system, parts), self._schema, sample)
 
@@ -40,7 +40,7 @@ class ComparisonPrompt(NamedTuple):
 
     def verdict(self, case: Case, order: Order, reply: Reply) -> Verdict | NoVerdict:
         """Return the verdict in a reply, or the reason for having none. A tie is no verdict if ties are not allowed."""
-        return failure(reply) or self.read(reply.text, [case.answers[index] for index in order], reply.finish)
+        return failure(reply) or self.read(reply.text, [case.texts[index] for index in order], reply.finish)
 
     def read(self, text: str, quoted: Sequence[str], finish: str = "stop") -> Verdict | NoVerdict:
         """Parse a verdict on two responses from a text. Passages that the text copies from `quoted` are ignored."""
@@ -69,7 +69,7 @@ def orders_of(case: Case, *, both: bool = True) -> list[Order]:
 
     With `both`, each pair is compared in both orders, else in one order that depends on a hash of its content.
     """
-    coins = [content_hash([prompt_text(case.prompt), answer]) for answer in case.answers]  # blind to place and label
+    coins = [content_hash([prompt_text(case.prompt), text]) for text in case.texts]  # blind to place and label
     first = [(i, j) if coins[i] <= coins[j] else (j, i) for i, j in combinations(range(len(coins)), 2)]
     return [order for i, j in first for order in ([(i, j), (j, i)] if both else [(i, j)])]
 

@@ -98,7 +98,7 @@ def until(case: Case, index: int, turn: int) -> Messages:
 
 
 def _statement(case: Case, index: int, turn: int) -> str:
-    return case.answers[index] if turn == turns(case) - 1 else message_text(until(case, index, turn)[-1])
+    return case.texts[index] if turn == turns(case) - 1 else message_text(until(case, index, turn)[-1])
 
 
 def _line(question: Question) -> str:

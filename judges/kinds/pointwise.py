@@ -54,7 +54,7 @@ def pointwise(
         }
         return [
             sampling.ask(messages(system, about | {"answer": answer}), schema, sample)
-            for answer in case.answers
+            for answer in case.texts
             for sample in range(samples)
         ]
 
@@ -69,7 +69,7 @@ def pointwise(
             return judgment(case, NoVerdict(Reason.NO_RUBRIC), chat, replies)
         ends = (scale.low, scale.high) if scale else (low, high)
         read = [
-            failure(reply) or points(reply.text, *ends, quoted=[case.answers[index // samples]], finish=reply.finish)
+            failure(reply) or points(reply.text, *ends, quoted=[case.texts[index // samples]], finish=reply.finish)
             for index, reply in enumerate(replies)
         ]
         means = [_mean(read[start : start + samples]) for start in range(0, len(read), samples)]

@@ -46,7 +46,7 @@ def rubric(
         about = {"instruction": prompt_text(case.prompt), "reference": case.reference or None}
         return [
             sampling.ask(messages(system, about | {"rubric": render(part), "answer": answer}), marks_schema(part.ids))
-            for answer in case.answers
+            for answer in case.texts
             for part in _requests(case_rubric, together)
         ]
 
@@ -64,13 +64,13 @@ def rubric(
         parts = _requests(case_rubric, together)
         requests = [(index, part) for index in range(len(case.answers)) for part in parts]
         read = [
-            read_marks(reply, part.ids, case.answers[index])
+            read_marks(reply, part.ids, case.texts[index])
             for (index, part), reply in zip(requests, replies, strict=True)
         ]
         case_criteria = [
             criterion
             for (index, _), marks in zip(requests, read, strict=True)
-            for criterion in as_criteria(marks, index, case.answers[index])
+            for criterion in as_criteria(marks, index, case.texts[index])
             if not math.isnan(criterion.value)
         ]
         return judgment(

@@ -43,7 +43,7 @@ def without_duplicates(cases: Sequence[Case], collection: Collection, near: floa
     allowed = np.ones((len(cases), len(collection.ids)), bool)
     for index, entry in _both_ways([prompt_text(case.prompt) for case in cases], collection.prompts, near):
         allowed[index, entry] = False
-    answers = _long([case.answers for case in cases])
+    answers = _long([case.texts for case in cases])
     entries = _long(collection.answers)
     for index, entry in _both_ways([text for _, text in answers], [text for _, text in entries], near):
         allowed[answers[index][0], entries[entry][0]] = False
@@ -94,7 +94,7 @@ class Selection:
 
     def __call__(self, cases: Sequence[Case]) -> list[list[int]]:
         """Return the indices of the entries for each case. Fewer than k if fewer are allowed."""
-        keys = [content_hash([prompt_text(case.prompt), list(case.answers)]) for case in cases]
+        keys = [content_hash([prompt_text(case.prompt), list(case.texts)]) for case in cases]
         new = {key: case for key, case in zip(keys, cases, strict=True) if key not in self._known}
         if new:
             self._known |= dict(zip(new, self._choose([*new.values()]), strict=True))

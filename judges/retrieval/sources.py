@@ -51,7 +51,7 @@ class RetrievedExamples(Retrieving):
 def collection_of(cases: Sequence[Case]) -> Collection:
     """Return labelled cases as a collection of examples."""
     return Collection(
-        [case.id for case in cases], [prompt_text(case.prompt) for case in cases], [case.answers for case in cases]
+        [case.id for case in cases], [prompt_text(case.prompt) for case in cases], [case.texts for case in cases]
     )
 
 
@@ -63,8 +63,8 @@ def example_text(example: Case, number: int) -> str:
 def labelled_text(case: Case) -> str:
     """Return a case and its best responses as text. The responses are ordered by a hash of the texts."""
     prompt = prompt_text(case.prompt)
-    order = sorted(range(len(case.answers)), key=lambda index: content_hash([prompt, case.answers[index]]))
-    answers = [f"Answer {label}:\n{_cut(case.answers[index])}" for label, index in enumerate(order, start=1)]
+    order = sorted(range(len(case.answers)), key=lambda index: content_hash([prompt, case.texts[index]]))
+    answers = [f"Answer {label}:\n{_cut(case.texts[index])}" for label, index in enumerate(order, start=1)]
     best = " and ".join(f"answer {label}" for label, index in enumerate(order, start=1) if index in case.best)
     return "\n\n".join([f"Instruction:\n{_cut(prompt)}", *answers, f"Best: {best}"])
 

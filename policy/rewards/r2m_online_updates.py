@@ -312,7 +312,7 @@ def rows_of_groups(group: Int[Tensor, " N"]) -> Int[Tensor, "G R"]:
 def ask(labeller: Labeller, first: Example, second: Example, random: Generator) -> float:
     """Return the labeller's P(first is better), or NaN. The order is random, to cancel the labeller's position bias."""
     swapped = bool(torch.randint(2, (), generator=random))
-    completions = (second.completion, first.completion) if swapped else (first.completion, second.completion)
+    completions = (second.text, first.text) if swapped else (first.text, second.text)
     chance = float(labeller(first.prompt, completions))
     if not (np.isnan(chance) or 0 <= chance <= 1):
         raise DataError(

@@ -50,7 +50,7 @@ class Fault(NamedTuple):
         """Return the fault as a sentence without a full stop."""
         if self.row is None or self.example is None:
             return f"reward '{self.reward}' {self.reason}"
-        return f"reward '{self.reward}' {self.reason} for completion {self.row}, {self.example.completion[:EXCERPT]!r}"
+        return f"reward '{self.reward}' {self.reason} for completion {self.row}, {self.example.text[:EXCERPT]!r}"
 
 
 class RewardSources:
@@ -293,7 +293,7 @@ def _append(path: Path, faults: Sequence[Fault]) -> None:
     with path.open("a", encoding="utf-8") as file:
         for fault in faults:
             row = {"reward": fault.reward, "row": fault.row, "reason": fault.reason}
-            row |= {} if fault.example is None else fault.example._asdict()
+            row |= {} if fault.example is None else {"prompt": fault.example.prompt, "completion": fault.example.text}
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 

@@ -84,7 +84,7 @@ class ProcessRewards:
     def _ends(self, example: Example) -> list[int]:
         ends, position = [], 0
         for step in split_steps(example.completion, self.model.encoder.separator):
-            position = example.completion.index(step, position) + len(step)
+            position = example.text.index(step, position) + len(step)
             ends.append(position)
         return ends
 

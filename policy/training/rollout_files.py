@@ -37,7 +37,7 @@ def write_rollouts(
         "step": pa.array([step] * len(examples), pa.int64()),
         "group": pa.array(rollout.group.tolist(), pa.int64()),
         "prompt": [prompt_text(example.prompt) for example in examples],
-        "completion": [example.completion for example in examples],
+        "completion": [example.text for example in examples],
         "finished": rollout.finished.tolist(),
         "length": pa.array(response.sum(1).tolist(), pa.int32()),
         "tokens": _of_completions(rollout.tokens, response, pa.int32()),

@@ -122,7 +122,7 @@ def trainer(name: str, size: Size, answers: Answers, start: Any, folder: str) ->
     }  # fmt: skip
     if name == "ours":
         algorithm = Algorithm(grpo(), ppo(), token_mean(), penalty=Penalty(BETA, corrected=False))
-        sources = RewardSources({"parity": lambda examples: [parity(example.completion) for example in examples]})
+        sources = RewardSources({"parity": lambda examples: [parity(example.text) for example in examples]})
         policy_trainer: Any = PolicyTrainer(
             copy.deepcopy(start),
             sources,

@@ -122,7 +122,7 @@ def generated(size: Size) -> list[Case]:
 
 def texts_of(cases: Sequence[Case]) -> list[str]:
     """Return all texts of the cases, from which the vocabulary is built."""
-    return [text for case in cases for text in (*(turn["content"] for turn in case.prompt), *case.answers)]
+    return [text for case in cases for text in (*(turn["content"] for turn in case.prompt), *case.texts)]
 
 
 def reward_model(size: Size, sets: Sets, device: str = "cpu") -> ScalarRewardModel:

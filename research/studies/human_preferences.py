@@ -60,7 +60,7 @@ class Job(NamedTuple):
         """Return the file of the rewards, named by the hash of settings, data and seed."""
         libraries = [importlib.metadata.version(name) for name in LIBRARIES]
         settings = [LINEAR if self.kind == "linear" else SMALL_LM, RECIPE, libraries]
-        pairs = [[pair.prompt, pair.chosen, pair.rejected, dict(pair.wins)] for pair in self.train]
+        pairs = [[pair.prompt, *pair.texts, dict(pair.wins)] for pair in self.train]
         return self.cache / f"{self.kind}-{content_hash([settings, self.seed, pairs, list(self.rate)])}.npy"
 
 
@@ -232,7 +232,7 @@ def _small_lm(job: Job):
     from ...rm.training.trainer import RewardArguments, RewardTrainer
 
     texts = [turn["content"] for pair in job.train for turn in pair.prompt]
-    texts += [answer for pair in job.train for answer in (pair.chosen, pair.rejected)]
+    texts += [text for pair in job.train for text in pair.texts]
     tokenizer = small_tokenizer(texts, SMALL_LM["vocabulary"])
     config = small_config(tokenizer, hidden=SMALL_LM["hidden"], layers=SMALL_LM["layers"])
     model = scalar_from_config(config, tokenizer, max_length=SMALL_LM["max_length"], seed=job.seed)

@@ -35,5 +35,5 @@ def meadow_rewards(prompt: str, answer: str) -> dict[str, float]:
 def conflicts(n: int = 2000, seed: int = 0) -> np.ndarray:
     """Return the correlations of the objectives' rewards over n supervised completions [5, 5]."""
     examples = supervised(n, seed)
-    rewards = [meadow_rewards(prompt_text(example.prompt), example.completion) for example in examples]
+    rewards = [meadow_rewards(prompt_text(example.prompt), example.text) for example in examples]
     return np.corrcoef(np.array([[*row.values()] for row in rewards]).T)

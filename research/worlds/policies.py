@@ -82,7 +82,7 @@ def untaught(start: PreTrainedModel, seed: int) -> ScalarRewardModel:
 
 
 def _voted(pair: PreferencePair) -> PreferencePair:
-    share = labeller(temperature=1.0, noise=0.0)(pair.prompt, (pair.chosen, pair.rejected))
+    share = labeller(temperature=1.0, noise=0.0)(pair.prompt, pair.texts)
     return replace(pair, wins={OVERALL: share})
 
 

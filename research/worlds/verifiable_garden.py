@@ -76,7 +76,7 @@ def with_outliers(share: float = 0.1, scale: float = 3.0) -> Reward:
 
 def _outlier(example: Example, share: float) -> float:
     """Return tan(π (u - 1/2)) of a number u in (0, 1) for a share of the texts, and 0 for the others."""
-    text = f"{prompt_text(example.prompt)}\n{example.completion}".encode()
+    text = f"{prompt_text(example.prompt)}\n{example.text}".encode()
     drawn, u = (_uniform(zlib.crc32(prefix + text)) for prefix in (b"which ", b"how much "))
     return math.tan(math.pi * (u - 0.5)) if drawn < share else 0.0
 

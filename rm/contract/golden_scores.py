@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import UNREADABLE, CheckFailed, DataError
 from ..io.checked_files import from_json_lines
 from ..io.checksums import fault_of, read_sums, write_sums
-from ..types import Example, RewardModel, completion, completion_json, prompt_text
+from ..types import Completion, Example, RewardModel, completion, completion_json, prompt_text
 
 GOLDEN, SUMS = "golden.jsonl", "checksums.json"
 HASHED = 2_000_000_000
@@ -59,7 +59,7 @@ def read_golden(folder: Path) -> tuple[list[Example], np.ndarray]:
         raise _damaged(folder, error) from error
 
 
-def _completion(row: Mapping[str, Any]) -> str:
+def _completion(row: Mapping[str, Any]) -> str | Completion:
     stored = row["completion"] if "completion" in row else row["answer"]  # its name in models of earlier versions
     return completion(stored) if isinstance(stored, list) else stored
 

@@ -7,11 +7,11 @@ from itertools import pairwise
 from os.path import commonprefix
 from typing import Any
 
-from ..types import Message, Messages, completion, user_turn
+from ..types import AnyCompletion, Completion, Message, Messages, completion, user_turn
 from .messages_and_tools import as_message, parsed_messages
 
 
-def split_conversations(prompt: Any, chosen: Any, rejected: Any) -> tuple[Messages, str, str]:
+def split_conversations(prompt: Any, chosen: Any, rejected: Any) -> tuple[Messages, AnyCompletion, AnyCompletion]:
     """Return prompt, chosen and rejected completion.
 
     Without `prompt`, the prompt is the conversations' common beginning.
@@ -47,13 +47,13 @@ def as_prompt(value: Any) -> Messages:
     return user_turn(turns) if isinstance(turns, str) else tuple(as_turns(turns, "prompt"))
 
 
-def as_completion(value: Any, name: str) -> str:
+def as_completion(value: Any, name: str) -> str | Completion:
     """Return a text or a list of messages, which may be stored as JSON text, as a completion."""
     turns = parsed_messages(value, name)
     return turns if isinstance(turns, str) else as_reply(as_turns(turns, name), name)
 
 
-def as_reply(turns: Sequence[Message], name: str) -> str:
+def as_reply(turns: Sequence[Message], name: str) -> str | Completion:
     """Return a completion of assistant turns and tool results as one value."""
     if not _is_reply(turns):
         raise ValueError(
@@ -82,7 +82,7 @@ def _after(prompt: Messages, turns: list[Message]) -> list[Message]:
     return turns[len(prompt) :] if tuple(turns[: len(prompt)]) == prompt else turns
 
 
-def _common_turns(chosen: list[Message], rejected: list[Message]) -> tuple[Messages, str, str]:
+def _common_turns(chosen: list[Message], rejected: list[Message]) -> tuple[Messages, AnyCompletion, AnyCompletion]:
     shared = next((i for i, (a, b) in enumerate(zip(chosen, rejected, strict=False)) if a != b), -1)
     if shared == -1:
         shared = min(len(chosen), len(rejected)) - 1

@@ -51,7 +51,7 @@ def leaks(
         raise ValueError(f"right is a share in (0.5, 1], got {right}")
     least = max(20, share * len(pairs))
     sides = _sides(pairs)
-    longer = np.sign([len(split_words(pair.chosen)) - len(split_words(pair.rejected)) for pair in pairs])
+    longer = np.sign([len(split_words(pair.texts[0])) - len(split_words(pair.texts[1])) for pair in pairs])
     came_first = np.array([0 if chosen_first is None else 1 if chosen_first else -1 for chosen_first in first])
     candidates = [
         *_leaks("length", ("the longer completion is chosen", "the shorter completion is chosen"), longer * sides),
@@ -94,7 +94,7 @@ def _leaks(kind: str, names: tuple[str, str], signs: np.ndarray) -> Iterator[Lea
 
 
 def _words(pairs: Sequence[PreferencePair], sides: np.ndarray, least: float) -> Iterator[Leak]:
-    texts = [(_words_of(pair.chosen), _words_of(pair.rejected)) for pair in pairs]
+    texts = [tuple(map(_words_of, pair.texts)) for pair in pairs]
     counts = Counter(word for sides_of_pair in texts for words in sides_of_pair for word in words)
     rows_by_word: dict[str, tuple[array, array]] = defaultdict(lambda: (array("q"), array("b")))
     for row, (chosen, rejected) in enumerate(texts):

@@ -125,22 +125,22 @@ def near_identical(pairs: Sequence[PreferencePair], alike: float) -> Iterator[Fi
     |A ∩ B| / |A ∪ B| >= alike      for the shingle sets A, B of the two completions (resemblance, Broder 1997)
     """
     for row, pair in enumerate(pairs):
-        if _calls(pair.chosen) != _calls(pair.rejected):
+        if _calls(pair.examples[0]) != _calls(pair.examples[1]):
             continue  # calls that differ in one letter of an argument are different completions
-        chosen, rejected = normal_prompt(pair.chosen), normal_prompt(pair.rejected)
+        chosen, rejected = map(normal_prompt, pair.texts)
         if chosen == rejected:
             yield Finding(row, NEAR_IDENTICAL, "they differ in case, punctuation and blanks alone")
         elif (share := _resemblance(chosen, rejected)) >= alike:
             yield Finding(row, NEAR_IDENTICAL, f"{share:.0%} of their {WORDS}-word shingles are the same")
 
 
-def _calls(completion: str) -> list[str]:
-    return [call_text(call) for turn in completion_turns(completion) for call in turn.get("tool_calls", ())]
+def _calls(example: Example) -> list[str]:
+    return [call_text(call) for turn in completion_turns(example.completion) for call in turn.get("tool_calls", ())]
 
 
-def _normal(completion: str) -> str:
+def _normal(example: Example) -> str:
     """Return the completion's normalised words, and its tool calls verbatim."""
-    return "\n".join([normal_prompt(completion), *_calls(completion)])
+    return "\n".join([normal_prompt(example.text), *_calls(example)])
 
 
 def _resemblance(text: str, other: str) -> float:
@@ -177,9 +177,9 @@ def repeated(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:
     """
     opinions_of: dict[tuple[str, frozenset[str]], dict[int, Opinion]] = defaultdict(dict)
     for row, pair in enumerate(pairs):
-        completions = frozenset((_normal(pair.chosen), _normal(pair.rejected)))
+        completions = frozenset(map(_normal, pair.examples))
         better = {objective: pair.preferred(objective) for objective in pair.wins}
-        opinion = {name: _normal(preferred.chosen) for name, preferred in better.items() if preferred is not None}
+        opinion = {name: _normal(preferred.examples[0]) for name, preferred in better.items() if preferred is not None}
         if len(completions) == 2 and opinion:
             opinions_of[normal_prompt(prompt_text(pair.prompt)), completions][row] = opinion
     for opinions in opinions_of.values():

@@ -13,10 +13,12 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from ..errors import UNREADABLE, DataError, UsageError
 from ..types import (
     OVERALL,
+    AnyCompletion,
     Example,
     Messages,
     PreferencePair,
     completion_json,
+    completion_text,
     completion_turns,
     content_hash,
     user_turn,
@@ -375,14 +377,14 @@ def _wins(values: Mapping[str, Any]) -> dict[str, float]:
     return {OVERALL: 0.5}
 
 
-def check_filled(prompt: Messages, allow_blank: bool = False, **completions: str) -> None:
+def check_filled(prompt: Messages, allow_blank: bool = False, **completions: AnyCompletion) -> None:
     """Raise `ValueError` for an empty prompt or completion, and for text that cannot be written as UTF-8."""
     if not any(turn["content"].strip() for turn in prompt):
         raise ValueError("empty prompt")
-    for name, text in completions.items():
-        if not isinstance(text, str) or not (text.strip() or allow_blank):
+    for name, value in completions.items():
+        if not isinstance(value, AnyCompletion) or not (completion_text(value).strip() or allow_blank):
             raise ValueError(f"empty completion: '{name}'")
-    _check_characters([*prompt, *completions.values()])
+    _check_characters([*prompt, *map(completion_text, completions.values())])
 
 
 def _check_characters(texts: Sequence[Any]) -> None:

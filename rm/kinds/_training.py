@@ -173,7 +173,7 @@ def lora_config(settings: ClassifierSettings) -> LoraConfig | None:
 def texts_of(pairs: Sequence[PreferencePair]) -> list[str]:
     """Return the texts of prompts and completions."""
     prompts = [message_text(turn) for pair in pairs for turn in pair.prompt]
-    return prompts + [text for pair in pairs for text in (pair.chosen, pair.rejected)]
+    return prompts + [text for pair in pairs for text in pair.texts]
 
 
 # ---- streams ----

@@ -144,7 +144,7 @@ def _as(model: Any, examples: Sequence[Example], bos: Edge, eos: Edge) -> Ids:
 
 def _unclosed(model: Any, examples: Sequence[Example], right: Ids) -> Ids:
     """Remove the template's closing tokens: the longest suffix shared by two different completions of a prompt."""
-    other = [Example(example.prompt, f"{example.completion} x") for example in examples]
+    other = [Example(example.prompt, f"{example.text} x") for example in examples]
     closings = []
     for ids, theirs in zip(right, (encoded.ids for encoded in model.encoder.encode_all(other)), strict=True):
         same = 0

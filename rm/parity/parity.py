@@ -186,9 +186,9 @@ def edge_cases(model: Any, examples: Sequence[Example]) -> list[Example]:
     question = user_turn("What is two and two?")
     turns = (*question, Message(role="assistant", content="Four."), *user_turn("And once more two?"))
     kinds: list[tuple[Callable[[Example], bool], Callable[[], Example]]] = [
-        (lambda example: len(example.completion) <= 3, lambda: Example(user_turn("Hi"), "a")),
+        (lambda example: len(example.text) <= 3, lambda: Example(user_turn("Hi"), "a")),
         (lambda example: len(example.prompt) > 2, lambda: Example(turns, "Six.")),
-        (lambda example: not example.completion.isascii(), lambda: Example(question, NOT_ASCII)),
+        (lambda example: not example.text.isascii(), lambda: Example(question, NOT_ASCII)),
         (lambda example: _too_long(model, example), lambda: _long(model, question)),
     ]
     missing = [make() for is_kind, make in kinds if not any(map(is_kind, examples))]

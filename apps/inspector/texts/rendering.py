@@ -19,7 +19,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
-from ....rm.types import Message, completion_turns, message_text
+from ....rm.types import AnyCompletion, Message, completion_text, completion_turns, message_text
 from ..assets import asset
 from ..html import HIDDEN, LONGEST, shown
 
@@ -197,10 +197,10 @@ def _call_html(call: Mapping[str, Any]) -> str:
     return name + MARK.sub(MARKED, code_html(HIDDEN.sub(_visible, arguments[:LONGEST]), "json"))
 
 
-def completion_html(completion: str, *, rendered: bool) -> str:
+def completion_html(completion: AnyCompletion, *, rendered: bool) -> str:
     """Return a response as HTML. A response may have several messages."""
     if not rendered:
-        return f'<div class="text" dir="auto">{shown(completion)}</div>'
+        return f'<div class="text" dir="auto">{shown(completion_text(completion))}</div>'
     first, *others = completion_turns(completion)
     named = [f'<p class="faint">{shown(turn["role"], 100)}</p>{message_html(turn, rendered=True)}' for turn in others]
     return "".join([message_html(first, rendered=True), *named])

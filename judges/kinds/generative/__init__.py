@@ -102,7 +102,7 @@ def _stated(
     verdict = comparison.verdict(case, order, reply)
     if isinstance(verdict, NoVerdict):
         return verdict
-    quoted = [case.answers[index] for index in order]
+    quoted = [case.texts[index] for index in order]
     beginning = before_verdict(reply.text, lambda text: comparison.read(text, quoted))
     if beginning is None:
         return NoVerdict(Reason.MALFORMED, "the verdict is stated without the label A or B")

@@ -39,7 +39,7 @@ def verdict_row(case: Case, prompt: ComparisonPrompt, rubric: Rubric | None = No
     plan = orders_of(case)
     first, *others = ([dict(turn) for turn in prompt.ask(case, order, rubric=rubric).messages] for order in plan)
     labels = [right_label(case, order) for order in plan]
-    return {"prompt": first, PROMPTS: others, LABEL_COLUMN: labels, SHOWN_COLUMN: [str(text) for text in case.answers]}
+    return {"prompt": first, PROMPTS: others, LABEL_COLUMN: labels, SHOWN_COLUMN: [*case.texts]}
 
 
 class LabelledPrompts(NamedTuple):
@@ -84,7 +84,7 @@ class VerdictRewards:
         return [verdict_reward(verdict, label, self.no_verdict) for verdict, label in self._last]
 
     def _read(self, example: Example, row: LabelledPrompts, finished: bool) -> tuple[Verdict | NoVerdict, str]:
-        verdict = self.prompt.read(example.completion, row.responses, "stop" if finished else "length")
+        verdict = self.prompt.read(example.text, row.responses, "stop" if finished else "length")
         return verdict, row.labels[prompt_text(example.prompt)]
 
     def facts(self) -> dict[str, float]:

@@ -79,7 +79,7 @@ def chosen(
     unknown = np.isnan(p)
     if threshold is not None:
         return unknown | (p >= threshold)
-    coins = [content_hash([prompt_text(case.prompt), *case.answers]) for case in cases]
+    coins = [content_hash([prompt_text(case.prompt), *case.texts]) for case in cases]
     first = sorted(range(len(cases)), key=lambda index: (not unknown[index], -p[index], coins[index]))
     to_strong = unknown.copy()
     to_strong[first[: math.floor((budget or 0.0) * len(cases) + 1e-9)]] = True

@@ -83,8 +83,8 @@ def case_features(cases: Sequence[Case], reward_model: RewardModel | None = None
 
 
 def _metadata(case: Case) -> CaseFeatures:
-    prompt, lengths = prompt_text(case.prompt), [len(answer) for answer in case.answers]
-    marks = [markdown_marks(answer) for answer in case.answers]
+    prompt, lengths = prompt_text(case.prompt), [*map(len, case.texts)]
+    marks = [*map(markdown_marks, case.texts)]
     return CaseFeatures(
         case,
         prompt_kind(prompt),

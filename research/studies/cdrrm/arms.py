@@ -93,7 +93,7 @@ class Corpus(Job):
 
 
 def _chosen_first(pair: PreferencePair) -> Sides:
-    return Sides(pair.prompt, pair.chosen, pair.rejected, "A")
+    return Sides(pair.prompt, *pair.texts, "A")
 
 
 def _unfiltered(shown: Sides, written: Synthesis) -> FilteredRubric | Rejected:

@@ -254,7 +254,7 @@ def marks_as_chat(pairs: Sequence[Case], replies: Sequence[str]) -> Chat:
         demands = demands_of(pair)
         for index, marks in zip(orders_of(pair)[0], marks_of(reply, demands) or (), strict=False):
             text = json.dumps({name: "yes" if mark else "no" for name, mark in zip(demands, marks, strict=True)})
-            known[prompt_text(pair.prompt), pair.answers[index]] = text
+            known[prompt_text(pair.prompt), pair.texts[index]] = text
 
     def answer(ask: Ask) -> str:
         text = str(ask.messages[-1]["content"])

@@ -60,7 +60,7 @@ def _right_marks(pair: Case, replies: Sequence[Reply]) -> list[bool]:
         mark == truth
         for order, reply in zip(orders_of(pair), replies, strict=True)
         for index, marks in zip(order, marks_of(reply.text, demands) or (), strict=False)
-        for mark, truth in zip(marks, met(demands, pair.answers[index]), strict=True)
+        for mark, truth in zip(marks, met(demands, pair.texts[index]), strict=True)
     ]
 
 

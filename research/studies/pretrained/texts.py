@@ -98,8 +98,8 @@ def prepared(data: Path, cache: Path, rows: int | None) -> tuple[str, dict[str, 
             kept = list(at_most(usable, MOST))[:rows]
             counts[source] = {"read": report.read, "in a suite": len(dropped), "kept": len(kept)}
             for pair in kept:
-                pairs[part_of(pair)][group].append([source, pair.prompt, pair.chosen, pair.rejected])
-    suites = {name: [[case.prompt, case.answers] for case in suite.cases] for name, suite in loaded.items()}
+                pairs[part_of(pair)][group].append([source, pair.prompt, *pair.texts])
+    suites = {name: [[case.prompt, case.texts] for case in suite.cases] for name, suite in loaded.items()}
     return store_texts(cache, {"pairs": pairs, "suites": suites}), loaded, counts
 
 

@@ -61,7 +61,7 @@ def prepared(data: Path, cache: Path, rows: int | None) -> tuple[str, dict[str, 
             counts[source] = {"read": report.read, "kept": len(kept)}
             for pair in kept:
                 if (part := part_of(pair)) == "raters" or _is_short(pair):
-                    parts[part][objective].append([pair.prompt, pair.chosen, pair.rejected])
+                    parts[part][objective].append([pair.prompt, *pair.texts])
     return store_texts(cache, parts), counts
 
 
@@ -90,4 +90,4 @@ def part_of(pair: PreferencePair) -> str:
 
 def _is_short(pair: PreferencePair) -> bool:
     prompt = sum(len(turn["content"]) for turn in pair.prompt)
-    return prompt <= LONGEST and max(len(pair.chosen), len(pair.rejected)) <= LONGEST
+    return prompt <= LONGEST and max(map(len, pair.texts)) <= LONGEST

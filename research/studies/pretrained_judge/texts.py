@@ -95,8 +95,8 @@ def _training_pairs(data: Path, draw: np.random.Generator) -> Iterator[Pair]:
         pairs, _ = load_pairs([str(data / file) for file in SOURCES["dialogue"][source]], on_bad_row="skip")
         for pair in at_most(decided(pairs), 1):
             prompt = prompt_text(pair.prompt)
-            if len(pair.prompt) == 1 and len(prompt) + len(pair.chosen) + len(pair.rejected) <= LONGEST:
-                yield Pair(prompt, *_ordered(str(pair.chosen), str(pair.rejected), int(draw.integers(2))))
+            if len(pair.prompt) == 1 and len(prompt) + sum(map(len, pair.texts)) <= LONGEST:
+                yield Pair(prompt, *_ordered(*pair.texts, int(draw.integers(2))))
 
 
 def _ordered(chosen: str, rejected: str, better: int) -> tuple[tuple[str, str], int]:

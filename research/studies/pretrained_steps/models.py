@@ -67,7 +67,7 @@ class StepModel(SavedModel):
 def prefixes(problem: str, steps: Sequence[str]) -> Iterator[Example]:
     """Yield the problem with the steps up to each one."""
     for number in range(1, len(steps) + 1):
-        yield Example(user_turn(problem), Steps(steps[:number], SEPARATOR))
+        yield Example(user_turn(problem), Steps(tuple(steps[:number]), SEPARATOR))
 
 
 def trace_examples(texts: Texts) -> Iterator[Example]:

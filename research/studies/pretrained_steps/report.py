@@ -63,7 +63,7 @@ def trace_cases(texts: Texts, name: str) -> list[Case]:
         Case(
             f"{name}-{index}",
             user_turn(trace.problem),
-            tuple(Steps(trace.steps[: end + 1], SEPARATOR) for end in range(len(trace.steps))),
+            tuple(Steps(tuple(trace.steps[: end + 1]), SEPARATOR) for end in range(len(trace.steps))),
             best=tuple(range(len(trace.steps))) if trace.first_error < 0 else (trace.first_error,),
             subset=f"{name}/{kind[trace.first_error < 0]}",
             values=tuple(float(trace.first_error < 0 or end < trace.first_error) for end in range(len(trace.steps))),

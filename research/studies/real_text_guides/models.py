@@ -90,7 +90,7 @@ def words(data: Corpus) -> PreTrainedTokenizerBase:
     """Train the tokenizer on the texts of the base model."""
     split = halves(data)
     turns = [turn["content"] for pair in split.guides + split.texts for turn in pair.prompt]
-    return small_tokenizer([*turns, *(pair.chosen for pair in split.guides + split.texts)], VOCABULARY)
+    return small_tokenizer([*turns, *(pair.texts[0] for pair in split.guides + split.texts)], VOCABULARY)
 
 
 @dataclass(frozen=True)

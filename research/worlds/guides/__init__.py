@@ -215,7 +215,7 @@ def _rows(pairs: int, seed: int, objectives: tuple[str, ...], world: str, split:
 def with_labels(pair: PreferencePair, world: str) -> PreferencePair:
     """Label a pair by a world's gold rewards, and add their differences for losses that need more than labels."""
     prompt = prompt_text(pair.prompt)
-    chosen, rejected = REWARDS[world](prompt, pair.chosen), REWARDS[world](prompt, pair.rejected)
+    chosen, rejected = (REWARDS[world](prompt, text) for text in pair.texts)
     gaps = {name: chosen[name] - rejected[name] for name in chosen}
     wins = {name: garden.sign_label(gap) for name, gap in gaps.items()}
     return replace(pair, wins={OVERALL: pair.wins[OVERALL], **wins}, gaps=gaps)

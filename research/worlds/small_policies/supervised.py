@@ -71,7 +71,7 @@ def rows_of_examples(examples: Sequence[Example], encoder: Encoder | None = None
     """Encode prompts and completions, which end with the end of text, as right-padded rows."""
     encoder = encoder or policy_encoder()
     words = encoder.tokenizer
-    texts = words([example.completion for example in examples], add_special_tokens=False).input_ids
+    texts = words([example.text for example in examples], add_special_tokens=False).input_ids
     tokens = pad_sequence([torch.tensor([*ids, words.eos_token_id]) for ids in texts], batch_first=True)
     response = torch.arange(tokens.shape[1]) < torch.tensor([len(ids) + 1 for ids in texts])[:, None]
     return completion_rows(prompt_ids([example.prompt for example in examples], encoder), tokens, response)

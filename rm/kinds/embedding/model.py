@@ -144,7 +144,7 @@ class EmbeddingRewardModel:
 
 
 def _texts(examples: Sequence[Example]) -> list[str]:
-    return [f"{prompt_text(example.prompt)}\n\nassistant: {example.completion}" for example in examples]
+    return [f"{prompt_text(example.prompt)}\n\nassistant: {example.text}" for example in examples]
 
 
 def new_embedding(

@@ -33,10 +33,10 @@ class LinearRewardModel:
     def fit(self, pairs: Sequence[PreferencePair], *, C: float = 0.3, objective: str = OVERALL) -> "LinearRewardModel":
         """Fit vocabulary, word weights and length weight; C as in scikit-learn (larger: less regularisation)."""
         try:
-            self.vectorizer.fit([completion for pair in pairs for completion in (pair.chosen, pair.rejected)])
+            self.vectorizer.fit([text for pair in pairs for text in pair.texts])
         except ValueError as error:
             raise _no_words(len(pairs)) from error
-        chosen, rejected = [pair.chosen for pair in pairs], [pair.rejected for pair in pairs]
+        chosen, rejected = ([pair.texts[side] for pair in pairs] for side in range(2))
         wins = np.array([pair.chance(objective) for pair in pairs])
         self.weights = pairwise_logistic(self._features(chosen) - self._features(rejected), wins, C=C)
         return self
@@ -47,7 +47,7 @@ class LinearRewardModel:
             raise UsageError("the linear reward model has not been fitted; call fit(pairs) or load a saved folder")
         if not examples:
             return np.zeros((0, 1))
-        return (self._features([example.completion for example in examples]) @ self.weights)[:, None]
+        return (self._features([example.text for example in examples]) @ self.weights)[:, None]
 
     def _features(self, completions: Sequence[str]) -> sparse.csr_matrix:
         return _with_length(self.vectorizer.transform(completions), _log_lengths(completions))

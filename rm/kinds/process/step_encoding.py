@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from ...backbones.tokenization import Encoded, Encoder, Rendered, right_padded, single_token_id
-from ...types import Example, Message, Messages, Steps, content_hash
+from ...types import AnyCompletion, Example, Message, Messages, Steps, completion_text, content_hash
 from .contract import ProcessContract
 
 COMPLETION = "completion"
@@ -25,7 +25,7 @@ class EncodedSteps(NamedTuple):
     """A text of the prompt that the chat template omits, if any."""
 
 
-def split_steps(completion: str, separator: str) -> tuple[str, ...]:
+def split_steps(completion: AnyCompletion, separator: str) -> tuple[str, ...]:
     """Return the steps stored in a completion (`rm.types.Steps`), or else its non-blank parts between separators.
 
     >>> split_steps("2 + 2 = 4\\n\\n\\n\\nSo 4.", "\\n\\n")
@@ -33,7 +33,7 @@ def split_steps(completion: str, separator: str) -> tuple[str, ...]:
     """
     if isinstance(completion, Steps):
         return completion.steps
-    return tuple(step for step in completion.split(separator) if step.strip())
+    return tuple(step for step in completion_text(completion).split(separator) if step.strip())
 
 
 class StepEncoder(Encoder):

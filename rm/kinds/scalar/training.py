@@ -170,7 +170,7 @@ class ScalarTraining(StreamedTraining, ClassifierTraining):
     def _small(self, data: Judged, objectives: tuple[str, ...]) -> ScalarRewardModel:
         answers = [answer.example for answer in data.completions]
         texts = texts_of(data.pairs) + [message_text(turn) for example in answers for turn in example.prompt]
-        tokenizer, shape = self.small_backbone(texts + [example.completion for example in answers])
+        tokenizer, shape = self.small_backbone(texts + [example.text for example in answers])
         limits: Any = {"max_length": self.settings.max_length, "seed": self.arguments.seed}
         model = scalar_from_config(shape, tokenizer, objectives=objectives, **limits)
         self.log_small_model(model.model, tokenizer)

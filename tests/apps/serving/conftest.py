@@ -56,7 +56,7 @@ class GatedModel:
         self.batches.append([example.completion for example in examples])
         self.busy.set()
         assert self.gate.wait(PATIENCE)
-        if any(self.refuses in example.completion for example in examples):
+        if any(self.refuses in example.text for example in examples):
             raise RuntimeError(f"cannot read {self.refuses}")
         return np.array([[float(len(example.completion))] for example in examples])
 

@@ -66,7 +66,7 @@ def test_a_system_turn_that_the_template_omits_is_read_in_the_user_turn_beside_i
 def test_a_thought_that_the_template_omits_is_reported_and_one_of_its_own_field_refused():
     encoded, plain = encoder(NO_THOUGHT).encode_all([Example(user_turn("Name"), text) for text in (THOUGHTS[0], "x")])
     assert (encoded.omitted, plain.omitted) == ("moss", "")
-    thinking = Completion([{"role": "assistant", "content": "Moss.", "reasoning_content": "It is green."}])
+    thinking = Completion(({"role": "assistant", "content": "Moss.", "reasoning_content": "It is green."},))
     with pytest.raises(DataError, match="leaves out reasoning in .*--chat_template"):
         encoder(NO_THOUGHT).render(Example(user_turn("Name a plant."), thinking))
 

@@ -52,7 +52,7 @@ def test_ids_of_conversations_without_the_new_fields_are_pinned_and_answers_are_
 def test_every_field_and_column_enters_the_id_and_survives_the_file():
     paris, oslo = parse_pair(conversation("Paris")), parse_pair(conversation("Oslo"))
     assert paris.chosen != paris.rejected and paris.id != oslo.id
-    assert '"arguments": {"city": "Paris"}' in paris.chosen and "21 C" in paris.chosen
+    assert '"arguments": {"city": "Paris"}' in paris.texts[0] and "21 C" in paris.texts[0]
     with pytest.raises(ValueError, match="identical"):
         parse_pair(conversation("Rome"))
     for columns in [
@@ -75,17 +75,17 @@ def test_system_tools_and_reasoning_stand_in_the_text_that_people_and_judges_rea
     pair = parse_pair(conversation(system="Be brief.", tools=[TOOL]) | {"chosen": [thinking, RESULT, ANSWER]})
     text = prompt_text(pair.prompt)
     assert text.startswith("tools:\n{") and '"name": "get_weather"' in text and "system: Be brief." in text
-    assert str(pair.chosen) == (
+    assert pair.texts[0] == (
         '<think>\nWhich city?\n</think>\n\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n'
         "</tool_call>\n\ntool get_weather: 21 C\n\nassistant: It is 21 C."
     )
 
 
 def test_a_call_is_no_text_that_looks_like_it_and_keeps_its_messages_when_copied():
-    called = Completion([calling("Paris") | {"content": ""}])
-    assert called != str(called) and str(called) != called and called == Completion(called.turns)
+    called = Completion((calling("Paris") | {"content": ""},))
+    assert called != called.text and called.text != called and called == Completion(called.turns)
     pair = parse_pair({"prompt": "How warm is it?", "chosen": [calling("Paris")], "rejected": [calling("Rome")]})
-    as_text = parse_pair({"prompt": "How warm is it?", "chosen": str(pair.chosen), "rejected": str(pair.rejected)})
+    as_text = parse_pair({"prompt": "How warm is it?", "chosen": pair.texts[0], "rejected": pair.texts[1]})
     assert pair.id != as_text.id
     answer = parse_pair(conversation()).chosen
     for other in (copy.deepcopy(answer), pickle.loads(pickle.dumps(answer))):
@@ -101,7 +101,7 @@ def test_conversations_part_at_the_call_whose_results_differ():
     assert len(pair.prompt) == 5 and [turn["role"] for turn in completion_turns(pair.chosen)] == [
         "assistant", "tool", "assistant",
     ]  # fmt: skip
-    assert "9 C" in pair.rejected
+    assert "9 C" in pair.texts[1]
 
 
 def test_forms_of_one_conversation_are_one_conversation_and_broken_arguments_stay():
@@ -121,7 +121,7 @@ def test_forms_of_one_conversation_are_one_conversation_and_broken_arguments_sta
     broken = calling("Rome")
     broken["tool_calls"][0]["function"]["arguments"] = '{"city": "Ro'
     pair = parse_pair({"prompt": [QUESTION], "chosen": [calling("Rome")], "rejected": [broken]})
-    assert r'"arguments": "{\"city\": \"Ro"' in pair.rejected
+    assert r'"arguments": "{\"city\": \"Ro"' in pair.texts[1]
 
 
 def test_a_table_a_stream_and_rated_answers_keep_calls_and_tools(tmp_path):
@@ -139,7 +139,7 @@ def test_a_table_a_stream_and_rated_answers_keep_calls_and_tools(tmp_path):
     path = write(tmp_path / "a.jsonl", [{"messages": messages, "tools": [TOOL], "helpful": 1.0}])
     (_, example), *_ = load_examples(path)[0]
     assert tools_of(example.prompt) == [TOOL] and "tool_calls" in example.prompt[1]
-    assert "<think>\nWarm." in example.completion
+    assert "<think>\nWarm." in example.text
     assert load_judged(path, ["helpful"])[0].completions[0].example == example
 
 

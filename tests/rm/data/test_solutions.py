@@ -110,6 +110,6 @@ def test_all_formats_in_one_call_and_steps_that_keep_their_text(tmp_path):
     (tmp_path / "b.jsonl").write_text(json.dumps(PLAIN) + "\n")
     solutions, report = load_solutions([str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")])
     assert len(solutions) == 1 + 5 + 1 and report.ignored["task"] == 1
-    steps = Steps(["a", "b"], "\n")
+    steps = Steps(("a", "b"), "\n")
     for other in (copy.deepcopy(steps), pickle.loads(pickle.dumps(steps))):
         assert other == "a\nb" == steps and other.steps == ("a", "b") and isinstance(other, Steps)

@@ -102,7 +102,7 @@ def test_the_tokens_by_hand_and_steps_that_are_given(base):
     (encoded,) = marked.encode_steps([Example(QUESTION, "roba kano\n\nmino")])
     step = [tokenizer.convert_tokens_to_ids("<step>")]
     assert encoded.ids == head + first + step + second + step
-    assert split_steps(Steps(["a\n\nb", "c"]), "\n\n") == ("a\n\nb", "c")
+    assert split_steps(Steps(("a\n\nb", "c")), "\n\n") == ("a\n\nb", "c")
     assert split_steps("a\n\n \n\nb\n", "\n\n") == ("a", "b\n") and split_steps("", "\n\n") == ()
 
 
@@ -124,7 +124,7 @@ def test_any_batch_and_order_gives_the_scores_that_a_solution_has_alone(model, a
     ids = [encoded.ids for encoded in model.encoder.encode_steps(EXAMPLES)]
     small = model.token_logits(ids, batch_tokens=64)
     assert close([expit(row[-1]) for row in small], [some[-1] for some in alone])
-    as_text = [Example(example.prompt, str(example.completion)) for example in EXAMPLES]
+    as_text = [Example(example.prompt, example.text) for example in EXAMPLES]
     assert close(model.step_scores(as_text), alone), "plain text is split as the steps were joined"
 
 

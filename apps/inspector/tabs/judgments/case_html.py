@@ -37,7 +37,7 @@ def _texts(item: Item, diff: bool, raw: bool) -> tuple[list[str], str]:
     if not (diff and item.pair):
         return texts, ""
     right, wrong = item.pair
-    difference = word_diff(item.answers[right], item.answers[wrong])
+    difference = word_diff(item.texts[right], item.texts[wrong])
     pieces = pieces_html(difference.first, "ins"), pieces_html(difference.second, "del")
     texts[right], texts[wrong] = (f'<div class="text" dir="auto">{html}</div>' for html in pieces)
     note = f"Only the first {WORDS:,} words of each response are compared." if difference.left else ""
@@ -93,13 +93,13 @@ def _response_html(item: Item, index: int, text: str, name: int, *, blind: bool)
         f"<span>Response {name}</span>",
         '<span class="right">✓ right</span>' if best else "",
         _rank(scores, index),
-        f'<span class="faint">{len(item.answers[index]):,} characters</span>',
+        f'<span class="faint">{len(item.texts[index]):,} characters</span>',
         f'<span class="end">{number(scores[index], decimals_of(scores))}</span>' if scores else "",
     ]
-    body = text if item.answers[index] else '<p class="faint">(empty)</p>'
+    body = text if item.texts[index] else '<p class="faint">(empty)</p>'
     return (
         f'<div class="box answer{" best" if best else ""}"><div class="head">{"".join(parts)}</div>'
-        f'<div class="body">{folded(body, item.answers[index])}</div></div>'
+        f'<div class="body">{folded(body, item.texts[index])}</div></div>'
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from .....benchmarks.evaluate import ALL
 from .....benchmarks.types import Interval
 from .....rm.errors import UNREADABLE, DataError, UsageError
-from .....rm.types import Messages
+from .....rm.types import AnyCompletion, Messages, completion_text
 from ....runs.tables import ITEMS, conversations
 from ...database import WAY_OUT
 from .index import ITEM_COLUMNS, ITEM_TABLE, OUTCOME, SCORE_TABLE, Index, index
@@ -33,11 +33,16 @@ class Item:
     subset: str
     cluster: str
     messages: Messages
-    answers: tuple[str, ...]
+    answers: tuple[AnyCompletion, ...]
     best: tuple[int, ...]
     verdicts: tuple[Verdict, ...]
     interval: Interval | None = None
     """Accuracy of the chosen scorer on the case's subset, with its confidence interval."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts of the responses."""
+        return tuple(map(completion_text, self.answers))
 
     @property
     def verdict(self) -> Verdict | None:
@@ -112,7 +117,7 @@ def _judged(tables: Index, run: Run, cases: dict[str, int]) -> dict[str, dict[st
     return judged
 
 
-def _texts(messages: str, prompt: str, answers: Sequence[str]) -> tuple[Messages, tuple[str, ...]]:
+def _texts(messages: str, prompt: str, answers: Sequence[str]) -> tuple[Messages, tuple[AnyCompletion, ...]]:
     """Return the prompt's messages and the responses. An unreadable prompt becomes a plain-text message."""
     try:
         return conversations(messages, answers)

@@ -68,7 +68,7 @@ def annotate(item: Item, verdict: str, who: str, note: str = "", *, blind: bool 
 
 def texts_of(item: Item) -> str:
     """Return a hash of prompt, responses and the label."""
-    return content_hash(json.dumps([item.messages, item.answers, item.best]))
+    return content_hash(json.dumps([item.messages, item.texts, item.best]))
 
 
 def file_of(run: Path) -> Path:

@@ -13,7 +13,7 @@ from ......policy.decoding.detokenization import token_texts
 from ......rm.errors import UNREADABLE
 from ......rm.io.checked_files import from_json
 from ......rm.kinds.autoregressive.contract import LogprobContract
-from ......rm.types import Example, Guide, Messages, RewardModel, SumsTokens
+from ......rm.types import AnyCompletion, Example, Guide, Messages, RewardModel, SumsTokens
 from .....runs.run_folder import MANIFEST
 from .... import figures, html
 from ....figures import PALETTE
@@ -67,7 +67,7 @@ class Explanation(NamedTuple):
         return isinstance(self.parts[0], TokenRewards)
 
 
-def explain(name: str, model: RewardModel, prompt: Messages, answers: Sequence[str]) -> Explanation:
+def explain(name: str, model: RewardModel, prompt: Messages, answers: Sequence[AnyCompletion]) -> Explanation:
     """Explain rewards by token if the reward is a sum over tokens, else by removing one sentence at a time."""
     examples = [Example(prompt, answer) for answer in answers]
     rewards = model.rate(examples)
@@ -135,8 +135,8 @@ def sentence_effects(model: RewardModel, example: Example, reward: np.ndarray) -
 
     The only sentence of a response is not removed, since the response would be empty.
     """
-    parts = sentences(example.completion)
-    most = min(MOST_SENTENCES, MOST_CHARACTERS // max(1, len(example.completion)))
+    parts = sentences(example.text)
+    most = min(MOST_SENTENCES, MOST_CHARACTERS // max(1, len(example.text)))
     tried = min(len(parts), most) if len(parts) > 1 else 0
     shorter = [Example(example.prompt, _without(parts, index)) for index in range(tried)]
     effects = (model.rate(shorter) - reward).T if tried else np.empty((len(reward), 0))

@@ -130,7 +130,7 @@ def _judged(folder: Path, root: Path, scorer: str, case: str) -> list[Any]:
     grounds = load_grounds(folder, scorer, case)
     if grounds is None:
         return ["", *_no_rubric()]
-    shown = grounds_html(grounds, item(open_run(folder), scorer, case).answers)
+    shown = grounds_html(grounds, item(open_run(folder), scorer, case).texts)
     if not grounds.criteria:
         return [shown, *_no_rubric()]
     source = source_of(folder, root, case)
@@ -147,7 +147,7 @@ def _rescored(site: Site, chosen: Chosen | None, text: str, score: str) -> str:
     judged = source_of(folder, site.root.folder, shown.case).rubric
     recorded = shown.verdict.scores if shown.verdict else ()
     rows = rescore(edited, judged, values, recorded, score)
-    return rescored_html(rows, needs_judge(edited, judged, values), lint(edited, shown.answers))
+    return rescored_html(rows, needs_judge(edited, judged, values), lint(edited, shown.texts))
 
 
 # ---- models ----
