@@ -18,7 +18,7 @@ HEADS = ("num_attention_heads", "num_key_value_heads")
 def check_claims(config: Any, source: str) -> None:
     """Raise `DataError` if config.json claims larger matrices, or more layers, than the folder's weights hold."""
     numbers = stored_numbers(Path(source))
-    if numbers and (name := larger(config.get_text_config(), numbers)):
+    if numbers and (name := oversized_value(config.get_text_config(), numbers)):
         raise DataError(
             f"{source}: config.json says {name}, and the weights beside it hold {numbers:,} numbers in all; "
             "give the config.json that belongs to the weights"
@@ -52,11 +52,11 @@ def stored_numbers(folder: Path) -> int:
     return numbers
 
 
-def larger(config: Any, numbers: int) -> str:
+def oversized_value(config: Any, numbers: int) -> str:
     """Return the first config value that implies more than `numbers` weights, as `name = value`; empty if none does.
 
     >>> from types import SimpleNamespace
-    >>> larger(SimpleNamespace(vocab_size=2**40, hidden_size=8), 10_000)
+    >>> oversized_value(SimpleNamespace(vocab_size=2**40, hidden_size=8), 10_000)
     'vocab_size = 1099511627776'
     """
     width, head = _positive_integer(config, "hidden_size"), _positive_integer(config, "head_dim") or 1

@@ -11,7 +11,7 @@ from ....benchmarks.compare import check_samples
 from ....benchmarks.types import part_of
 from ....judges.types import Judgment
 from ....rm.errors import UsageError
-from ....rm.io.escaping import unescaped
+from ....rm.io.escaping import unescape
 from ...runs.finished import Finished, case_hash, open_finished
 from ...runs.run_folder import PARTIAL, log, read_settings, run_folder, save_figure
 from ...runs.summaries import SUMMARY
@@ -38,7 +38,7 @@ def run_board(config: BoardConfig) -> dict[str, Any]:
         (work / "board.md").write_text(boards.markdown(results, unfinished), encoding="utf-8")
         (work / "board.csv").write_text(boards.as_csv(results), encoding="utf-8")
         save_figure(boards.figure(results), work / "board.png")
-    log(unescaped(boards.markdown(results, unfinished)))
+    log(unescape(boards.markdown(results, unfinished)))
     suites = [board.suite for board in results]
     return {"board": config.output, "runs": len(runs), "suites": suites, "unfinished": unfinished}
 

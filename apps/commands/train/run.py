@@ -11,7 +11,7 @@ from ....rm.training.fit import fit
 from ....rm.training.protocol import Training
 from ....rm.training.trainer import RewardArguments
 from ...runs.processes import shared_run_folder, trained_by
-from ...runs.run_folder import data_hash, log, log_rows, training_recipe, trust, write_manifest, write_rows
+from ...runs.run_folder import data_hash, log, log_rows, training_recipe, trust_option, write_manifest, write_rows
 from ...runs.stop_training import train_until_asked
 from .settings import TrainConfig, own_settings
 
@@ -24,7 +24,7 @@ def train(config: TrainConfig, kind_settings: Any, arguments: RewardArguments) -
     output, started = config.output or arguments.output_dir, time.time()
     here = trained_by(config.processes, "train", arguments)
     settings = own_settings(config, kind_settings, arguments)
-    training = kind_of(config.kind).training(settings, arguments, report=log, **trust(config))
+    training = kind_of(config.kind).training(settings, arguments, report=log, **trust_option(config))
     training.check(config.data)
     recipe = _recipe(config, settings, training)
     folder_options = {"overwrite": config.overwrite, "resume": config.resume, "keep": f"{CHECKPOINTS}/*"}
