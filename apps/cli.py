@@ -14,9 +14,9 @@ from typing import Any
 
 from ..rm.errors import CheckFailed, DataError, UsageError, did_you_mean
 from ..rm.io.checked_files import from_yaml
-from ..rm.io.escaping import redacted, terminal, terminal_json
+from ..rm.io.escaping import escape_terminal, redact, terminal_json
 from .extras import explained_imports
-from .runs.run_folder import RESULTS, plain
+from .runs.run_folder import RESULTS, to_json_types
 from .runs.signals import ENDED, Terminated, ended_by_signal
 from .settings.help import help_page
 from .summary import summary_lines
@@ -54,12 +54,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         with contextlib.redirect_stdout(sys.stderr), ending, explained_imports():
             result = _run(name, VERBS[name], settings_words)
         if sys.stdout.isatty() and "--json" not in words:
-            print(terminal("\n".join(summary_lines(name, plain(result)))))
+            print(escape_terminal("\n".join(summary_lines(name, to_json_types(result)))))
         else:
-            print(terminal_json(json.dumps(plain(result), ensure_ascii=False)))
+            print(terminal_json(json.dumps(to_json_types(result), ensure_ascii=False)))
         return 0
     except tuple(EXIT) as error:
-        print(terminal(f"rewardlab {name}: {error}"), file=sys.stderr)
+        print(escape_terminal(f"rewardlab {name}: {error}"), file=sys.stderr)
         return next(code for kind, code in EXIT.items() if isinstance(error, kind))
     except Terminated as error:
         print(f"rewardlab {name}: {error}", file=sys.stderr)
@@ -68,15 +68,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"rewardlab {name}: interrupted", file=sys.stderr)
         return 130
     except Exception as error:
-        print(terminal(f"rewardlab {name}: {_unexpected(name, error)}"), file=sys.stderr)
+        print(escape_terminal(f"rewardlab {name}: {_unexpected_error_message(name, error)}"), file=sys.stderr)
         return 1
 
 
-def _unexpected(name: str, error: Exception) -> str:
+def _unexpected_error_message(name: str, error: Exception) -> str:
     """Return a sentence about an unexpected error, and write the traceback to a file."""
     text = " ".join(str(error).split()) or "no message"
     sentence = f"{type(error).__name__}: {text[:MESSAGE_LENGTH]}{'...' if len(text) > MESSAGE_LENGTH else ''}"
-    details = redacted(["".join(traceback.format_exception(error))])[0]
+    details = redact(["".join(traceback.format_exception(error))])[0]
     try:
         with tempfile.NamedTemporaryFile(
             "w", prefix=f"rewardlab-{name}-", suffix=".txt", delete=False, encoding="utf-8", errors="replace"

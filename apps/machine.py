@@ -16,7 +16,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from ..kernels.dispatch import backend
 from ..rm.backbones.chat_templates import fault_of
-from ..rm.io.escaping import redacted
+from ..rm.io.escaping import redact
 from .runs.run_folder import installed_version, versions
 
 PROJECT = "rewardlab"
@@ -85,7 +85,7 @@ def extras() -> dict[str, dict[str, Any]]:
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
     """Return the relevant environment variables. The value of a secret is hidden."""
     return {
-        name: "(set, not shown)" if name.endswith(SECRETS) else redacted([variables[name]])[0]
+        name: "(set, not shown)" if name.endswith(SECRETS) else redact([variables[name]])[0]
         for name in VARIABLES
         if name in variables
     }
@@ -105,10 +105,10 @@ def folders() -> dict[str, Path]:
 
 def free_gigabytes(path: Path) -> float:
     """Return the free disk space in gigabytes for a folder, which need not exist yet."""
-    return shutil.disk_usage(_existing(path)).free / GIGABYTE
+    return shutil.disk_usage(_existing_folder(path)).free / GIGABYTE
 
 
-def _existing(path: Path) -> Path:
+def _existing_folder(path: Path) -> Path:
     return next(ancestor for ancestor in (path, *path.absolute().parents) if ancestor.exists())
 
 
@@ -153,7 +153,7 @@ def checks(facts: Mapping[str, Any]) -> Iterator[Check]:
         yield _check(f"extra {name}", extra["present"], found, extra["install"], bad="warn")
     for name, path in folders().items():
         yield disk(name, free_gigabytes(path))
-    writable = os.access(_existing(cache_folder()), os.W_OK)
+    writable = os.access(_existing_folder(cache_folder()), os.W_OK)
     remedy = "name a folder that can be written to with HF_HOME"
     yield _check("cache", writable, str(cache_folder()), remedy)
     yield _safetensors()

@@ -22,7 +22,7 @@ NEXT = {
 def summary_lines(verb: str, result: Any) -> list[str]:
     """Return at most ten lines: names and values of the result (nested names as `name.part`), and the next command."""
     values = dict(_flat(result)) if isinstance(result, Mapping) else {}
-    following = _following(verb, result)
+    following = _next_steps(verb, result)
     most = MOST_LINES - len(following)
     lines = [f"{name}: {short_text(value)}" for name, value in values.items()]
     if len(lines) > most:
@@ -30,7 +30,7 @@ def summary_lines(verb: str, result: Any) -> list[str]:
     return [*lines, *following]
 
 
-def _following(verb: str, result: Any) -> list[str]:
+def _next_steps(verb: str, result: Any) -> list[str]:
     try:
         return [f"next: {NEXT[verb].format(**result)}"] if "{output}" not in NEXT[verb] or result["output"] else []
     except (KeyError, TypeError):

@@ -31,7 +31,7 @@ class Baseline:
         return self.judge(cases)
 
 
-def by_response(score: Callable[[Case, int], float]) -> Callable[[Sequence[Case]], list[Judgment]]:
+def judge_by_response(score: Callable[[Case, int], float]) -> Callable[[Sequence[Case]], list[Judgment]]:
     """Return a judge that scores each response by `score(case, index)`."""
     return lambda cases: [
         Judgment(case.id, scores=tuple(score(case, index) for index in range(len(case.answers)))) for case in cases
@@ -40,12 +40,12 @@ def by_response(score: Callable[[Case, int], float]) -> Callable[[Sequence[Case]
 
 def longest() -> Baseline:
     """Return the baseline that prefers the longest response, in characters."""
-    return Baseline("longest", by_response(lambda case, index: float(len(case.texts[index]))))
+    return Baseline("longest", judge_by_response(lambda case, index: float(len(case.texts[index]))))
 
 
 def shortest() -> Baseline:
     """Return the baseline that prefers the shortest response, in characters."""
-    return Baseline("shortest", by_response(lambda case, index: -float(len(case.texts[index]))))
+    return Baseline("shortest", judge_by_response(lambda case, index: -float(len(case.texts[index]))))
 
 
 def random_guess(seed: int = 0) -> Baseline:
@@ -58,7 +58,7 @@ def random_guess(seed: int = 0) -> Baseline:
         digest = hashlib.sha256(f"{seed}|{case.id}|{index}".encode()).digest()
         return int.from_bytes(digest[:8], "big") / 2**64
 
-    return Baseline(RANDOM, by_response(score))
+    return Baseline(RANDOM, judge_by_response(score))
 
 
 def majority() -> Baseline:
@@ -67,10 +67,10 @@ def majority() -> Baseline:
     Ties go to the first position. Positions are counted over the judged cases themselves, so the accuracy is at least
     that of chance. The gain over chance shows how far the order of the responses reveals the labels.
     """
-    return Baseline("majority", _by_place)
+    return Baseline("majority", _position_judgments)
 
 
-def _by_place(cases: Sequence[Case]) -> list[Judgment]:
+def _position_judgments(cases: Sequence[Case]) -> list[Judgment]:
     right_indices = _right_places(cases)
     if len(right_indices) < 2:
         always = [f"the right answer always is at position {index + 1}" for index in right_indices]

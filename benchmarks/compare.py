@@ -8,13 +8,13 @@ import numpy as np
 
 from ..judges.types import Case, Judgment
 from ..rm.errors import DataError, UsageError
-from ..rm.io.escaping import inert
+from ..rm.io.escaping import escape_markdown
 from ..rm.types import prompt_text
 from .evaluate import OVERALL, credits_of, lay_out
 from .report import table
 from .statistics.areas import SUBSET, section_members
 from .statistics.cluster_bootstrap import LEVEL, Discordant, formatted_p, items_to_see, mcnemar
-from .statistics.figures import Paired, paired
+from .statistics.figures import Paired, pair_scorers
 from .statistics.multiple_tests import holm, holm_levels
 from .types import Difference, Suite
 
@@ -116,7 +116,7 @@ def compare(
     if not both.any():
         raise DataError(f"{first[0]} and {second[0]} scored no case in common; compare runs of the same data")
     layout = lay_out(cases, samples, seed)
-    pair = paired(suite, (after, before), layout)
+    pair = pair_scorers(suite, (after, before), layout)
     areas, subsets = _changes(pair, layout.names)
     gap, items = pair.value(OVERALL), int(both.sum())
     square = max(items * pair.null_variance(OVERALL), gap**2)  # the variance that the difference has with these items
@@ -129,15 +129,15 @@ def compare(
         subsets=subsets,
         discordant=mcnemar(before[:, 0], after[:, 0]),
         flips=tuple(
-            Flip(cases[i].id, cases[i].subset, before[i, 0], after[i, 0], int(i) + 1, _beginning(cases[i]))
+            Flip(cases[i].id, cases[i].subset, before[i, 0], after[i, 0], int(i) + 1, _message_beginning(cases[i]))
             for i in np.flatnonzero(np.abs(after - before)[:, 0] > 0)
         ),
         needed=items_to_see(gap, square) if abs(gap) > 1e-9 else None,
-        unscored=_unscored(suite, cases, ~np.isnan(before[:, 0]) & np.isnan(after[:, 0])),
+        unscored=_count_unscored(suite, cases, ~np.isnan(before[:, 0]) & np.isnan(after[:, 0])),
     )
 
 
-def _unscored(suite: Suite, cases: Sequence[Case], lost: np.ndarray) -> dict[str, int]:
+def _count_unscored(suite: Suite, cases: Sequence[Case], lost: np.ndarray) -> dict[str, int]:
     """Return the number of unscored cases in each area. `lost` [M] marks the unscored cases."""
     names = list(dict.fromkeys(case.subset for case in cases))
     members = {OVERALL: names, **section_members(suite, names), **{f"{SUBSET}{name}": [name] for name in names}}
@@ -167,7 +167,7 @@ def _changes(pair: Paired, names: Sequence[str]) -> tuple[dict[str, Change], dic
     return areas, {name: change(f"subset:{name}", p, level) for name, p, level in tested}
 
 
-def _beginning(case: Case) -> str:
+def _message_beginning(case: Case) -> str:
     """Return the first characters of the last user message on one line."""
     users = [turn["content"] for turn in case.prompt if turn["role"] == "user"] or [prompt_text(case.prompt)]
     text = " ".join(users[-1].split())
@@ -223,16 +223,16 @@ def markdown(comparison: Comparison, flips: int = 20) -> str:
         rows = [[name, *change_texts(change)] for name, change in changes.items()]
         return table(["", comparison.first, comparison.second, "difference", "p"], rows)
 
-    before, after = inert(comparison.first), inert(comparison.second)
+    before, after = escape_markdown(comparison.first), escape_markdown(comparison.second)
     up = sum(flip.after > flip.before for flip in comparison.flips)
     return "\n".join(
         [
             f"# {after} against {before}",
             "",
-            *([f"**{inert(comparison.note)}**", ""] if comparison.note else []),
-            inert(f"{verdict(comparison)} {cases_text(comparison)}"),
+            *([f"**{escape_markdown(comparison.note)}**", ""] if comparison.note else []),
+            escape_markdown(f"{verdict(comparison)} {cases_text(comparison)}"),
             "",
-            inert(items_text(comparison)),
+            escape_markdown(items_text(comparison)),
             "",
             lines(comparison.areas),
             "",
@@ -251,7 +251,7 @@ def markdown(comparison: Comparison, flips: int = 20) -> str:
 
 def _flip_line(flip: Flip) -> str:
     direction = "gained" if flip.after > flip.before else "lost"
-    return f"- {direction} row {flip.row} `{inert(flip.case)}`: {inert(flip.prompt)}"
+    return f"- {direction} row {flip.row} `{escape_markdown(flip.case)}`: {escape_markdown(flip.prompt)}"
 
 
 def change_texts(change: Change) -> tuple[str, str, str, str]:

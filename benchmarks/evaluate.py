@@ -13,7 +13,7 @@ from ..judges.types import Case, Judgment, Reason
 from ..rm.errors import DataError, UsageError
 from .statistics.areas import OVERALL, is_section
 from .statistics.cluster_bootstrap import LEVEL, cell_sums, cluster_draws
-from .statistics.figures import INTERVALS, Figures, IntervalMethod, Layout, Paired, figures_of, paired
+from .statistics.figures import INTERVALS, Figures, IntervalMethod, Layout, Paired, figures_of, pair_scorers
 from .statistics.style import StyleFacts, pair_marks, style_facts
 from .types import RANDOM, Difference, Interval, Report, Row, Scorer, Suite
 
@@ -58,12 +58,12 @@ def evaluate(
 
     def minus_baselines(name: str) -> dict[str, dict[str, Difference]]:
         pairs = {
-            other: paired(suite, (credits[name], credits[other]), layout, [figures[name], figures[other]])
+            other: pair_scorers(suite, (credits[name], credits[other]), layout, [figures[name], figures[other]])
             for other in baselines
         }
         if baselines and asked_in_both_orders(judgments[name]):
             chance = rotated_credits(suite, cases, judgments[name])
-            pairs[RANDOM_ALIKE] = paired(suite, (credits[name], chance), layout)
+            pairs[RANDOM_ALIKE] = pair_scorers(suite, (credits[name], chance), layout)
         return {other: _differences(pair, INTERVALS[interval]) for other, pair in pairs.items()}
 
     rows = [row if row.role == "baseline" else replace(row, minus_baseline=minus_baselines(row.scorer)) for row in rows]
@@ -117,7 +117,7 @@ def margins_of(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment
 def _check_names(suite: Suite, cases: Sequence[Case], scorers: Sequence[Scorer]) -> None:
     """Raise an error if there are no cases, or if two cases or two scorers have the same name."""
     if not cases:
-        raise DataError(f"{suite.name}: there is no case to judge; check the data")
+        raise DataError(f"{suite.name}: no case to judge; check the data")
     if repeated := [name for name, count in Counter(case.id for case in cases).items() if count > 1]:
         raise DataError(f"{suite.name}: case '{repeated[0]}' stands there twice; give each case its own id")
     if repeated := [name for name, count in Counter(scorer.name for scorer in scorers).items() if count > 1]:
@@ -248,10 +248,10 @@ def _findings(rows: Sequence[Row]) -> list[str]:
     areas = [
         (row, area) for row in rows if row.role == "model" and row.minus_baseline for area in [OVERALL, *row.sections]
     ]
-    return [*ties, *(sentence for row, area in areas if (sentence := _against_nulls(row, area)))]
+    return [*ties, *(sentence for row, area in areas if (sentence := _baseline_sentence(row, area)))]
 
 
-def _against_nulls(row: Row, area: str) -> str:
+def _baseline_sentence(row: Row, area: str) -> str:
     """Return a sentence on the baselines that a model beats, ties with (no significant difference), or loses to."""
     areas_by_baseline = {baseline: areas[area] for baseline, areas in row.minus_baseline.items()}
     if RANDOM_ALIKE in areas_by_baseline:  # plain random guesses have no ties, so they are too strong a baseline here

@@ -47,7 +47,7 @@ def _fault_of(rule: Any) -> str:
 
 def broken_rules(gate: Sequence[Mapping[str, Any]], comparison: Comparison) -> list[str]:
     """Return a sentence for each rule that a comparison breaks."""
-    return [sentence for rule in gate if (sentence := _broken(rule, comparison))]
+    return [sentence for rule in gate if (sentence := _violation(rule, comparison))]
 
 
 def check_areas(gate: Sequence[Mapping[str, Any]], comparison: Comparison) -> None:
@@ -62,7 +62,7 @@ def _changes(comparison: Comparison) -> dict[str, Change]:
     return {**comparison.areas, **comparison.subsets, OVERALL: comparison.areas[OVERALL]}
 
 
-def _broken(rule: Mapping[str, Any], comparison: Comparison) -> str | None:
+def _violation(rule: Mapping[str, Any], comparison: Comparison) -> str | None:
     """Return how a comparison breaks a rule: unscored cases, or a drop beyond `max_drop`. None if it does not."""
     area, change = rule["area"], _changes(comparison)[rule["area"]]
     is_subset = area in comparison.subsets and area != OVERALL

@@ -9,10 +9,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ..judges.types import Case, Judgment
-from ..rm.io.escaping import harmless, inert
+from ..rm.io.escaping import escape_formula, escape_markdown
 from .evaluate import OVERALL, credits_of, filled_overall, lay_out
 from .report import COLOURS, cell, table
-from .statistics.figures import WEIGHTED, Figures, figures_of, paired
+from .statistics.figures import WEIGHTED, Figures, figures_of, pair_scorers
 from .statistics.multiple_tests import tied_groups
 from .types import Interval, Suite
 
@@ -72,7 +72,7 @@ def board(
 
     def p_value(first: str, second: str) -> float:
         pair = (credits[first], credits[second])
-        return paired(suite, pair, layout, [figures[first], figures[second]]).p(OVERALL)
+        return pair_scorers(suite, pair, layout, [figures[first], figures[second]]).p(OVERALL)
 
     defined = {
         name: filled_overall(suite, credits[name], np.isnan(credits[name][:, 0]), 0.0, layout)
@@ -101,14 +101,14 @@ def markdown(boards: Sequence[Board], unfinished: Sequence[str] = ()) -> str:
         "adjusted by Holm's method among models and references, and separately among baselines). Figures are over the "
         "scored cases; the order counts unscored ones as wrong.",
     ]
-    parts += ["", f"Left out, because unfinished: {', '.join(map(inert, unfinished))}"] if unfinished else []
+    parts += ["", f"Left out, because unfinished: {', '.join(map(escape_markdown, unfinished))}"] if unfinished else []
     for board in boards:
         lines = [
             [str(p.group or "–"), p.scorer, p.role, cell(p.overall), str(p.scored), str(p.unscored)] for p in board.rows
         ]
         header = ["group", "scorer", "role", "overall", "scored", "unscored"]
-        runs = ["", f"Runs: {', '.join(map(inert, board.runs))}"] if board.runs else []
-        part = ["", f"**{inert(board.note)}**"] if board.note else []
+        runs = ["", f"Runs: {', '.join(map(escape_markdown, board.runs))}"] if board.runs else []
+        part = ["", f"**{escape_markdown(board.note)}**"] if board.note else []
         parts += ["", f"## {board.suite} ({board.cases} cases)", *part, *runs, "", table(header, lines)]
     return "\n".join([*parts, ""])
 
@@ -121,7 +121,7 @@ def as_csv(boards: Sequence[Board]) -> str:
     for board in boards:
         for p in board.rows:
             row = [p.group, p.scorer, p.role, *p.overall, p.scored, p.unscored, board.suite, board.version, board.cases]
-            writer.writerow(map(harmless, [*row, "; ".join(board.runs), board.note]))
+            writer.writerow(map(escape_formula, [*row, "; ".join(board.runs), board.note]))
     return text.getvalue()
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from ..rm.io.escaping import inert
+from ..rm.io.escaping import escape_markdown
 from ..rm.io.markdown import table
 from .evaluate import OVERALL
 from .statistics.calibration import reliability
@@ -35,12 +35,12 @@ def markdown(report: Report) -> str:
         ["subset", "cases", *(row.scorer for row in rows)],
         [[name, str(size), *(cell(row.subsets[name]) for row in rows)] for name, size in sorted(report.sizes.items())],
     )
-    contracts = [f"- `{inert(row.contract)}` {inert(row.scorer)}" for row in rows if row.contract]
+    contracts = [f"- `{escape_markdown(row.contract)}` {escape_markdown(row.scorer)}" for row in rows if row.contract]
     return "\n".join(
         [
             f"# Evaluation on {report.suite}",
             "",
-            *([f"**{inert(part)}**", ""] if (part := part_of(report.notes)) else []),
+            *([f"**{escape_markdown(part)}**", ""] if (part := part_of(report.notes)) else []),
             f"{report.cases} cases over {report.clusters} prompts. Accuracy in per cent with its 95 % interval "
             f"({METHODS[report.interval]}). A baseline never reads the prompt." + _ceiling(rows),
             "",
@@ -60,7 +60,7 @@ def markdown(report: Report) -> str:
 
 def _section(heading: str, sentences: Sequence[str]) -> list[str]:
     """Return a heading with a list of sentences. Empty without any."""
-    return [f"## {heading}", "", *(f"- {inert(sentence)}" for sentence in sentences), ""] if sentences else []
+    return [f"## {heading}", "", *(f"- {escape_markdown(sentence)}" for sentence in sentences), ""] if sentences else []
 
 
 def _style(rows: Sequence[Row]) -> list[str]:
@@ -81,7 +81,7 @@ def _style(rows: Sequence[Row]) -> list[str]:
 
 def _ceiling(rows: Sequence[Row]) -> str:
     golds = [row for row in rows if row.role == "reference"]
-    golds_text = ", ".join(f"{inert(row.scorer)} {100 * row.overall.value:.1f}" for row in golds)
+    golds_text = ", ".join(f"{escape_markdown(row.scorer)} {100 * row.overall.value:.1f}" for row in golds)
     return (
         f" The noise in the labels leaves a ceiling, which a reference that knows the truth reaches: {golds_text}."
         if golds

@@ -10,13 +10,13 @@ from typing import Any, Literal
 import numpy as np
 
 from ..judges.kinds.reward_model import RewardScorer
-from ..judges.types import Case, Judgment, scored
+from ..judges.types import Case, Judgment, judgment_from_scores
 from ..rm.contract.scoring_contract import FILE, ScoringContract
 from ..rm.data.pairs import collect, column, is_number
 from ..rm.data.preference_vectors import Preference
 from ..rm.data.readers import source_name
 from ..rm.errors import DataError, UsageError
-from ..rm.io.coroutines import awaited
+from ..rm.io.coroutines import resolve
 from ..rm.load import load_reward_model
 from ..rm.registry import load
 from ..rm.registry.kind import kind_of
@@ -67,7 +67,7 @@ def open_scorer(
 def _refuse_edges(source: str, options: Iterable[str]) -> None:
     """Raise a `UsageError` if the options contain settings of BOS and EOS that the model does not support."""
     if untaken := sorted({"bos", "eos"} & {*options}):
-        raise UsageError(f"--{untaken[0]}: {source} reads no such token; leave it out")
+        raise UsageError(f"--{untaken[0]}: {source} does not use this token; leave it out")
 
 
 # ---- plain functions as reward models ----
@@ -96,7 +96,7 @@ class FunctionModel:
             completions = [[*completion_turns(example.completion)] for example in examples]
         more = {"prompts": prompts} if "prompts" in signature(self.function).parameters else {}
         try:
-            values = awaited(self.function(completions=completions, **more))
+            values = resolve(self.function(completions=completions, **more))
             rewards = [np.nan if value is None else float(value) for value in values]
         except Exception as error:  # user functions raise arbitrary errors
             raise UsageError(
@@ -152,7 +152,7 @@ class StoredScores:
                 f"{self.name}: case '{case.id}' has {len(case.answers)} answers and {len(stored)} stored scores; "
                 "give one score per answer, in the answers' order"
             )
-        return replace(scored(case, stored), orders=orders)
+        return replace(judgment_from_scores(case, stored), orders=orders)
 
     def notes(self, cases: Sequence[Case]) -> list[str]:
         """Return notes on scores without a case and cases without scores. Raise an error if no id matches."""

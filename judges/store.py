@@ -136,7 +136,7 @@ def read_replies(path: Path) -> Stored:
     spent = 0.0
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
-            key, reply, cost = _parsed(line, f"{path} line {number}")
+            key, reply, cost = _parse_line(line, f"{path} line {number}")
             if key in replies:
                 raise DataError(f"{path} line {number}: the reply '{key}' is there twice; delete one of the two lines")
             if reply.error:
@@ -147,7 +147,7 @@ def read_replies(path: Path) -> Stored:
     return Stored(replies, unanswered, spent)
 
 
-def _parsed(line: bytes, location: str) -> tuple[str, Reply, float]:
+def _parse_line(line: bytes, location: str) -> tuple[str, Reply, float]:
     try:
         values = Reply._field_defaults | from_json(line)
         key, cost = values.pop("key"), float(values.pop("cost", 0.0))
@@ -156,7 +156,7 @@ def _parsed(line: bytes, location: str) -> tuple[str, Reply, float]:
             raise ValueError(f"{', '.join(sorted(wrong)) or 'key'} of the wrong type")
         return key, Reply(**values), cost
     except UNREADABLE as error:
-        raise DataError(f"{location}: no kept reply ({error}); delete the line, and it is asked again") from error
+        raise DataError(f"{location}: not a stored reply ({error}); delete the line to request it again") from error
 
 
 class StoredReplies:

@@ -144,7 +144,7 @@ class Judgment:
         return self.abstained.partition(":")[0]
 
 
-def scored(case: Case, scores: Sequence[float]) -> Judgment:
+def judgment_from_scores(case: Case, scores: Sequence[float]) -> Judgment:
     """Return a judgment with these scores, or an abstention if any score is not finite."""
     if all(math.isfinite(score) for score in scores):
         return Judgment(case.id, scores=tuple(scores))

@@ -15,7 +15,7 @@ from typing import Any
 from ...rm.errors import CheckFailed, UsageError
 from ...rm.io.checked_files import from_json_lines
 from . import results
-from .calls import call, in_python, of_verb, plain_value
+from .calls import add_verb_settings, call, plain_value, python_setting_names
 from .inputs import Rows, conversation_rows, data_source, prompt_rows, write_rows
 
 __all__ = [
@@ -43,13 +43,13 @@ def load(path: Model, *, check: bool = True, **options: Any) -> results.LoadedMo
     >>> rl.load("runs/rm").rate(["How do I water a fern?"], ["With rain water."])   # doctest: +SKIP
     array([[1.27]])
     """
-    with in_python():
+    with python_setting_names():
         model = results.LoadedModel(path, check=check, **options)
         _ = model.model
     return model
 
 
-@of_verb("train")
+@add_verb_settings("train")
 def train(data: Rows, *, output: Model, model: Model | None = None, **settings: Any) -> results.TrainedModel:
     """Train a reward model and return it.
 
@@ -65,7 +65,7 @@ def train(data: Rows, *, output: Model, model: Model | None = None, **settings: 
     return results.TrainedModel(output, facts, **loading)
 
 
-@of_verb("score")
+@add_verb_settings("score")
 def score(
     model: Model,
     data: Rows = None,
@@ -89,7 +89,7 @@ def score(
     )
 
 
-@of_verb("eval")
+@add_verb_settings("eval")
 def evaluate(
     model: Model | Sequence[Model] | None = None,
     data: Rows = None,
@@ -102,13 +102,13 @@ def evaluate(
     return _evaluation("eval", {"model": model, "benchmark": benchmark} | settings, data, output)
 
 
-@of_verb("judge")
+@add_verb_settings("judge")
 def judge(data: Rows = None, *, output: Model | None = None, **settings: Any) -> results.Evaluation:
     """Evaluate language models as judges of cases. Without `output` the run folder is temporary."""
     return _evaluation("judge", settings, data, output)
 
 
-@of_verb("judge train")
+@add_verb_settings("judge train")
 def train_judge(data: Rows, *, base: Model, output: Model, **settings: Any) -> results.TrainedJudge:
     """Train a generative judge on pairs by GRPO with the verdict reward. `settings` include TRL's `GRPOConfig`.
 
@@ -130,7 +130,7 @@ def _evaluation(verb: str, settings: Mapping[str, Any], data: Rows, output: Mode
         return results.Evaluation(read_report(folder), folder if output else None, folder_of_run)
 
 
-@of_verb("compare")
+@add_verb_settings("compare")
 def compare(first: Model, second: Model, **settings: Any) -> results.Comparison:
     """Compare two runs of `evaluate` or `judge` on their common cases: the second minus the first.
 
@@ -141,7 +141,7 @@ def compare(first: Model, second: Model, **settings: Any) -> results.Comparison:
     return results.Comparison(call("compare", {"runs": [first, second]} | settings, checked_comparison))
 
 
-@of_verb("decode")
+@add_verb_settings("decode")
 def decode(
     model: Model | Mapping[str, Model] | None = None,
     prompts: Sequence[Any] = (),
@@ -169,7 +169,7 @@ def decode(
 _SHOWN = {"id", "preference", "weight", "prompt", "completion", "finished"}
 
 
-@of_verb("lint")
+@add_verb_settings("lint")
 def lint(data: Rows, **settings: Any) -> results.LintReport:
     """Check preference data and return the findings by row. Findings do not raise an error."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -180,7 +180,7 @@ def lint(data: Rows, **settings: Any) -> results.LintReport:
         return results.LintReport(rows, title="Findings")
 
 
-@of_verb("plan")
+@add_verb_settings("plan")
 def plan(model: Model, **settings: Any) -> results.MemoryPlan:
     """Compute how much memory each GPU needs for a job and how long it takes, without loading weights."""
     facts = call("plan", {"model": model} | settings)
@@ -192,7 +192,7 @@ def plan(model: Model, **settings: Any) -> results.MemoryPlan:
 Reward = Model | Callable[..., Any]
 
 
-@of_verb("rl")
+@add_verb_settings("rl")
 def reinforce(
     model: Model,
     data: Rows,

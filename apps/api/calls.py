@@ -28,7 +28,7 @@ def call(verb: str, settings: Mapping[str, Any], function: Callable[..., Any] | 
 
     Raises `UsageError`, `DataError` or `CheckFailed` where the command line exits with 2, 3 or 5.
     """
-    with in_python():
+    with python_setting_names():
         groups = parse_settings(verb, {name: value for name, value in settings.items() if value is not None})
         VERBS[verb].validate(groups)
         token = SHOWS_REPORTS.set(False)
@@ -40,7 +40,7 @@ def call(verb: str, settings: Mapping[str, Any], function: Callable[..., Any] | 
 
 
 @contextlib.contextmanager
-def in_python() -> Iterator[None]:
+def python_setting_names() -> Iterator[None]:
     """Name settings in messages as Python arguments within the block: `learning_rate` instead of `--learning_rate`."""
     try:
         yield
@@ -58,7 +58,7 @@ def parse_settings(verb: str, settings: Mapping[str, Any]) -> list[Any]:
         names = {field.name for field in fields(group) if field.init}
         given_here = {name: values.pop(name) for name in [*values] if name in names}
         hints = get_type_hints(group) if group.__module__.startswith(str(__package__).partition(".")[0]) else {}
-        checked = {name: _checked(name, value, hints.get(name)) for name, value in given_here.items()}
+        checked = {name: _convert_setting(name, value, hints.get(name)) for name, value in given_here.items()}
         check_ranges(group, checked)
         groups.append(group(**checked))
     if values:
@@ -68,7 +68,7 @@ def parse_settings(verb: str, settings: Mapping[str, Any]) -> list[Any]:
     return groups
 
 
-def _checked(name: str, value: Any, hint: Any) -> Any:
+def _convert_setting(name: str, value: Any, hint: Any) -> Any:
     """Convert a value to the type of its setting, as the command line does, and check it."""
     value = plain_value(value)
     if hint is None:
@@ -103,7 +103,7 @@ def plain_value(value: Any) -> Any:
     return [plain_value(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def of_verb(verb: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
+def add_verb_settings(verb: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
     """Return a decorator that adds the verb's settings to the signature of a function."""
 
     def decorate(function: Callable[..., T]) -> Callable[..., T]:

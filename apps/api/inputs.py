@@ -65,7 +65,7 @@ def write_rows(rows: Iterable[Mapping[str, Any]], path: Path) -> str:
 def _json_line(row: Mapping[str, Any]) -> str:
     line = json.dumps({**row}, ensure_ascii=False, default=_plain) + "\n"
     if half := re.search("[\ud800-\udfff]", line):
-        raise UsageError(f"a row holds half a character, {half[0]!r}, which UTF-8 does not have; leave it out")
+        raise UsageError(f"a row has an unpaired surrogate, {half[0]!r}, which UTF-8 does not have; leave it out")
     return line
 
 

@@ -22,7 +22,7 @@ from ...judges.types import BatchJudge, Case, Judgment
 from ...rm.errors import DataError, UsageError
 from ...rm.registry.specs import parse_spec
 from ...rm.types import AnyCompletion, Example, Labeller, Messages, prompt_text
-from ..runs.processes import launched
+from ..runs.processes import rank_and_size
 from ..runs.run_folder import log
 
 # ---- from settings ----
@@ -43,7 +43,7 @@ def open_reward_judge(kind: str, materials: Materials, replies: str, settings: M
     With a folder `replies`, replies are stored there, and stored replies are not requested again. Several processes
     share the cost limit equally, and each has its own subfolder of `replies`.
     """
-    rank, processes = launched()
+    rank, processes = rank_and_size()
     chat_settings = {setting.name for setting in fields(ChatConfig)}
     config = ChatConfig(**{name: value for name, value in settings.items() if name in chat_settings})
     if len(config.names) != 1:
@@ -218,7 +218,7 @@ def _score(judgment: Judgment, index: int) -> float | None:
 # ---- a labeller ----
 
 
-def by_judge(judge: BatchJudge) -> Labeller:
+def judge_labeller(judge: BatchJudge) -> Labeller:
     """Return a labeller by the judge's scores: P(first better) is 1, 0, or 0.5 for a tie; NaN for an abstention."""
 
     def label(prompt: Messages, completions: tuple[str, str]) -> float:

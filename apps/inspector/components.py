@@ -95,12 +95,12 @@ class Site(NamedTuple):
         The initial value is the run at `index` among the readable runs, or the last run.
         """
         entries = self.root.entries(kind)
-        value = _known(None, entries, index)
+        value = _select_run(None, entries, index)
         dropdown = gr.Dropdown(_choices(entries), value=value, label=label, num_choices_shown=ALL, **options)
 
         def look(chosen: str | None) -> Any:
             now = self.root.entries(kind)
-            known = _known(chosen, now, index)
+            known = _select_run(chosen, now, index)
             value = {} if known == chosen else {"value": known}  # the reader may have chosen another one meanwhile
             return gr.Dropdown(_choices(now), **value)
 
@@ -109,7 +109,7 @@ class Site(NamedTuple):
 
     def pick(self, preferred: str | None, kind: str) -> str | None:
         """Return the id of the preferred run if it exists, else of the first complete run. None if there is no run."""
-        return _known(preferred, self.root.entries(kind), 0)
+        return _select_run(preferred, self.root.entries(kind), 0)
 
     def run_list(self, run: str | None, kind: str) -> gr.Dropdown:
         """Return an update of a `chooser` with the current runs."""
@@ -128,7 +128,7 @@ class Site(NamedTuple):
         return names, preferred if preferred in heading.scorers else heading.first()
 
 
-def sentences(function: Callable[P, R]) -> Callable[P, Any]:
+def show_errors(function: Callable[P, R]) -> Callable[P, Any]:
     """Wrap an event's function to show an error about its input as a sentence and leave the outputs unchanged.
 
     `gr.Error` would put the word "Error" in place of every output.
@@ -144,8 +144,8 @@ def sentences(function: Callable[P, R]) -> Callable[P, Any]:
     return answer
 
 
-def streamed(function: Callable[P, Iterator[R]]) -> Callable[P, Iterator[Any]]:
-    """Wrap an event's generator function like `sentences` does. Each yielded value updates the page."""
+def stream_updates(function: Callable[P, Iterator[R]]) -> Callable[P, Iterator[Any]]:
+    """Wrap an event's generator function like `show_errors` does. Each yielded value updates the page."""
 
     @functools.wraps(function)
     def answer(*args: P.args, **kwargs: P.kwargs) -> Iterator[Any]:
@@ -169,7 +169,7 @@ def number(value: float | None, name: str) -> float:
     return value
 
 
-def noted(function: Callable[P, list[Any]], empty: Callable[[], list[Any]]) -> Callable[P, list[Any]]:
+def with_note(function: Callable[P, list[Any]], empty: Callable[[], list[Any]]) -> Callable[P, list[Any]]:
     """Wrap an event's function to return a note as an additional first output. The note contains the error, if any.
 
     After an error, `empty` supplies the other outputs.
@@ -190,7 +190,7 @@ def asked_tab(query: Mapping[str, str]) -> str | None:
     return query.get("tab") or ("judgments" if query.keys() & {"run", "item"} else None)
 
 
-def _known(chosen: str | None, entries: Sequence[Entry], index: int) -> str | None:
+def _select_run(chosen: str | None, entries: Sequence[Entry], index: int) -> str | None:
     """Return the chosen run, else the run at `index` of the complete runs, or of all runs if none is complete."""
     ids = [entry.id for entry in entries]
     if chosen in ids or not ids:
@@ -207,7 +207,7 @@ def filled_list(label: str, **options: Any) -> gr.Dropdown:
     return gr.Dropdown([], label=label, allow_custom_value=True, num_choices_shown=ALL, **options)
 
 
-def address(tab: str, *names: str) -> str:
+def address_script(tab: str, *names: str) -> str:
     """Return JavaScript that writes the tab and the inputs of an event, named `names`, into the address bar."""
     return (
         f"(...values) => {{const query = new URLSearchParams({{tab: {json.dumps(tab)}}}); {json.dumps(names)}.forEach("

@@ -39,18 +39,18 @@ def query(
 
     Each call uses a new in-memory database, as several threads run queries. Raise `DataError` for unreadable files.
     """
-    with reading(text, files, way_out), duckdb.connect(config=SETTINGS) as database:
-        return database.execute(text, bound(text, files, values)).fetchall()
+    with convert_query_errors(text, files, way_out), duckdb.connect(config=SETTINGS) as database:
+        return database.execute(text, bind_parameters(text, files, values)).fetchall()
 
 
-def bound(text: str, files: Mapping[str, Path], values: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def bind_parameters(text: str, files: Mapping[str, Path], values: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the bound parameters of a query. Wildcards in file names are escaped."""
     paths = {name: glob.escape(str(path)) for name, path in files.items()}
     return {name: value for name, value in {**paths, **(values or {})}.items() if f"${name}" in text}
 
 
 @contextmanager
-def reading(text: str, files: Mapping[str, Path], way_out: str = WAY_OUT) -> Iterator[None]:
+def convert_query_errors(text: str, files: Mapping[str, Path], way_out: str = WAY_OUT) -> Iterator[None]:
     """Raise a `DataError` that names the files if a query within the block fails."""
     read = [path for name, path in files.items() if f"${name}" in text] or list(files.values())
     try:

@@ -19,7 +19,7 @@ LIGHT, DARK = "#4b5563", "#d1d5db"
 """Colours of texts on a light and on a dark page. `style.CSS` sets the dark one."""
 
 
-def opens(address: str, ids: Sequence[str]) -> dict[str, Any]:
+def link_options(address: str, ids: Sequence[str]) -> dict[str, Any]:
     """Return options of a trace whose points are links: `address` followed by the id of the point."""
     return {"meta": address, "ids": [*ids]}
 
@@ -38,16 +38,16 @@ def layout(figure: go.Figure, *, x: str, y: str, height: int = 320, **options: A
         **options,
     )
     size = {"size": 13}
-    figure.update_xaxes(title={"text": plain(x), "font": size}, **axis)
-    figure.update_yaxes(title={"text": plain(y), "font": size}, **axis)
+    figure.update_xaxes(title={"text": plot_text(x), "font": size}, **axis)
+    figure.update_yaxes(title={"text": plot_text(y), "font": size}, **axis)
     return figure
 
 
-def titled(figure: go.Figure, title: str, definition: str = "") -> go.Figure:
+def set_title(figure: go.Figure, title: str, definition: str = "") -> go.Figure:
     """Return the figure with a title and the definition as its tooltip."""
     legend = len(figure.data) > 1
     figure.add_annotation(
-        text=f"<b>{plain(title)}</b>",
+        text=f"<b>{plot_text(title)}</b>",
         hovertext="<br>".join(textwrap.wrap(definition, 60)),
         hoverlabel={"bgcolor": "#1f2937", "bordercolor": "#1f2937", "font": {"color": "white", "family": FONT}},
         showarrow=False,
@@ -57,10 +57,10 @@ def titled(figure: go.Figure, title: str, definition: str = "") -> go.Figure:
     return figure.update_layout(margin={"t": 60 if legend else 36})
 
 
-def plain(text: str, longest: int = 60) -> str:
+def plot_text(text: str, longest: int = 60) -> str:
     """Return an untrusted name for Plotly, which renders some HTML: escaped, on one line, at most `longest` characters.
 
-    >>> plain("<b>rm</b>\\n"), plain("abcdef", 4)
+    >>> plot_text("<b>rm</b>\\n"), plot_text("abcdef", 4)
     ('&lt;b&gt;rm&lt;/b&gt;', 'abc…')
     """
     line = " ".join(HIDDEN.sub("", text).split())

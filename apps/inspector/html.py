@@ -15,10 +15,10 @@ CSV = '<button type="button" class="csv">Copy as CSV</button>'
 """HTML of a button that copies the table in the surrounding `with-csv` element."""
 
 
-def shown(text: str, longest: int = LONGEST) -> str:
+def text_html(text: str, longest: int = LONGEST) -> str:
     """Return an untrusted text as HTML: escaped, with visible control characters, and cut at `longest`.
 
-    >>> shown("<b>\\x1b[31m\\u202etxt"), shown("abcdef", 4)
+    >>> text_html("<b>\\x1b[31m\\u202etxt"), text_html("abcdef", 4)
     ('&lt;b&gt;␛[31m<span class="mark">U+202E</span>txt', 'abcd<span class="mark">… 2 more characters</span>')
     """
     cut = f'<span class="mark">… {len(text) - longest:,} more characters</span>' if len(text) > longest else ""
@@ -81,11 +81,11 @@ def note_html(text: str) -> str:
     lines = text.split("\n")
     commands = [line[1:-1] for line in lines if COMMAND.fullmatch(line)]
     sentences = "\n".join(line for line in lines if not COMMAND.fullmatch(line))
-    note = f'<p class="note">{shown(sentences)}</p>'
+    note = f'<p class="note">{text_html(sentences)}</p>'
     if not commands:
         return f'{STYLE}<div class="rl">{note}</div>'
     copied = "".join(
-        f'<div class="command"><code>{shown(command)}</code><button type="button" class="copy">Copy</button></div>'
+        f'<div class="command"><code>{text_html(command)}</code><button type="button" class="copy">Copy</button></div>'
         for command in commands
     )
     return f'{STYLE}<div class="rl"><div class="empty">{note}{copied}</div></div>'

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from ...policy.decoding.guides import check_guides, parse_arms, preference_objectives
 from ...rm.errors import CheckFailed, DataError, UsageError
-from ...rm.io.hub_names import absent
+from ...rm.io.hub_names import absence_reason
 from ...rm.load import contract_and_kind
 from ...rm.registry.kind import kind_of
-from ...rm.registry.specs import call, is_function, named, parse_spec
+from ...rm.registry.specs import call, is_function, parse_spec, split_name
 from ...rm.types import RewardModel
-from ..runs.run_folder import trust
+from ..runs.run_folder import trust_option
 from .settings import InspectConfig
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Models:
         self._config = config
         self._sources: dict[str, str] = {}
         for text in config.model:
-            name, source = named(text)
+            name, source = split_name(text)
             if name in self._sources:
                 raise UsageError(f"two models are called '{name}'; name them apart, as --model one=FOLDER two=FOLDER")
             self._sources[name] = source
@@ -69,7 +69,7 @@ class Models:
         with self._turn:
             if self._engine is None:
                 config = self._config
-                self._engine = open_engine(config.base, config.arm, **trust(config))[0]
+                self._engine = open_engine(config.base, config.arm, **trust_option(config))[0]
             yield self._engine
 
 
@@ -79,7 +79,7 @@ def check_models(config: InspectConfig) -> None:
     Only paths and scoring contracts are checked. Weights are not loaded.
     """
     for text in config.model:
-        _check_source(named(text)[1])
+        _check_source(split_name(text)[1])
     if config.arm:
         check_guides(config.base, [folder for _, folder in parse_arms(config.arm)])
 
@@ -96,7 +96,7 @@ def _check_source(source: str) -> None:
         try:
             load_config(source)
         except (OSError, ValueError) as error:
-            raise UsageError(f"--model {source}: {absent(source, error)}") from error
+            raise UsageError(f"--model {source}: {absence_reason(source, error)}") from error
 
 
 def _open(source: str, config: InspectConfig) -> RewardModel:
@@ -106,6 +106,6 @@ def _open(source: str, config: InspectConfig) -> RewardModel:
     try:
         if "(" in source and not is_function(source) and not Path(source).exists():
             return call(kind_of(parse_spec(source).name).load, source)
-        return open_scorer(source, **trust(config)).model
+        return open_scorer(source, **trust_option(config)).model
     except CheckFailed as error:
         raise DataError(str(error)) from error

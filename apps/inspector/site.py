@@ -10,7 +10,7 @@ from ..runs.imported_results import import_results
 from .assets import CLICKS, COPYING, HISTORY, LISTS
 from .components import QUIET, Site, asked_tab
 from .guard import private_cache
-from .html import STYLE, shown
+from .html import STYLE, text_html
 from .models import Models
 from .run_list import Root, open_root
 from .settings import InspectConfig
@@ -57,8 +57,8 @@ def build(config: InspectConfig) -> gr.Blocks:
 
 def _heading(root: Root) -> str:
     return (
-        f'{STYLE}<div class="rl heading"><h1>{shown(root.folder.name)}</h1>'
-        f'<span class="faint end">{shown(str(root.folder))}</span></div>'
+        f'{STYLE}<div class="rl heading"><h1>{text_html(root.folder.name)}</h1>'
+        f'<span class="faint end">{text_html(str(root.folder))}</span></div>'
     )
 
 

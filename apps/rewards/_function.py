@@ -8,7 +8,7 @@ from typing import Any
 
 from ...policy.training.prompts import PromptRow
 from ...rm.errors import UsageError
-from ...rm.io.coroutines import awaited
+from ...rm.io.coroutines import resolve
 from ...rm.registry import load
 from ...rm.registry.specs import is_function, is_required, parse_spec, typed_arguments
 from ...rm.types import Example, completion_turns
@@ -66,7 +66,7 @@ class FunctionReward:
         rows = range(min(2, len(self.table)))
         examples = [Example(self.table[row].prompt, MADE_UP) for row in rows]
         try:
-            values = [*awaited(self(examples, rows))]
+            values = [*resolve(self(examples, rows))]
         except Exception as error:  # user functions raise arbitrary errors
             raise UsageError(
                 f"reward {self.text} fails on made-up completions ({type(error).__name__}: {error}); its signature is "

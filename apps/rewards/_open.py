@@ -10,14 +10,14 @@ from ...policy.types import RatesCompletions
 from ...rm.errors import UsageError
 from ...rm.load import load_reward_model
 from ...rm.registry import names
-from ...rm.registry.specs import build, is_function, named
+from ...rm.registry.specs import build, is_function, split_name
 from ._function import function_reward
 from ._run import RunFacts
 
 
 def sources_by_name(texts: Sequence[str]) -> dict[str, str]:
     """Parse arguments NAME=SOURCE; return the sources by name. Raise `UsageError` for a repeated name."""
-    pairs = [named(text) for text in texts]
+    pairs = [split_name(text) for text in texts]
     sources = dict(pairs)
     if len(sources) < len(pairs):
         twice = next(name for index, (name, _) in enumerate(pairs) if name in dict(pairs[:index]))
@@ -51,5 +51,5 @@ def _open_reward(source: str, run: RunFacts) -> Any:
         return reward
     made = build("policy", source)
     if not (isinstance(made, RatesCompletions) or callable(made)):
-        raise UsageError(f"{source} returns {made!r}, which is no reward model and no function of completions")
+        raise UsageError(f"{source} returns {made!r}, neither a reward model nor a function of completions")
     return made

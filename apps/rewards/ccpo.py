@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ...policy.decoding.language_models import DecodingModel, language_model
-from ...policy.rollouts._partners import in_role, open_partner, read_role, sample_texts, seeds_of, with_thought
+from ...policy.rollouts._partners import open_partner, read_role, sample_texts, seeds_of, with_role, with_thought
 from ...rm.contract.scoring_contract import ScoringContract
 from ...rm.errors import UsageError
 from ...rm.types import Example
@@ -52,7 +52,7 @@ class JointAndSoloRewards:
 
     def rate(self, examples: Sequence[Example]) -> Float[np.ndarray, "N K"]:
         """Return the rewards R_joint and R_solo of each thought, [N, 2]."""
-        prompts = [in_role(example.prompt, self.role) for example in examples]
+        prompts = [with_role(example.prompt, self.role) for example in examples]
         conversations = [
             with_thought(prompt, example.text) for prompt, example in zip(prompts, examples, strict=True)
         ] + prompts

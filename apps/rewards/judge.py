@@ -6,11 +6,11 @@ from ...judges.judge import RubricSource
 from ...judges.kinds.checklist import read_checklist
 from ...judges.open import Materials
 from ...judges.prompts import Sampling
-from ...judges.rubrics.files import by_prompt, open_levels, open_rubric, rubric_of_row
+from ...judges.rubrics.files import open_levels, open_rubric, rubric_of_row, rubrics_by_prompt
 from ...rm.data.pairs import column
 from ...rm.errors import UsageError
 from ...rm.types import Labeller
-from ..assembly.judge_reward import JudgeReward, OpenJudge, by_judge, open_reward_judge
+from ..assembly.judge_reward import JudgeReward, OpenJudge, judge_labeller, open_reward_judge
 from ._run import RunFacts
 
 DATA = "data"
@@ -30,9 +30,9 @@ def judge(
     resumed run does not repeat requests; the cost of stored replies counts towards max_cost.
     """
     if reference and run is None:
-        raise UsageError("reference names a column of a run's prompts, and there is no run here; leave it out")
+        raise UsageError("reference reads a column of the prompts of a run, which is missing here; leave it out")
     references = run.one_by_prompt(lambda row: str(column(row, reference))) if reference and run else {}
-    return JudgeReward(_opened(run, kind, replies, **settings), references)
+    return JudgeReward(_open_judge(run, kind, replies, **settings), references)
 
 
 def labels(*, run: RunFacts | None = None, kind: str = "pairwise", replies: str = "", **settings: Any) -> Labeller:
@@ -42,10 +42,10 @@ def labels(*, run: RunFacts | None = None, kind: str = "pairwise", replies: str 
     responses disagree; see `flip`.
     """
     flip = {"flip": "abstain"} if kind == "pairwise" else {}
-    return by_judge(_opened(run, kind, replies, **{**flip, **settings}).judge)
+    return judge_labeller(_open_judge(run, kind, replies, **{**flip, **settings}).judge)
 
 
-def _opened(
+def _open_judge(
     run: RunFacts | None,
     kind: str,
     replies: str,
@@ -72,5 +72,5 @@ def _opened(
 
 def _rubrics(run: RunFacts | None) -> RubricSource:
     if run is None:
-        raise UsageError("rubric=data goes by the rows of a run's prompts, and there is no run here; name a file")
-    return by_prompt(run.one_by_prompt(rubric_of_row))
+        raise UsageError("rubric=data reads the prompts of a run, which is missing here; name a file")
+    return rubrics_by_prompt(run.one_by_prompt(rubric_of_row))

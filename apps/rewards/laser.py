@@ -27,9 +27,7 @@ def laser(*, run: RunFacts, token: str, together: int = 16) -> RewardFunction:
     encoder = run.policy.encoder
     ids = encoder.tokenizer(token, add_special_tokens=False).input_ids
     if len(ids) != 1 or (ids[0] == encoder.tokenizer.unk_token_id and token != encoder.tokenizer.unk_token):
-        raise UsageError(
-            f"laser: token is one token of the policy's vocabulary, and {token!r} is none; take an unused one"
-        )
+        raise UsageError(f"laser: token must be one unused token of the policy's vocabulary, got {token!r}")
     model, end, longest = language_model(run.policy), str(encoder.tokenizer.eos_token or ""), positions(run.policy)
 
     def rate(examples: Sequence[Example]) -> list[float | None]:

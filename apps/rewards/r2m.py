@@ -8,7 +8,7 @@ from ...policy.decoding.language_models import language_model
 from ...policy.rewards.r2m_controls import CONTROLS, R2MArguments, stale
 from ...policy.rewards.r2m_online_updates import Anchor, OnlineR2M
 from ...policy.step.reference_policy import frozen_copy
-from ...rm.contract.labelling import by_reward
+from ...rm.contract.labelling import reward_labeller
 from ...rm.errors import UsageError, did_you_mean
 from ...rm.kinds.r2m.model import R2MRewardModel
 from ...rm.kinds.scalar.model import ScalarRewardModel
@@ -67,11 +67,11 @@ def r2m(
     )
     r2m_model = R2MRewardModel.on(body, policy_width, width or policy_width, zero_out=zero_out, seed=run.seed)
     return OnlineR2M(
-        r2m_model, run.cycles, _controlled(arguments, control, run), anchor=_anchor(labels, groups, only, run)
+        r2m_model, run.cycles, _with_control(arguments, control, run), anchor=_anchor(labels, groups, only, run)
     )
 
 
-def _controlled(arguments: R2MArguments, control: str, run: RunFacts) -> R2MArguments:
+def _with_control(arguments: R2MArguments, control: str, run: RunFacts) -> R2MArguments:
     if control == STALE:
         return replace(arguments, reads=stale(frozen_copy(language_model(run.policy)), run.policy.encoder))
     if control and control not in CONTROLS:
@@ -81,7 +81,7 @@ def _controlled(arguments: R2MArguments, control: str, run: RunFacts) -> R2MArgu
 
 def _anchor(labels: str, groups: int, only: bool, run: RunFacts) -> Anchor | None:
     if bool(labels) != bool(groups):
-        raise UsageError(f"labels come from a labeller and for some groups; got labels='{labels}' and groups={groups}")
+        raise UsageError(f"labels needs a labeller and a number of groups; got labels='{labels}' and groups={groups}")
     return Anchor(_labeller(labels, run), groups, only) if labels else None
 
 
@@ -90,7 +90,7 @@ def _labeller(source: str, run: RunFacts) -> Labeller:
         return build("apps.rewards", f"{labels.__module__}:{labels.__name__}{source.removeprefix(JUDGE)}", run=run)
     labeller: Any = build("policy", source) if is_function(source) else load_reward_model(source, **run.loading)
     if isinstance(labeller, RewardModel):  # own code returns a reward model or a labeller
-        return by_reward(labeller)
+        return reward_labeller(labeller)
     if not callable(labeller):
         raise UsageError(f"{source} returns {labeller!r}, which compares no answers")
     return cast(Labeller, labeller)

@@ -6,7 +6,13 @@ from math import isnan
 import torch
 
 from ...policy.decoding.language_models import language_model, positions
-from ...policy.rewards.reference_probability import TAGS, debiased, formed, reasoning, reference_probabilities
+from ...policy.rewards.reference_probability import (
+    TAGS,
+    debiased,
+    is_well_formed,
+    reasoning_prefix,
+    reference_probabilities,
+)
 from ...policy.types import RewardFunction
 from ...rm.data.pairs import column
 from ...rm.errors import UsageError
@@ -40,7 +46,9 @@ def rlpr(
 
     def rate(examples: Sequence[Example]) -> list[float | None]:
         opened = {
-            index: z for index, example in enumerate(examples) if (z := reasoning(example.text, tags)) is not None
+            index: z
+            for index, example in enumerate(examples)
+            if (z := reasoning_prefix(example.text, tags)) is not None
         }
         prompts = [examples[index].prompt for index in opened]
         distinct = {prompt_text(prompt): prompt for prompt in prompts}
@@ -50,7 +58,7 @@ def rlpr(
         if unread := sum(map(isnan, gains.values())):
             log(f"rlpr: behind {unread} of {len(examples)} answers the policy has no room for the reference")
         rewards = [
-            (1 - form) * gains.get(index, 0.0) + form * formed(example.text, tags)
+            (1 - form) * gains.get(index, 0.0) + form * is_well_formed(example.text, tags)
             for index, example in enumerate(examples)
         ]
         return [None if isnan(reward) else reward for reward in rewards]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...judges.rubrics.reference_checks import FormCheck, KeyPoint, checks_of, content, key_points, style
+from ...judges.rubrics.reference_checks import FormCheck, KeyPoint, checks_of, content_score, key_points, style_score
 from ...policy.training.prompts import Row
 from ...policy.types import RewardFunction
 from ...rm.data.pairs import column
@@ -42,14 +42,14 @@ def rlvrr(
         stated = column(row, reference)
         texts = stated if isinstance(stated, list) else [stated]
         if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
-            raise ValueError(f"'{reference}' is a text or a list of texts, got {str(stated)[:60]!r}")
+            raise ValueError(f"'{reference}' must be a string or a list of strings, got {str(stated)[:60]!r}")
         return _Required(tuple(texts), key_points(column(row, keywords)), checks_of(row.get(checks) or []))
 
     requirements = run.by_prompt(required_content)
 
     def worth(answer: str, required: _Required) -> float:
-        content_share = content(answer, required.references, required.points)
-        return content_weight * content_share + style_weight * style(answer, required.checks)
+        content_share = content_score(answer, required.references, required.points)
+        return content_weight * content_share + style_weight * style_score(answer, required.checks)
 
     def rate(examples: Sequence[Example]) -> list[float]:
         return [

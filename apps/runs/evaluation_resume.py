@@ -69,7 +69,7 @@ class ResumableScorer:
         progress = Progress(self.name, sum(len(chunk) for _, chunk in missing))
         with tqdm(total=progress.total, desc=self.name, unit="case", disable=None) as bar:
             for index, chunk in missing:
-                lines = [json.dumps(_stored(judgment)) for judgment in self.scorer(chunk)]
+                lines = [json.dumps(_judgment_json(judgment)) for judgment in self.scorer(chunk)]
                 replace_text(self._file(index), "\n".join(lines))
                 bar.update(len(chunk))
                 if bar.disable:
@@ -88,7 +88,7 @@ PARTIAL = ("truncated", "omitted")
 """Fields of a judgment that state whether the model read the case only in part."""
 
 
-def _stored(judgment: Judgment) -> Any:
+def _judgment_json(judgment: Judgment) -> Any:
     """Return the scores or the reason for abstaining as JSON, with the fields `PARTIAL` if any is set."""
     value = judgment.abstained or judgment.scores
     partial = {name: vars(judgment)[name] for name in PARTIAL if vars(judgment)[name]}

@@ -63,10 +63,10 @@ def open_finished(folder: str) -> Finished:
             f"{folder} was made with version {version} of {suite.name}, this is {suite.version}; "
             "run rewardlab eval again"
         )
-    return _checked(Finished(path, summary, suite, read_items(path), read_judgments(path)))
+    return _check_judgments(Finished(path, summary, suite, read_items(path), read_judgments(path)))
 
 
-def _checked(run: Finished) -> Finished:
+def _check_judgments(run: Finished) -> Finished:
     """Check that each judgment has one score per response. A case without a judgment becomes an abstention."""
     if not run.cases:
         raise DataError(f"{run.folder}: no case in it; run rewardlab eval again")
@@ -103,7 +103,7 @@ def _check(summary: Mapping[str, Any]) -> None:
 def open_suite(name: str) -> Suite:
     """Return a suite by its name and settings. Raise `UsageError` for a function, since the name may be untrusted."""
     if ":" in name:
-        raise UsageError(f"'{name}' is no name of a suite")
+        raise UsageError(f"'{name}' is not the name of a suite")
     return build("benchmarks.suites", name)
 
 

@@ -77,9 +77,9 @@ def stored_scorers(results: Results) -> list[StoredScores]:
 def read_results(path: Path) -> Results:
     """Load a results file. Raise `DataError` if it cannot be parsed."""
     if path.suffix == ".eval":
-        return _graded(path, *_log_of_zip(path))
+        return _graded_cases(path, *_log_of_zip(path))
     if path.suffix == ".json" and (stored := _log_of_json(path)):
-        return _graded(path, stored, stored["samples"])
+        return _graded_cases(path, stored, stored["samples"])
     rows = list(read_rows(str(path)))
     judged = [_judged_row(row, number) for number, row in enumerate(rows, start=1)]
     if not judged:
@@ -169,7 +169,7 @@ def _log_of_zip(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         ) from error
 
 
-def _graded(path: Path, header: Mapping[str, Any], samples: Any) -> Results:
+def _graded_cases(path: Path, header: Mapping[str, Any], samples: Any) -> Results:
     """Return one case per sample of an inspect_ai log. Its responses are the choices, or `correct` and `incorrect`."""
     cases, scores = [], {}
     try:
@@ -195,13 +195,13 @@ def _sample(sample: Mapping[str, Any]) -> tuple[Case, dict[str, tuple[float, ...
     if len(choices) > 1 and {*target} <= {*letters}:
         best = tuple(map(letters.index, target))
         case = Case(name, tuple(_messages(sample["input"])), tuple(map(str, choices)), best, **options)
-        return case, {scorer: _chosen(score.get("answer"), letters) for scorer, score in graded.items()}
+        return case, {scorer: _choice_scores(score.get("answer"), letters) for scorer, score in graded.items()}
     turns = list(_messages(sample["messages"]))
     case = Case(name, tuple(turns) or user_turn(""), ("The completion is correct.", "It is not."), **options)
-    return case, {scorer: _grade(score.get("value")) for scorer, score in graded.items()}
+    return case, {scorer: _grade_scores(score.get("value")) for scorer, score in graded.items()}
 
 
-def _chosen(answer: Any, letters: Sequence[str]) -> tuple[float, ...] | str:
+def _choice_scores(answer: Any, letters: Sequence[str]) -> tuple[float, ...] | str:
     """Return a score for each choice: 1 for the choices in the model's answer, 0 for the others."""
     verdicts = {part.strip() for part in str(answer or "").split(",")}
     return (
@@ -209,10 +209,10 @@ def _chosen(answer: Any, letters: Sequence[str]) -> tuple[float, ...] | str:
     )
 
 
-def _grade(value: Any) -> tuple[float, ...] | str:
+def _grade_scores(value: Any) -> tuple[float, ...] | str:
     """Return the scores of `correct` and `incorrect` for an inspect_ai score, or the reason for abstaining.
 
-    >>> _grade("C"), _grade(0.25), _grade("N")
+    >>> _grade_scores("C"), _grade_scores(0.25), _grade_scores("N")
     ((1.0, 0.0), (0.25, 0.75), "the value 'N' is not a grade between 0 and 1")
     """
     number = GRADES.get(value, value) if isinstance(value, str) else value

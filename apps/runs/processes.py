@@ -32,14 +32,14 @@ class Process(NamedTuple):
         return self.rank == 0
 
 
-def launched() -> tuple[int, int]:
+def rank_and_size() -> tuple[int, int]:
     """Return the rank of this process and the number of processes, from the environment variables of torchrun."""
     return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
 
 def assign_device() -> None:
     """Assign a GPU to each process started by torchrun. Without GPUs, configure accelerate to train on CPUs."""
-    if launched()[1] > 1:
+    if rank_and_size()[1] > 1:
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
         else:
@@ -60,7 +60,7 @@ def leave(finished: bool) -> None:
 
 def process(expected: int, verb: str) -> Process:
     """Return this process. Raise `UsageError` unless the launcher started the expected number of processes."""
-    rank, world = launched()
+    rank, world = rank_and_size()
     if world != expected:
         raise UsageError(
             f"--processes {expected}, but the launcher started {world}; use torchrun --nproc_per_node {expected} "

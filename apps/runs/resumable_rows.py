@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...rm.errors import UsageError
-from .run_folder import PARTIAL, only_writer, plain, replace_text, write_rows
+from .run_folder import PARTIAL, only_writer, replace_text, to_json_types, write_rows
 from .signals import Terminated
 
 
@@ -47,7 +47,7 @@ class ResumableRows:
     def append(self, key: str, row: Mapping[str, Any]) -> None:
         """Append a row to the partial file."""
         with open(self.partial, "a", encoding="utf-8") as lines:
-            lines.write(json.dumps(plain({"key": key} | dict(row)), ensure_ascii=False) + "\n")
+            lines.write(json.dumps(to_json_types({"key": key} | dict(row)), ensure_ascii=False) + "\n")
 
     def finish(self, keys: Sequence[str]) -> None:
         """Write the rows to the output file atomically, in the order of `keys`. The keys themselves are not written."""

@@ -23,8 +23,8 @@ from ...rm.data.pairs import RowReport
 from ...rm.errors import UNREADABLE, CheckFailed, DataError, UsageError
 from ...rm.io.checked_files import from_yaml
 from ...rm.io.checksums import folder_hash, sha256
-from ...rm.io.disk_errors import file_of, no_room, told_full
-from ...rm.io.escaping import redacted, terminal, unescaped
+from ...rm.io.disk_errors import file_of, full_disk_reason, no_room
+from ...rm.io.escaping import escape_terminal, redact, unescape
 from ...rm.io.hub_names import RESOLVED
 from ...rm.io.locks import hold
 from ...rm.registry.settings import changed_settings
@@ -47,13 +47,13 @@ def partial_folder(final: Path) -> Path:
 
 def log(message: str) -> None:
     """Print a progress message to stderr. stdout is reserved for results."""
-    print(terminal(message), file=sys.stderr, flush=True)
+    print(escape_terminal(message), file=sys.stderr, flush=True)
 
 
 def log_report(text: str) -> None:
     """Log a verb's final report in Markdown, unless `SHOWS_REPORTS` is False, as in the Python API."""
     if SHOWS_REPORTS.get():
-        log(unescaped(text))
+        log(unescape(text))
 
 
 def log_rows(name: str, rows: RowReport) -> None:
@@ -62,7 +62,7 @@ def log_rows(name: str, rows: RowReport) -> None:
         log(line)
 
 
-def trust(config: Any) -> dict[str, bool]:
+def trust_option(config: Any) -> dict[str, bool]:
     """Return the loading option `trust_remote_code`. Empty unless the user set it."""
     return {"trust_remote_code": True} if config.trust_remote_code else {}
 
@@ -100,7 +100,7 @@ def _room_in(work: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        reason = None if isinstance(error, DataError | UsageError | CheckFailed) else told_full(error)
+        reason = None if isinstance(error, DataError | UsageError | CheckFailed) else full_disk_reason(error)
         if reason is None:
             raise
         again = ", and go on with --resume" if work.is_dir() else " and run it again: nothing half-written was left"
@@ -213,20 +213,20 @@ def save_figure(drawing: Any, path: Path) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Write indented JSON with a final newline. Non-finite numbers become null."""
-    path.write_text(json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(to_json_types(value), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write rows as JSON lines atomically. Values are converted by `plain`."""
-    replace_text(path, "".join(json.dumps(plain(row), ensure_ascii=False) + "\n" for row in rows))
+    """Write rows as JSON lines atomically. Values are converted by `to_json_types`."""
+    replace_text(path, "".join(json.dumps(to_json_types(row), ensure_ascii=False) + "\n" for row in rows))
 
 
-def plain(value: Any) -> Any:
+def to_json_types(value: Any) -> Any:
     """Convert a value to JSON types. Non-finite numbers become None; dates and times become ISO 8601 strings."""
     if isinstance(value, Mapping):
-        return {str(name): plain(item) for name, item in value.items()}
+        return {str(name): to_json_types(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [to_json_types(item) for item in value]
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -240,7 +240,7 @@ def write_manifest(folder: Path, *, data: Sequence[str], seed: int | None, start
     write_json(
         folder / MANIFEST,
         {
-            "command": ["rewardlab", *redacted(sys.argv[1:])],
+            "command": ["rewardlab", *redact(sys.argv[1:])],
             "versions": versions(),
             "commit": _commit(),
             "python": platform.python_version(),
@@ -316,7 +316,7 @@ def only_writer(final: Path) -> Iterator[None]:
         path,
         json.dumps({"pid": os.getpid(), "host": platform.node(), "since": since}),
         lambda text: (
-            f"{final} is being written by {_who(text)}; wait until it has ended, or name another with --output"
+            f"{final} is being written by {_lock_holder(text)}; wait until it has ended, or name another with --output"
         ),
     )
     try:
@@ -326,7 +326,7 @@ def only_writer(final: Path) -> Iterator[None]:
         lock.release()
 
 
-def _who(text: str) -> str:
+def _lock_holder(text: str) -> str:
     try:
         holder: dict[str, Any] = json.loads(text)
         return f"process {holder['pid']} on {holder['host']} since {holder['since']}"

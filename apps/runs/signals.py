@@ -52,7 +52,7 @@ def _restore_handlers() -> None:
 
 
 @contextmanager
-def handled(handler: Any) -> Iterator[None]:
+def handle_signals(handler: Any) -> Iterator[None]:
     """Install a handler for SIGTERM and Ctrl-C within the block. Do nothing outside of the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -67,4 +67,4 @@ def handled(handler: Any) -> Iterator[None]:
 
 def ended_by_signal() -> Any:
     """Raise `Terminated` on a signal within the block, so that resources are closed. A second signal exits at once."""
-    return handled(_raise)
+    return handle_signals(_raise)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from transformers import TrainerCallback
 
-from .signals import StopRequest, Terminated, handled
+from .signals import StopRequest, Terminated, handle_signals
 
 
 class StopWhenAsked(TrainerCallback):
@@ -21,11 +21,11 @@ class StopWhenAsked(TrainerCallback):
 
     def on_step_end(self, args, state, control, **kwargs):
         """Request a checkpoint and the end of training if a signal has arrived."""
-        if state.global_step % self.every == 0 and _anywhere(self.request.arrived, args.device):
+        if state.global_step % self.every == 0 and _arrived_in_any_process(self.request.arrived, args.device):
             control.should_save = control.should_training_stop = self.stopped = True
 
 
-def _anywhere(arrived: bool, device: Any) -> bool:
+def _arrived_in_any_process(arrived: bool, device: Any) -> bool:
     """Return whether a signal has arrived in any process. This is a collective operation."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return arrived
@@ -39,7 +39,7 @@ def train_until_asked(trainer: Any, checkpoint: Path | None, *, every: int = 1) 
     request = StopRequest()
     stop = StopWhenAsked(request, every)
     trainer.add_callback(stop)
-    with handled(request.record):
+    with handle_signals(request.record):
         result = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if stop.stopped:
         raise Terminated(

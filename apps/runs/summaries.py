@@ -33,7 +33,7 @@ def read_heading(folder: Path) -> Heading:
             raise ValueError("no scorer")
         return Heading(str(stored["suite"]), scorers)
     except (ValueError, KeyError, TypeError) as error:
-        raise _damaged(folder, error) from error
+        raise _damaged_error(folder, error) from error
 
 
 def read_report(folder: Path) -> Report:
@@ -47,9 +47,9 @@ def read_report(folder: Path) -> Report:
     except ValidationError as error:
         first = error.errors()[0]
         location = ".".join(map(str, first["loc"]))
-        raise _damaged(folder, ValueError(f"{location}: {first['msg']}")) from error
+        raise _damaged_error(folder, ValueError(f"{location}: {first['msg']}")) from error
     except ValueError as error:
-        raise _damaged(folder, error) from error
+        raise _damaged_error(folder, error) from error
 
 
 def _with_nan(stored: Any) -> Any:
@@ -83,10 +83,10 @@ def _stored(folder: Path) -> Mapping[str, Any]:
         stored = json.loads(path.read_text(encoding="utf-8"))
         return stored if isinstance(stored, dict) else {}
     except (OSError, ValueError, RecursionError) as error:
-        raise _damaged(folder, error) from error
+        raise _damaged_error(folder, error) from error
 
 
-def _damaged(folder: Path, error: Exception) -> DataError:
+def _damaged_error(folder: Path, error: Exception) -> DataError:
     return DataError(
         f"{folder / SUMMARY} is damaged, or of another version ({type(error).__name__}: {error}); "
         "run `rewardlab eval` again with --overwrite"

@@ -115,7 +115,7 @@ def read_items(folder: Path) -> list[Case]:
 def _case(row: Mapping[str, Any]) -> Case:
     texts = {name: row[name] for name in ("subset", "cluster")} | {"id": row["case"]}
     if not all(isinstance(text, str) for text in (*texts.values(), *row["answers"])):
-        raise ValueError("a case's id, subset, cluster and answers are texts")
+        raise ValueError("a case's id, subset, cluster and answers must be strings")
     if not all(type(index) is int for index in (*row["best"], *row["sets"])):
         raise ValueError("the right answers and the sets are whole numbers")
     return Case(

@@ -23,7 +23,7 @@ def row(index: int, example: Example) -> bytes:
         return json.dumps(turns, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         raise DataError(
-            f"conversation {index}: half a character cannot be written as UTF-8 ({error.reason})"
+            f"conversation {index}: an unpaired surrogate cannot be written as UTF-8 ({error.reason})"
         ) from error
 
 

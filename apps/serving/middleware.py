@@ -71,7 +71,7 @@ class AccessMiddleware:
         except Refused as refused:
             await refused.response(self.contract)(scope, receive, send_counted)
         except Exception as error:
-            log(f"{route}: {_where(error)}")  # its words may repeat what was asked
+            log(f"{route}: {_error_location(error)}")  # its words may repeat what was asked
             if not status:
                 await Refused(500, FAILED).response(self.contract)(scope, receive, send_counted)
         finally:
@@ -90,7 +90,7 @@ class AccessMiddleware:
             raise Refused(503, "this server is stopping", retry_after=self.queue.wait_seconds() + 1)
         reserved = self._reserved(headers)
         try:
-            await self.app(scope, _again(await self._arrived(receive), receive), send)
+            await self.app(scope, _replay_body(await self._arrived(receive), receive), send)
         finally:
             self.held -= reserved
 
@@ -137,7 +137,7 @@ class AccessMiddleware:
         return b"".join(parts)
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
+def _replay_body(body: bytes, receive: Receive) -> Receive:
     """Return an ASGI `receive` that returns the body in one message, then the messages of the connection."""
     first: Iterator[Message] = iter([{"type": "http.request", "body": body, "more_body": False}])
 
@@ -147,7 +147,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
     return received
 
 
-def _where(error: BaseException) -> str:
+def _error_location(error: BaseException) -> str:
     """Return the type of an error and the line that raised it, without its message, which may quote a request."""
     raised_at = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)]
     return f"{type(error).__name__} at {raised_at[-1] if raised_at else '?:0'}"

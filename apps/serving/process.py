@@ -57,7 +57,7 @@ class DrainingServer(uvicorn.Server):
         return await super().on_tick(counter)
 
 
-def prepared(model: RewardModel, config: ServeConfig) -> tuple[Site, str]:
+def prepare_server(model: RewardModel, config: ServeConfig) -> tuple[Site, str]:
     """Return the server application of a model and its address, after scoring one test conversation."""
     model.rate([PROBE])  # a model that cannot rate it fails at the start
     config = replace(config, port=free_port(config.host, config.port))
@@ -65,9 +65,9 @@ def prepared(model: RewardModel, config: ServeConfig) -> tuple[Site, str]:
 
 
 @contextmanager
-def serving(model: RewardModel, config: ServeConfig | None = None) -> Iterator[str]:
+def serve_in_thread(model: RewardModel, config: ServeConfig | None = None) -> Iterator[str]:
     """Run a server in a thread, for a notebook or test, and yield its address. By default it uses a free port."""
-    site, url = prepared(model, config or ServeConfig(model="model", port=0))
+    site, url = prepare_server(model, config or ServeConfig(model="model", port=0))
     server = DrainingServer(site)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve()), name="serving", daemon=True)
     thread.start()

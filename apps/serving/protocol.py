@@ -68,7 +68,7 @@ class ClassifyRequest(BaseModel):
         if (self.input is None) == (self.messages is None):
             raise ValueError("give either input or messages")
         if self.use_activation:
-            raise ValueError("use_activation: scores here are raw; leave it out or set it to false")
+            raise ValueError("use_activation: this server returns raw scores only; leave it out or set it to false")
         if self.truncate_prompt_tokens not in (None, -1):
             raise ValueError("truncate_prompt_tokens: the contract says what is cut; -1 allows it to cut")
         for name in ("add_generation_prompt", "continue_final_message", "chat_template", "chat_template_kwargs"):
@@ -107,7 +107,7 @@ class RewardRequest(BaseModel):
         return self
 
 
-def parsed(kind: type[Body], body: bytes) -> Body:
+def parse_body(kind: type[Body], body: bytes) -> Body:
     """Parse a request body. Raise `Refused` with status 400 for invalid JSON, and 422 for wrong fields or types."""
     try:
         return kind.model_validate_json(body)

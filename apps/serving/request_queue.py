@@ -145,7 +145,9 @@ class RequestQueue:
     def _take(self) -> list[Waiting]:
         """Remove and return the next batch. Items of completed or cancelled requests are dropped."""
         self._waiting = [waiting_item for waiting_item in self._waiting if not waiting_item.job.future.done()]
-        chosen = {*alike([waiting_item.item.cost for waiting_item in self._waiting[:WINDOW]], self.batch_tokens)}
+        chosen = {
+            *similar_lengths([waiting_item.item.cost for waiting_item in self._waiting[:WINDOW]], self.batch_tokens)
+        }
         batch = [self._waiting[index] for index in sorted(chosen)]
         self._waiting = [waiting_item for index, waiting_item in enumerate(self._waiting) if index not in chosen]
         return batch
@@ -162,12 +164,12 @@ class RequestQueue:
             scored_item.job.settle(scored_item.index, outcome)
 
 
-def alike(lengths: Sequence[int], batch_tokens: int) -> list[int]:
+def similar_lengths(lengths: Sequence[int], batch_tokens: int) -> list[int]:
     """Return the indices of a batch: the oldest item and the items nearest in length, within a factor of two.
 
     The padded size of the batch (rows times the longest length) is at most `batch_tokens`, unless it has a single row.
 
-    >>> alike([100, 4000, 90, 110, 260], 330)
+    >>> similar_lengths([100, 4000, 90, 110, 260], 330)
     [0, 2, 3]
     """
     if not lengths:

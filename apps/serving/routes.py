@@ -23,7 +23,7 @@ from ...rm.types import RewardModel
 from .bodies import check_objective, one_number
 from .metrics import Metrics
 from .middleware import FAILED, AccessMiddleware
-from .protocol import ClassifyRequest, PoolingRequest, RewardRequest, ScoreRequest, docs_page, parsed
+from .protocol import ClassifyRequest, PoolingRequest, RewardRequest, ScoreRequest, docs_page, parse_body
 from .refusals import Refused
 from .request_queue import RequestQueue
 from .requests import Item, RequestParser
@@ -110,12 +110,12 @@ class Site:
         body = await request.body()
 
         def parse() -> tuple[BaseModel, list[Item]]:
-            message = parsed(kind, body)
+            message = parse_body(kind, body)
             self._check_name(message)
             return message, read(message)
 
         entered: Future[Any] | None = None
-        gone = asyncio.ensure_future(_disconnected(request))
+        gone = asyncio.ensure_future(_wait_for_disconnect(request))
         try:
             async with asyncio.timeout(self.config.timeout):
                 loop = asyncio.get_running_loop()
@@ -233,7 +233,7 @@ class Site:
         return Response(self.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-async def _disconnected(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     """Wait until the client closes the connection."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -37,7 +37,7 @@ def help_page(description: str, example: str, usage: str, classes: Sequence[type
     visible = [line for line in lines if everything or not line.advanced]
     page = [f"usage: {usage}", "", description, "", "Example:", f"  {example}"]
     for group in dict.fromkeys(line.group for line in visible):
-        page += [f"{group}:", *(text for line in visible if line.group == group for text in _rendered(line))]
+        page += [f"{group}:", *(text for line in visible if line.group == group for text in _render_line(line))]
     hidden = len(lines) - len(visible)
     page.append("Settings may be given in a YAML file: --config FILE; flags override it.")
     return "\n".join([*page, *([f"--help-all shows {hidden} more."] if hidden else [])])
@@ -106,7 +106,7 @@ def _default(field: Field) -> str:
     return str(value.value if isinstance(value, Enum) else value)
 
 
-def _rendered(line: SettingLine) -> list[str]:
+def _render_line(line: SettingLine) -> list[str]:
     head = f"  --{line.name} {line.value}".rstrip()
     body = textwrap.wrap(line.text, WIDTH - INDENT, break_on_hyphens=False) or [""]
     first = f"{head:<{INDENT - 1}} {body[0]}"

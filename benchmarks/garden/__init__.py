@@ -130,7 +130,7 @@ def prompts(n: int, seed: int) -> list[Messages]:
     return [user_turn(_question(rng).text) for _ in range(n)]
 
 
-def supervised(n: int, seed: int, split: str = "train") -> list[Example]:
+def supervised_examples(n: int, seed: int, split: str = "train") -> list[Example]:
     """Generate supervised data for the initial policy: questions with completions of mixed quality."""
     rng = _random("supervised", seed, split)
     questions = (_question(rng) for _ in range(n))

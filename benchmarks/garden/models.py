@@ -22,12 +22,12 @@ TEMPLATE = (
 )
 
 
-def tokenizer(of: Sequence[str] | None = None) -> PreTrainedTokenizerFast:
+def tokenizer(tokens: Sequence[str] | None = None) -> PreTrainedTokenizerFast:
     """Build a word-level tokenizer, by default for the garden's vocabulary.
 
     A turn is rendered as `<|role|> words </s>` without BOS. The padding token is a separate token.
     """
-    ids = {token: index for index, token in enumerate((*SPECIALS, *(vocabulary() if of is None else of)))}
+    ids = {token: index for index, token in enumerate((*SPECIALS, *(vocabulary() if tokens is None else tokens)))}
     words = Tokenizer(WordLevel(ids, unk_token="<unk>"))
     words.pre_tokenizer = WhitespaceSplit()
     return PreTrainedTokenizerFast(

@@ -25,10 +25,12 @@ def figures_by_area(suite: Suite, cells: Cells) -> dict[str, np.ndarray]:
 def area_weights(suite: Suite, cells: Cells) -> dict[str, dict[str, float]]:
     """Return the weight of each subset in each area's figure: its derivative with respect to the subset's mean."""
     # a probe instead of a declaration: `add_up` is the authors' formula and does not state its subsets
-    known_areas = {area: np.nan_to_num(value) for area, value in figures_by_area(suite, _marked(cells)).items()}
+    known_areas = {
+        area: np.nan_to_num(value) for area, value in figures_by_area(suite, _indicator_cells(cells)).items()
+    }
     weights: dict[str, dict[str, float]] = {area: {} for area in known_areas}
     for index, name in enumerate(cells.subsets):
-        for area, value in figures_by_area(suite, _marked(cells, index)).items():
+        for area, value in figures_by_area(suite, _indicator_cells(cells, index)).items():
             if not np.isclose(np.nan_to_num(value), known_areas[area], rtol=0, atol=1e-12):
                 weights[area][name] = 2 * float(np.nan_to_num(value) - known_areas[area])  # its mean rose by 1/2
     return weights
@@ -49,7 +51,7 @@ def section_members(suite: Suite, subsets: Sequence[str]) -> dict[str, list[str]
     return members
 
 
-def _marked(cells: Cells, index: int | None = None) -> Cells:
+def _indicator_cells(cells: Cells, index: int | None = None) -> Cells:
     """Return the cells with the mean of every subset set to 1/2, except 1 for the subset at `index`."""
     total = cells.count / 2
     if index is not None:

@@ -80,7 +80,7 @@ class Cells(NamedTuple):
     def mean_of(self, weights: Mapping[str, float], measure: str | None = None) -> np.ndarray:
         """Return the weighted mean of the means of subsets. Subsets without items are left out."""
         means = np.stack([self.mean([name], measure) for name in weights], axis=-1)
-        return weighted(means, np.array([*weights.values()]))
+        return weighted_mean(means, np.array([*weights.values()]))
 
 
 def cell_sums(
@@ -95,11 +95,11 @@ def cell_sums(
     names = (tuple(subsets), tuple(measures))
     sums = [sparse.csr_matrix((data, cell_index), shape=shape) for data in (values[defined], np.ones(len(item)))]
     observed = [np.asarray(table.sum(0)).reshape(number, width) for table in sums]
-    sampled = [_resampled(table, draws).reshape(-1, number, width) for table in sums]
+    sampled = [_chunked_product(table, draws).reshape(-1, number, width) for table in sums]
     return Cells(*names, *observed), Cells(*names, *sampled)
 
 
-def _resampled(table: sparse.csr_matrix, draws: Draws) -> np.ndarray:
+def _chunked_product(table: sparse.csr_matrix, draws: Draws) -> np.ndarray:
     """Compute the product counts @ table in chunks, which bounds the memory."""
     by_column = sparse.csr_matrix(table.T)
     chunks = range(0, len(draws.counts), CHUNK)
@@ -107,7 +107,7 @@ def _resampled(table: sparse.csr_matrix, draws: Draws) -> np.ndarray:
     return np.concatenate([np.empty((0, by_column.get_shape()[0])), *parts])
 
 
-def weighted(means: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def weighted_mean(means: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Compute the weighted mean Σ_g w_g m_g / Σ_g w_g over the last axis. Groups g with NaN means m_g are left out."""
     present = ~np.isnan(means)
     with np.errstate(invalid="ignore"):

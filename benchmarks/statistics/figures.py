@@ -149,7 +149,7 @@ class Paired(NamedTuple):
         return self.first.samples[area] - self.second.samples[area]
 
 
-def paired(
+def pair_scorers(
     suite: Suite, credits: tuple[np.ndarray, np.ndarray], layout: Layout, figures: Sequence[Figures] = ()
 ) -> Paired:
     """Pair two scorers by their credits [M, K]. If both scored all cases, their `figures` are reused."""

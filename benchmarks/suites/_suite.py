@@ -96,7 +96,7 @@ def refuse_repeated(cases: Iterable[Case], sources: Sequence[str]) -> None:
         ids.add(case.id)
 
 
-def missing(counts: Mapping[str, int], official: Mapping[str, int]) -> list[str]:
+def missing_items_note(counts: Mapping[str, int], official: Mapping[str, int]) -> list[str]:
     """Return a note on subsets with fewer items than the official benchmark. Empty if all are complete."""
     short = [
         f"{name} {counts.get(name, 0)} of {size}" for name, size in official.items() if counts.get(name, 0) != size
@@ -136,7 +136,7 @@ def sections_by_prefix(cells: Cells, sections: Mapping[str, str]) -> dict[str, n
     return {name: cells.mean(subsets) for name, subsets in members.items() if subsets}
 
 
-def stratified(cases: Sequence[Case], limit: int | None) -> tuple[list[Case], list[str]]:
+def stratified_sample(cases: Sequence[Case], limit: int | None) -> tuple[list[Case], list[str]]:
     """Return at most `limit` cases in their order, and a note that they are only a part of the benchmark.
 
     A subset of n cases contributes ⌈n t⌉ cases, with the same t for all subsets, up to the limit. Cases with the

@@ -9,7 +9,7 @@ from ...judges.types import Case
 from ...rm.data.pairs import OnBadRow, column
 from ...rm.types import content_hash
 from ._suite import read_cases
-from .pandalm import PandaLM, labelled
+from .pandalm import PandaLM, labelled_case
 
 LABELS = {0: 1, 1: 2, 2: 0}  # Auto-J's labels (first, second, tie) -> PandaLM's (1, 2, 0)
 
@@ -31,7 +31,7 @@ def _case(values: Mapping[str, Any], repeats: Counter[str]) -> Case:
     if label not in LABELS:
         raise ValueError(f"unknown label {label!r}: labels are 0, 1 and 2 (tie)")
     answers = (column(values, "response 1"), column(values, "response 2"))
-    case = labelled(content_hash([prompt, *answers]), prompt, answers, LABELS[label])
+    case = labelled_case(content_hash([prompt, *answers]), prompt, answers, LABELS[label])
     repeats[case.id] += 1
     return case if repeats[case.id] == 1 else replace(case, id=f"{case.id}#{repeats[case.id]}")
 

@@ -16,7 +16,7 @@ def majority(labels: Sequence[int]) -> int | None:
     return next((label for label in (0, 1, 2) if labels.count(label) * 2 > len(labels)), None)
 
 
-def labelled(id: str, prompt: Any, answers: tuple[str, str], label: int) -> Case:
+def labelled_case(id: str, prompt: Any, answers: tuple[str, str], label: int) -> Case:
     """Return a case whose label is 0 (tie), 1 or 2."""
     best = (0, 1) if label == 0 else (label - 1,)
     return case(id, as_prompt(prompt), answers, best, "people call it a tie" if label == 0 else "people name a winner")
@@ -28,7 +28,7 @@ def _case(values: Mapping[str, Any]) -> Case:
         raise ValueError("no majority: the three annotators differ")
     instruction, more = column(values, "instruction"), values.get("input") or ""
     prompt = f"{instruction}\n\n{more}" if more.strip() else instruction
-    return labelled(
+    return labelled_case(
         str(column(values, "idx")), prompt, (column(values, "response1"), column(values, "response2")), label
     )
 

@@ -12,7 +12,7 @@ from ...rm.data.pairs import OnBadRow
 from ...rm.data.solutions import parse_first_error
 from ...rm.errors import DataError
 from ...rm.types import Steps
-from ..baselines import Baseline, by_response
+from ..baselines import Baseline, judge_by_response
 from ..statistics.cluster_bootstrap import Cells
 from ..statistics.first_error import NONE, best_threshold, first_error, harmonic_mean
 from ..types import RANDOM
@@ -102,7 +102,7 @@ class ProcessBench(StrictSuite):
 
     def _answers(self, answer: Callable[[Case], int]) -> Callable[[Sequence[Case]], list[Judgment]]:
         """Return a judge whose predicted first error is `answer(case)`."""
-        return by_response(lambda case, index: self.threshold + (-1.0 if index == answer(case) else 1.0))
+        return judge_by_response(lambda case, index: self.threshold + (-1.0 if index == answer(case) else 1.0))
 
 
 def label_of(case: Case) -> int:

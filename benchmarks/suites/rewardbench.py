@@ -9,7 +9,7 @@ from ...judges.types import Case
 from ...rm.data.pairs import OnBadRow
 from ...rm.errors import DataError
 from ..statistics.cluster_bootstrap import Cells
-from ._suite import missing
+from ._suite import missing_items_note
 from .pairs import Pairs
 
 CODE = {f"hep-{language}": 164.0 for language in ("cpp", "go", "java", "js", "python", "rust")}
@@ -72,7 +72,7 @@ class RewardBench(Pairs):
                 f"{', '.join(sources)}: subset '{strange[0]}' is not one of RewardBench's {len(SIZES)}; "
                 "for other preference data use --benchmark pairs"
             )
-        return cases, [*notes, *missing(counts, SIZES)]
+        return cases, [*notes, *missing_items_note(counts, SIZES)]
 
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
         """Compute the official sections and their mean."""

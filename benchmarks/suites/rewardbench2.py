@@ -11,7 +11,7 @@ from ...rm.data.conversation_split import as_prompt
 from ...rm.data.pairs import OnBadRow, column, text_list
 from ...rm.errors import DataError
 from ..statistics.cluster_bootstrap import Cells
-from ._suite import StrictSuite, case, missing, read_cases
+from ._suite import StrictSuite, case, missing_items_note, read_cases
 
 SIZES = {"Factuality": 475, "Precise IF": 160, "Math": 183, "Safety": 450, "Focus": 495, "Ties": 51}  # Ties: 102 rows
 WEIGHTS = {"tied": 0.30, "ref": 0.30, "preferred": 0.20, "preferred_hard": 0.20, "margin": 0.01}
@@ -71,10 +71,12 @@ class RewardBench2(StrictSuite):
         """Return the cases. The `ref:` and `tied:` rows of a Ties prompt form one case with two sets of responses."""
         rows, notes = read_cases(sources, _case, self.on_bad_row)
         try:
-            cases = [case for case in rows if case.subset != "Ties"] + _joined([c for c in rows if c.subset == "Ties"])
+            cases = [case for case in rows if case.subset != "Ties"] + _join_ties(
+                [c for c in rows if c.subset == "Ties"]
+            )
         except ValueError as error:
             raise DataError(f"{', '.join(sources)}: {error}; the ids of Ties are ref:NUMBER and tied:NUMBER") from error
-        return cases, [*notes, *missing(Counter(case.subset for case in cases), SIZES)]
+        return cases, [*notes, *missing_items_note(Counter(case.subset for case in cases), SIZES)]
 
     def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
         """Return the best-of-four credit. For Ties, return the five measures, with their weighted sum as credit."""
@@ -107,7 +109,7 @@ def _case(values: Mapping[str, Any]) -> Case:
     return case(name, as_prompt(column(values, "prompt")), [*chosen, *rejected], range(len(chosen)), subset)
 
 
-def _joined(rows: Sequence[Case]) -> list[Case]:
+def _join_ties(rows: Sequence[Case]) -> list[Case]:
     """Join the two rows of each Ties prompt into one case: the responses of `ref:`, then those of `tied:`."""
     prompts: dict[str, dict[str, Case]] = defaultdict(dict)
     for row in rows:

@@ -10,7 +10,7 @@ from ...judges.types import Case
 from ...rm.data.conversation_split import as_prompt
 from ...rm.data.pairs import OnBadRow, column, text_list
 from ..statistics.cluster_bootstrap import Cells
-from ._suite import StrictSuite, case, missing, read_cases
+from ._suite import StrictSuite, case, missing_items_note, read_cases
 
 SIZES = {"chat": 129, "math": 529, "code": 228, "safety-refuse": 284, "safety-response": 157}
 DOMAINS = {
@@ -47,7 +47,7 @@ class RMBench(StrictSuite):
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """Return the cases, with a note if a domain is missing or incomplete."""
         cases, notes = read_cases(sources, _case, self.on_bad_row)
-        return cases, [*notes, *missing(Counter(case.subset for case in cases), SIZES)]
+        return cases, [*notes, *missing_items_note(Counter(case.subset for case in cases), SIZES)]
 
     def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
         """Return the share of the nine comparisons won, the three levels, and each of the nine comparisons."""

@@ -9,7 +9,7 @@ from ...judges.types import Case
 from ...rm.data.conversation_split import as_prompt
 from ...rm.data.pairs import OnBadRow, column
 from ..statistics.cluster_bootstrap import Cells
-from ._suite import StrictSuite, case, missing, read_cases, sections_by_prefix
+from ._suite import StrictSuite, case, missing_items_note, read_cases, sections_by_prefix
 
 SECTIONS = {
     "pairs, helpful": "Pairwise_set/Helpfulness",
@@ -30,7 +30,7 @@ class RMB(StrictSuite):
         cases, notes = read_cases(sources, _case, self.on_bad_row)
         absent = [name for name, prefix in SECTIONS.items() if not any(c.subset.startswith(prefix) for c in cases)]
         counts = {name: sum(c.subset.startswith(SECTIONS[name]) for c in cases) for name in BEST_OF_N}
-        notes += missing(counts, BEST_OF_N)
+        notes += missing_items_note(counts, BEST_OF_N)
         return cases, [*notes, *([f"No cases of {', '.join(absent)}: overall is over the rest."] if absent else [])]
 
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:

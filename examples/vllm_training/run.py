@@ -50,11 +50,11 @@ def write_models(folder: Path) -> None:
     """Write the toy world, a start policy, a reward model and a judge, each in a folder of its name."""
     verb("world", "--output", folder / "world", "--overwrite")
     words = models.tokenizer()
-    save(fresh(words, seed=0), words, garden.supervised(6000, 0), folder / "policy", steps=600)
+    save(fresh(words, seed=0), words, garden.supervised_examples(6000, 0), folder / "policy", steps=600)
     data = ["--data", folder / "world" / "train.jsonl", "--eval_data", folder / "world" / "valid.jsonl"]
     recipe = ["--config", DEMO, "--model", folder / "world" / "policy", "--disable_tqdm", "True"]
     verb("train", *recipe, *data, "--output", folder / "rm", "--overwrite")
-    taught = judge_lessons(garden.supervised(300, seed=1))
+    taught = judge_lessons(garden.supervised_examples(300, seed=1))
     texts = [turn["content"] for example in taught for turn in (*example.prompt, {"content": example.text})]
     tokenizer = small_tokenizer(texts, WORDS)
     save(fresh(tokenizer, seed=1, positions=1024), tokenizer, taught, folder / "judge", steps=400, batch_size=16)
@@ -137,7 +137,7 @@ def judge_command(folder: Path, python: str) -> Any:
 
 def judged(url: str, number: int = 96) -> dict[str, float]:
     """Compare the judge's marks of held-out answers with their gold rewards."""
-    answers = garden.supervised(number, seed=2)
+    answers = garden.supervised_examples(number, seed=2)
     scores = judge(run=None, endpoint=f"{url}/v1", model="judge", max_tokens=32)(answers)  # type: ignore[arg-type]
     known = [index for index, score in enumerate(scores) if score is not None]
     marks = np.array([scores[index] for index in known], float)

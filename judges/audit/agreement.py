@@ -18,7 +18,7 @@ def cohen_kappa(first: np.ndarray, second: np.ndarray) -> float:
     >>> cohen_kappa(np.array([1, 1, 0, 0]), np.array([1, 0, 0, 0]))
     0.5
     """
-    first, second = _both(first, second)
+    first, second = _rated_by_both(first, second)
     if not len(first):
         return float("nan")
     names = np.unique([first, second])
@@ -27,7 +27,7 @@ def cohen_kappa(first: np.ndarray, second: np.ndarray) -> float:
     return 1 - float((first != second).mean()) / by_chance if by_chance > 0 else float("nan")
 
 
-def _both(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _rated_by_both(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the ratings of the items that both raters rated."""
     first, second = np.asarray(first, float), np.asarray(second, float)
     if first.shape != second.shape or first.ndim != 1:

@@ -26,18 +26,18 @@ class Attack(NamedTuple):
     """Whether the response is replaced and must lose. If False, its win rate must not rise."""
 
 
-def dressed(case: Case, index: int, text: str) -> Case:
+def reword_response(case: Case, index: int, text: str) -> Case:
     """Return the case with one response reworded. The right responses stay the same."""
     answers = (*case.answers[:index], text, *case.answers[index + 1 :])
     return replace(case, answers=answers)
 
 
-def replaced(case: Case, index: int, text: str) -> Case:
+def replace_response(case: Case, index: int, text: str) -> Case:
     """Replace one response by a worthless text. If only this response was right, all others are right now."""
     others = [other for other in range(len(case.answers)) if other != index]
     values = tuple(0.0 if other == index else value for other, value in enumerate(case.values))
     best = tuple(other for other in case.best if other != index) or tuple(others)
-    return replace(dressed(case, index, text), best=best, values=values)
+    return replace(reword_response(case, index, text), best=best, values=values)
 
 
 # ---- whole cases ----
@@ -45,10 +45,10 @@ def replaced(case: Case, index: int, text: str) -> Case:
 NO_QUESTION = "(The question is not shown.)"
 
 
-def swapped(case: Case) -> Case:
+def swap_responses(case: Case) -> Case:
     """Return the case with its responses, and all per-response fields, in reverse order.
 
-    >>> swapped(Case("c", (), ("right", "wrong"))).best
+    >>> swap_responses(Case("c", (), ("right", "wrong"))).best
     (1,)
     """
     last = len(case.answers) - 1
@@ -57,12 +57,12 @@ def swapped(case: Case) -> Case:
     return replace(case, best=best, **moved)
 
 
-def masked(case: Case) -> Case:
+def mask_prompt(case: Case) -> Case:
     """Return the case without prompt and reference, so that a judge sees the responses only."""
     return replace(case, prompt=(Message(role="user", content=NO_QUESTION),), reference="")
 
 
-def twins(case: Case, index: int = 0) -> Case:
+def repeat_response(case: Case, index: int = 0) -> Case:
     """Return the case with the same response at every index, so that only position bias can cause a preference."""
     answers = (case.answers[index],) * len(case.answers)
     return replace(case, answers=answers, best=tuple(range(len(answers))), values=(), sets=(), authors=())
@@ -81,13 +81,13 @@ EMPTY_WORDS = (
 SENTENCE_END = re.compile(r"(?<=[.!?])[ \t]+")
 
 
-def padding(words: int, of: str = "") -> str:
-    """Return empty sentences with exactly `words` words. The text `of` determines the first sentence of the list.
+def padding(words: int, text: str = "") -> str:
+    """Return empty sentences with exactly `words` words. The text `text` determines the first sentence of the list.
 
     >>> len(padding(17).split())
     17
     """
-    start = int(content_hash(of), 16) % len(EMPTY_WORDS)
+    start = int(content_hash(text), 16) % len(EMPTY_WORDS)
     words_ = " ".join(EMPTY_WORDS[start:] + EMPTY_WORDS[:start]).split()
     return " ".join((words_ * (words // len(words_) + 1))[:words])
 
@@ -103,12 +103,12 @@ def verbosity(times: float = 2.0, least: int = 12) -> Attack:
     def change(case: Case, index: int) -> Case:
         answer = case.texts[index]
         more = max(least, round((times - 1) * len(answer.split())))
-        return dressed(case, index, f"{answer}\n\n{padding(more, answer)}")
+        return reword_response(case, index, f"{answer}\n\n{padding(more, answer)}")
 
     return Attack(change)
 
 
-def _listed(answer: str) -> str:
+def _markdown_list(answer: str) -> str:
     """Return a response's sentences as a Markdown list, the first in bold. A response with code is not changed."""
     if "```" in answer:
         return answer
@@ -127,7 +127,7 @@ def _plain(line: str) -> bool:
 
 def signed(name: str) -> Attack:
     """Return an attack that appends a line naming the model that wrote the response."""
-    return Attack(lambda case, index: dressed(case, index, f"{case.texts[index]}\n\n(Written by {name}.)"))
+    return Attack(lambda case, index: reword_response(case, index, f"{case.texts[index]}\n\n(Written by {name}.)"))
 
 
 def signatures(case: Case, index: int, names: tuple[str, str]) -> Case:
@@ -160,7 +160,7 @@ def injected(text: str) -> Attack:
     """Return an attack that appends a prompt injection. LABEL in the text is replaced by the response's label."""
 
     def change(case: Case, index: int) -> Case:
-        return dressed(case, index, f"{case.texts[index]}\n\n{text.replace('LABEL', chr(ord('A') + index))}")
+        return reword_response(case, index, f"{case.texts[index]}\n\n{text.replace('LABEL', chr(ord('A') + index))}")
 
     return Attack(change)
 
@@ -180,7 +180,7 @@ def one_token(keys: tuple[str, ...] = MASTER_KEYS) -> Attack:
         raise ValueError("an attack by master keys needs at least one key")
 
     def change(case: Case, index: int) -> Case:
-        return replaced(case, index, keys[int(content_hash(prompt_text(case.prompt)), 16) % len(keys)])
+        return replace_response(case, index, keys[int(content_hash(prompt_text(case.prompt)), 16) % len(keys)])
 
     return Attack(change, replaces=True)
 
@@ -190,7 +190,7 @@ def filler() -> Attack:
 
     def change(case: Case, index: int) -> Case:
         others = [answer for other, answer in enumerate(case.texts) if other != index]
-        return replaced(case, index, padding(max(1, *(len(answer.split()) for answer in others)), others[0]))
+        return replace_response(case, index, padding(max(1, *(len(answer.split()) for answer in others)), others[0]))
 
     return Attack(change, replaces=True)
 
@@ -202,17 +202,19 @@ def scrambled() -> Attack:
         other = case.texts[next(index for index in range(len(case.answers)) if index != response_index)]
         words = other.split()
         Random(other).shuffle(words)
-        return replaced(case, response_index, " ".join(words))
+        return replace_response(case, response_index, " ".join(words))
 
     return Attack(change, replaces=True)
 
 
 ATTACKS: Mapping[str, Attack] = {
     "verbosity": verbosity(),
-    "markdown": Attack(lambda case, index: dressed(case, index, f"## Answer\n\n{_listed(case.texts[index])}")),
+    "markdown": Attack(
+        lambda case, index: reword_response(case, index, f"## Answer\n\n{_markdown_list(case.texts[index])}")
+    ),
     **{name: injected(text) for name, text in INJECTIONS.items()},
     "one token": one_token(),
-    "empty": Attack(lambda case, index: replaced(case, index, ""), replaces=True),
+    "empty": Attack(lambda case, index: replace_response(case, index, ""), replaces=True),
     "filler of like length": filler(),
     "scrambled words": scrambled(),
 }

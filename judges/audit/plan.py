@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ...rm.errors import DataError, UsageError, did_you_mean
 from ..types import BatchJudge, Case
-from .attacks import Attack, masked, signatures, swapped, twins
+from .attacks import Attack, mask_prompt, repeat_response, signatures, swap_responses
 
 AS_GIVEN = "as given"
 SWAPPED = "in the other order"
@@ -63,9 +63,9 @@ def plan(cases: Sequence[Case], attacks: Mapping[str, Attack], names: Names | No
     ties = tuple(pair for pair in case_pairs if len(pair.best) == 2)
     probes = {
         AS_GIVEN: pairs,
-        SWAPPED: tuple(map(swapped, pairs)),
-        MASKED: tuple(map(masked, pairs)),
-        TWINS: tuple(twins(pair, pair.best[0]) for pair in pairs),
+        SWAPPED: tuple(map(swap_responses, pairs)),
+        MASKED: tuple(map(mask_prompt, pairs)),
+        TWINS: tuple(repeat_response(pair, pair.best[0]) for pair in pairs),
     }
     if ties:
         probes[TIES] = ties

@@ -211,9 +211,9 @@ def markdown(audit: Audit, limits: Limits | None = None) -> str:
         table(["figure", "value", "ideal", "limit", "", "what it is"], figures, right=()),
         *(["## Attacks", _ABOUT_ATTACKS, table(_ATTACK_HEADER, attacks, right=())] if attacks else []),
         "## What was left unanswered",
-        table(["shown", "judgments", "unanswered", "reasons"], _unanswered(audit), right=()),
+        table(["shown", "judgments", "unanswered", "reasons"], _abstention_rows(audit), right=()),
     ]
-    return "\n".join(_spaced(parts)) + "\n"
+    return "\n".join(_separate_parts(parts)) + "\n"
 
 
 _ATTACK_HEADER = ["attack", "wins before", "wins after", "gain", "limit", ""]
@@ -223,7 +223,7 @@ _ABOUT_ATTACKS = (
 )
 
 
-def _spaced(parts: Sequence[str]) -> list[str]:
+def _separate_parts(parts: Sequence[str]) -> list[str]:
     """Separate parts by blank lines, except between items of a list."""
     lines: list[str] = []
     for part in parts:
@@ -258,7 +258,7 @@ def _standing(audit: Audit, name: str, limits: Limits) -> str:
     return "–" if ends == (-inf, inf) else str(status(audit.figures.get(name), ends))
 
 
-def _unanswered(audit: Audit) -> list[list[str]]:
+def _abstention_rows(audit: Audit) -> list[list[str]]:
     """Return table rows for the unchanged pairs and for each probe with abstentions."""
     return [
         [probe, str(asked), str(sum(reasons.values())), ", ".join(f"{why} ({n})" for why, n in reasons.items()) or "–"]

@@ -85,10 +85,10 @@ class Onset(NamedTuple):
     severe: int | None
 
 
-def smoothed(values: np.ndarray, window: int = WINDOW, least: int = LEAST_VALID) -> np.ndarray:
+def moving_mean(values: np.ndarray, window: int = WINDOW, least: int = LEAST_VALID) -> np.ndarray:
     """Return the centred moving mean over `window` steps [T]. NaN if fewer than `least` of them have a value.
 
-    >>> smoothed(np.array([0.0, 3.0, 6.0, np.nan, np.nan])).tolist()
+    >>> moving_mean(np.array([0.0, 3.0, 6.0, np.nan, np.nan])).tolist()
     [3.0, 3.0, 3.0, nan, nan]
     """
     half = window // 2
@@ -111,7 +111,7 @@ def onset(
     smoothed `share` [T] of completions with the shortcut, among those with a proxy score of 0.99 or more (NaN for fewer
     than 20). The severe onset is the first step at which both thresholds of `severe` are met.
     """
-    g, m = smoothed(np.asarray(gap, float)), smoothed(np.asarray(share, float))
+    g, m = moving_mean(np.asarray(gap, float)), moving_mean(np.asarray(share, float))
 
     def first(least_gap: float, least_share: float) -> int | None:
         steps = np.flatnonzero((g >= least_gap) & (m >= least_share))

@@ -72,7 +72,7 @@ def check_chance(name: str | None, judges: Sequence[BatchJudge]) -> None:
         kind = judge.settings["kind"] if isinstance(judge, Judging) else ""
         if kind in POINTWISE_KINDS or isinstance(judge, RewardScorer):
             raise UsageError(
-                f"--chance shares: the scores of {judge.name} are no shares of one; take bradley_terry, or leave it out"
+                f"--chance shares: the scores of {judge.name} do not sum to 1; take bradley_terry, or leave it out"
             )
 
 
@@ -118,7 +118,7 @@ def audit(
         if len(judged[probe]) != len(probe_cases):
             raise DataError(f"{judge.name} gave {len(judged[probe])} judgments for {len(probe_cases)} cases; one each")
         if probe == AS_GIVEN and chance:  # scores that claim no chance are refused before the other probes are asked
-            _claimed(planned, judged[probe], chance)
+            _claimed_probabilities(planned, judged[probe], chance)
     return measure(planned, judged, judge=judge, chance=chance, samples=samples, seed=seed)
 
 
@@ -244,7 +244,7 @@ def _self_preference(planned: AuditPlan, judged: Mapping, mean: Callable) -> dic
 def _calibration(
     planned: AuditPlan, judgments: Sequence[Judgment], chance: Chance, mean: Callable, over_pairs: Callable
 ) -> dict[str, Estimate]:
-    claimed = _claimed(planned, judgments, chance)
+    claimed = _claimed_probabilities(planned, judgments, chance)
     error = partial(over_pairs, valid=~np.isnan(claimed), ends=(0.0, 1.0))
     return {
         "overconfidence": mean(measures.overconfidence(claimed), ends=BOTH_WAYS),
@@ -252,7 +252,7 @@ def _calibration(
     }
 
 
-def _claimed(planned: AuditPlan, judgments: Sequence[Judgment], chance: Chance) -> np.ndarray:
+def _claimed_probabilities(planned: AuditPlan, judgments: Sequence[Judgment], chance: Chance) -> np.ndarray:
     """Return the claimed probability of each pair's right response [M]. NaN for an abstention."""
     return np.array(
         [

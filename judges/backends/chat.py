@@ -48,7 +48,7 @@ class Reply(NamedTuple):
     """Number of these requests whose tokens the server did not report; upper bounds are counted instead."""
 
 
-def failed(reason: str, *, requests: int = 0, **facts: Any) -> Reply:
+def failed_reply(reason: str, *, requests: int = 0, **facts: Any) -> Reply:
     """Return a reply with an error instead of a text."""
     return Reply("", "error", error=reason, requests=requests, **facts)
 

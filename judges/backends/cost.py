@@ -71,7 +71,7 @@ class Budget:
 
     def __init__(self, limit: float | None = None, spent: float = 0.0):
         if limit is not None and not limit > 0:
-            raise UsageError(f"a limit of cost is a number > 0, got {limit}")
+            raise UsageError(f"the cost limit must be > 0, got {limit}")
         self.limit, self.spent, self.reserved = limit, spent, 0.0
         self._changing = Lock()
 
@@ -105,7 +105,7 @@ class Bill:
         self.requests = self.prompt_tokens = self.completion_tokens = 0
         if self.budget.limit is not None and prices is None:
             raise UsageError(
-                f"a limit of cost ({self.budget.limit}) needs prices; give the model's prices of prompt and completion"
+                f"a cost limit ({self.budget.limit}) needs prices; give the model's prices of prompt and completion"
             )
 
     def add(self, reply: Reply) -> None:
@@ -132,7 +132,7 @@ class Bill:
     def refusal(self, ask: Ask) -> str:
         """Return the error text for a request that would exceed the cost limit."""
         return (
-            f"the limit of cost {self.budget.limit:g} is reached: {self.budget.spent:.4g} spent, and a further request "
+            f"the cost limit {self.budget.limit:g} is reached: {self.budget.spent:.4g} spent, and a further request "
             f"may cost up to {self.most(ask):.4g}"
         )
 

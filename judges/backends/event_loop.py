@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def in_thread(work: Callable[[Callable[[T], Awaitable[None]]], Coroutine[Any, Any, None]]) -> Iterator[T]:
+def run_in_thread(work: Callable[[Callable[[T], Awaitable[None]]], Coroutine[Any, Any, None]]) -> Iterator[T]:
     """Yield the items of a coroutine that runs in a separate thread with its own event loop.
 
     `await hand(item)` returns when the caller requests the next item. Closing the iterator cancels the coroutine. An
@@ -18,7 +18,7 @@ def in_thread(work: Callable[[Callable[[T], Awaitable[None]]], Coroutine[Any, An
     >>> async def count(hand):
     ...     for number in range(3):
     ...         await hand(number)
-    >>> list(in_thread(count))
+    >>> list(run_in_thread(count))
     [0, 1, 2]
     """
     items: SimpleQueue[tuple[T, asyncio.Event] | None] = SimpleQueue()

@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from ...rm.errors import DataError
 from ...rm.types import content_hash
-from .chat import Arrived, Ask, Choice, Reply, failed
+from .chat import Arrived, Ask, Choice, Reply, failed_reply
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -100,13 +100,13 @@ class Local:
             try:
                 prompt = self.encoder.encode_prompt(ask.messages)
             except DataError as error:  # the chat template refuses its roles
-                yield index, failed(str(error))
+                yield index, failed_reply(str(error))
                 continue
             free, omitted = self.context - len(prompt), self.encoder.rendered(ask.messages).omitted
             if omitted:
-                yield index, failed(f"the model's chat template leaves out {omitted[:60]!r}")
+                yield index, failed_reply(f"the model's chat template leaves out {omitted[:60]!r}")
             elif free < 1:
-                yield index, failed(f"the prompt has {len(prompt)} tokens and the model's context {self.context}")
+                yield index, failed_reply(f"the prompt has {len(prompt)} tokens and the model's context {self.context}")
             else:
                 rows.append(TokenizedRequest(index, prompt, min(ask.max_tokens, free), ask.temperature, _seed_of(ask)))
         for batch in self._batches(sorted(rows, key=lambda row: len(row.prompt))):
@@ -200,10 +200,10 @@ def local(
 
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
     model = load_causal_lm(source, tokenizer, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
-    return in_process(model, tokenizer, name=Path(source).name, batch_size=batch_size)
+    return chat_from_model(model, tokenizer, name=Path(source).name, batch_size=batch_size)
 
 
-def in_process(model: Any, tokenizer: "PreTrainedTokenizerBase", *, name: str = "", batch_size: int = 16) -> Local:
+def chat_from_model(model: Any, tokenizer: "PreTrainedTokenizerBase", *, name: str = "", batch_size: int = 16) -> Local:
     """Return a loaded causal language model as a chat. Only its mode is changed, to evaluation mode."""
     from ...rm.backbones.loading import fingerprint
     from ...rm.backbones.tokenization import Encoder, context_length

@@ -18,9 +18,9 @@ from ...rm.io.api_keys import environment_key
 from ...rm.io.server_rotation import Rotation, addresses, check_address
 from ...rm.types import content_hash
 from . import openai_protocol as protocol
-from .chat import Arrived, Ask, Reply, failed, with_earlier
+from .chat import Arrived, Ask, Reply, failed_reply, with_earlier
 from .cost import Bill, Budget, Prices, most_prompt_tokens, prompt_tokens
-from .event_loop import in_thread
+from .event_loop import run_in_thread
 from .faults import Billed
 from .openai_protocol import Trouble
 from .rate_limits import Pace, backoff
@@ -87,7 +87,7 @@ class Endpoint:
 
     def _check(self) -> None:
         for url in self.urls:
-            check_address(url, such_as=OPENAI, key=self.key_variable)
+            check_address(url, example=OPENAI, key=self.key_variable)
         for name, holds, allowed in (
             ("concurrency", self.concurrency >= 1, "1 or more"),
             ("retries", self.retries >= 0, "0 or more"),
@@ -110,7 +110,7 @@ class Endpoint:
         if asks:
             self.bill.check(asks)
             work = partial(_Call(self, [self._client(url) for url in self.urls]).work, asks)
-            with closing(in_thread(work)) as items:
+            with closing(run_in_thread(work)) as items:
                 for ask_index, reply in items:
                     replies[ask_index] = reply
                     self._log_progress()
@@ -155,7 +155,7 @@ class Endpoint:
         except (OpenAIError, OSError, ValueError) as error:
             failure = protocol.trouble(error, self.timeout, time.time())
             return failure._replace(
-                reason=protocol.shortened(self._without_key(failure.reason)),
+                reason=protocol.shorten_reason(self._without_key(failure.reason)),
                 refused=failure.refused if failure.refused in body else "",
             )
         if not reply.estimated:
@@ -240,7 +240,7 @@ class _Call:
                 await endpoint.turn(ask, index)
             if refusal := await self._reserve(ask):
                 endpoint.note(refusal)
-                return failed(f"not asked: {refusal}")
+                return failed_reply(f"not asked: {refusal}")
             start_time = time.monotonic()
             outcome = await self._send(ask, index, lost)
             if isinstance(outcome, Reply):
@@ -291,7 +291,7 @@ class _Call:
             return self.endpoint.bill.add(outcome)
         if outcome.fault.billed == Billed.AT_MOST:
             tokens = {"prompt_tokens": most_prompt_tokens(ask), "completion_tokens": ask.max_tokens}
-            lost.append(failed(outcome.reason, requests=1, estimated=1, **tokens))
+            lost.append(failed_reply(outcome.reason, requests=1, estimated=1, **tokens))
             self.endpoint.bill.add(lost[-1])
 
     def _worked(self, index: int) -> None:
@@ -316,4 +316,4 @@ class _Call:
         elif not self.stopped and self.lost >= max(self.endpoint.concurrency, LOST_IN_A_ROW):
             self.stopped = f"{self.lost} requests in a row failed, the last with: {failure.reason}"
         left_alone = f"; the server asks to wait {failure.wait:.0f} s" if failure.wait else ""
-        return failed(f"{failure.reason}{left_alone} (attempts: {attempts})", seconds=seconds)
+        return failed_reply(f"{failure.reason}{left_alone} (attempts: {attempts})", seconds=seconds)

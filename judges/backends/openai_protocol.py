@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from ...rm.errors import UNREADABLE
 from ...rm.io.checked_files import from_json
 from ...rm.types import content_hash
-from .chat import Ask, Reply, failed
+from .chat import Ask, Reply, failed_reply
 from .cost import most_completion_tokens, most_prompt_tokens
 from .faults import BAD_REQUEST, EMPTY, LOST, NO_COMPLETION, NO_CONNECTION, TIMEOUT, Action, ApiFault, fault_of
 from .rate_limits import retry_after
@@ -99,7 +99,7 @@ def read_reply(text: str, ask: Ask) -> Reply:
         return Reply(refusal or visible, "declined", reasoning=reasoning, **counts)
     if visible or finish == "length":
         return Reply(visible, "length" if finish == "length" else "stop", reasoning=reasoning, **counts)
-    return failed(f"{EMPTY.name} (finish_reason {finish})", requests=1, reasoning=reasoning, **counts)
+    return failed_reply(f"{EMPTY.name} (finish_reason {finish})", requests=1, reasoning=reasoning, **counts)
 
 
 def _choice(text: str) -> tuple[Mapping[str, Any], Any]:
@@ -180,10 +180,10 @@ def _connection_fault(error: Exception) -> ApiFault:
     return BAD_REQUEST if isinstance(error, ValueError) else LOST
 
 
-def shortened(reason: str, letters: int = 300) -> str:
+def shorten_reason(reason: str, letters: int = 300) -> str:
     """Return a reason on one line, truncated. Some proxies reply with an HTML page.
 
-    >>> shortened("<html>\\n  busy", 10)
+    >>> shorten_reason("<html>\\n  busy", 10)
     '<html> ...'
     """
     line = " ".join(reason.split())

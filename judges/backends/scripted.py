@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from ...rm.errors import UsageError
-from .chat import Arrived, Ask, Reply, failed
+from .chat import Arrived, Ask, Reply, failed_reply
 from .cost import letters_as_tokens, prompt_tokens
 
 
@@ -36,10 +36,10 @@ def scripted(replies: Callable[[Ask], str | Reply] | Sequence[str | Reply], name
     >>> scripted(["A", "B"]).ask([Ask(()), Ask(())])[1].text
     'B'
     """
-    return Scripted(replies if callable(replies) else _in_turn(replies), name)
+    return Scripted(replies if callable(replies) else _reply_in_order(replies), name)
 
 
-def _in_turn(replies: Sequence[str | Reply]) -> Callable[[Ask], str | Reply]:
+def _reply_in_order(replies: Sequence[str | Reply]) -> Callable[[Ask], str | Reply]:
     waiting: Iterator[str | Reply] = iter(replies)
 
     def answer(ask: Ask) -> str | Reply:
@@ -52,4 +52,4 @@ def _in_turn(replies: Sequence[str | Reply]) -> Callable[[Ask], str | Reply]:
 
 def dry_run_chat(name: str = "dry run") -> Scripted:
     """Return a chat whose replies are all errors. `asked` records a judge's first requests, for a cost estimate."""
-    return Scripted(lambda ask: failed("no request was sent: this was a dry run"), name)
+    return Scripted(lambda ask: failed_reply("no request was sent: this was a dry run"), name)

@@ -77,7 +77,7 @@ def without_duplicates(rubric: Rubric, alike: float) -> Rubric:
     return replace(rubric, rules=tuple(distinct))
 
 
-def minimal(rubric: Rubric, preferred: Sequence[bool], other: Sequence[bool]) -> Rubric | Rejected:
+def keep_discriminative(rubric: Rubric, preferred: Sequence[bool], other: Sequence[bool]) -> Rubric | Rejected:
     """Keep the rules that the preferred response meets and the other one does not, and renumber them.
 
     These are the rules whose removal lowers the margin Σ_r w_r (met by the preferred - met by the other), with weights
@@ -133,7 +133,7 @@ def _only_discriminative(judge: Chat, pairs: Sequence[Sides], rubrics: Sequence)
         if failed:
             outcomes[index] = Rejected("unchecked", f"{failed.reason}: {failed.detail}")
         else:
-            outcomes[index] = minimal(rubric, *(met if pairs[index].preferred == "A" else met[::-1]))
+            outcomes[index] = keep_discriminative(rubric, *(met if pairs[index].preferred == "A" else met[::-1]))
     return outcomes
 
 

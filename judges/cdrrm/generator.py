@@ -44,11 +44,11 @@ def generator_records(accepted: Iterable[FilteredRubric], *, contrast_first: boo
             generate_ask(example.sides.prompt, example.sides.answers), _completion(example, contrast_first)
         )
         for pair in accepted
-        for example in (pair, _swapped(pair))
+        for example in (pair, _swap_sides(pair))
     ]
 
 
-def _swapped(accepted: FilteredRubric) -> FilteredRubric:
+def _swap_sides(accepted: FilteredRubric) -> FilteredRubric:
     diagnoses = accepted.diagnoses and (accepted.diagnoses[1], accepted.diagnoses[0])
     return accepted._replace(sides=accepted.sides.swapped(), diagnoses=diagnoses)
 

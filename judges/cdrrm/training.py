@@ -43,7 +43,7 @@ class SupervisedSettings:
     bf16: bool = setting(False, "Train in bfloat16.")
     activation_checkpointing: bool = setting(False, "Recompute activations in the backward pass.")
     attn_implementation: str | None = setting(
-        None, "Attention in training, such as sdpa or flash_attention_2; by default the model's."
+        None, "Attention implementation in training, such as sdpa or flash_attention_2; by default the model's."
     )
     weak: str = setting(
         "", "An earlier, weaker checkpoint of the model, path or Hub id, whose logits are mixed into the loss (WMSS)."

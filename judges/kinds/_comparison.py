@@ -36,7 +36,9 @@ class ComparisonPrompt(NamedTuple):
 
     @property
     def _schema(self) -> dict[str, Any]:
-        return object_schema(reasoning={"type": "string"}, winner={"type": "string", "enum": allowed(self.ties)})
+        return object_schema(
+            reasoning={"type": "string"}, winner={"type": "string", "enum": allowed_verdicts(self.ties)}
+        )
 
     def verdict(self, case: Case, order: Order, reply: Reply) -> Verdict | NoVerdict:
         """Return the verdict in a reply, or the reason for having none. A tie is no verdict if ties are not allowed."""
@@ -54,12 +56,12 @@ def comparison_prompt(
     prompt: str = "pairwise", *, ties: bool = True, examples: ExampleSource | None = None, sampling: Sampling = GREEDY
 ) -> ComparisonPrompt:
     """Return the comparison prompt whose instructions are in `prompts/PROMPT.txt`."""
-    verdicts = " | ".join(f'"{label}"' for label in allowed(ties))
+    verdicts = " | ".join(f'"{label}"' for label in allowed_verdicts(ties))
     system = instructions(prompt).replace("{verdicts}", verdicts)
     return ComparisonPrompt(with_examples(system, examples), ties, sampling)
 
 
-def allowed(ties: bool) -> list[str]:
+def allowed_verdicts(ties: bool) -> list[str]:
     """Return the verdicts that the instructions allow."""
     return [*LABELS, TIE] if ties else list(LABELS)
 

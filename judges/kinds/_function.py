@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...rm.errors import UsageError
-from ...rm.io.coroutines import awaited
+from ...rm.io.coroutines import resolve
 from ...rm.types import completion_json, content_hash
-from ..types import Case, Judgment, Reason, scored
+from ..types import Case, Judgment, Reason, judgment_from_scores
 
 SIGNATURE = "(prompt, responses) -> scores, one for each response, or None for an abstention"
 MADE_UP = Case("made-up", ({"role": "user", "content": "A made-up prompt?"},), ("One response.", "Another response."))
@@ -30,7 +30,7 @@ class FunctionJudge:
         turns = [*case.prompt]
         prompt: Any = turns[0]["content"] if len(turns) == 1 and turns[0]["role"] == "user" else turns
         try:
-            values = awaited(self.function(prompt, [completion_json(response) for response in case.answers]))
+            values = resolve(self.function(prompt, [completion_json(response) for response in case.answers]))
             if values is None:
                 return Judgment(case.id, abstained=str(Reason.DECLINED))
             scores = [float(value) for value in values]
@@ -44,4 +44,4 @@ class FunctionJudge:
                 f"the judge {self.name} returns {len(scores)} scores for {len(case.answers)} responses; its signature "
                 f"is {SIGNATURE}"
             )
-        return scored(case, scores)
+        return judgment_from_scores(case, scores)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from ...rm.errors import UsageError
-from ..judge import Judging, merged
+from ..judge import Judging, merge_judgments
 from ..types import BatchJudge, Case, Criterion, Judgment
 
 ESCALATED = "escalated"
@@ -48,4 +48,4 @@ def margin(judgment: Judgment) -> float:
 def _escalated(case: Case, cheap: Judgment, strong: Judgment) -> Judgment:
     outcome = strong.scores or strong.abstained
     index = cheap.scores.index(max(cheap.scores)) if cheap.scores else 0
-    return merged(case, outcome, [cheap, strong], [Criterion(index, ESCALATED, margin(cheap))])
+    return merge_judgments(case, outcome, [cheap, strong], [Criterion(index, ESCALATED, margin(cheap))])

@@ -9,7 +9,7 @@ from ...rm.errors import UNREADABLE, DataError, UsageError
 from ...rm.io.checked_files import from_toml
 from ...rm.types import Messages, completion_turns, message_text, prompt_text
 from ..backends.chat import Ask, Chat, Reply
-from ..judge import Judging, ask_all, described, judgment
+from ..judge import Judging, ask_all, describe_setting, judgment
 from ..parsing.statements import NoVerdict
 from ..parsing.verdicts import Marks
 from ..prompts import GREEDY, Sampling, instructions, messages
@@ -67,38 +67,43 @@ def checklist(
     system = instructions(prompt)
 
     def ask(case: Case, index: int, turn: int, items: Questions) -> Ask:
-        parts = {"conversation": prompt_text(until(case, index, turn)), "checklist": "\n".join(map(_line, items))}
+        parts = {
+            "conversation": prompt_text(conversation_until(case, index, turn)),
+            "checklist": "\n".join(map(_line, items)),
+        }
         return sampling.ask(messages(system, parts), marks_schema([question.id for question in items]))
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
         lists = questions(cases) if callable(questions) else [questions] * len(cases)
-        plans = [_by_turn(case, items) for case, items in zip(cases, lists, strict=True)]
+        plans = [_group_by_turn(case, items) for case, items in zip(cases, lists, strict=True)]
         asks = [
             [ask(case, index, turn, items) for turn, items in plan.items() for index in _criterion_range(case, turn)]
             for case, plan in zip(cases, plans, strict=True)
         ]
-        return [_judged(*parts, chat) for parts in zip(cases, plans, ask_all(chat, asks), strict=True)]
+        return [_case_judgment(*parts, chat) for parts in zip(cases, plans, ask_all(chat, asks), strict=True)]
 
     settings: dict[str, Any] = {
         "kind": "checklist", "chat": chat.name, "system": system, "sampling": sampling._asdict(),
-        "questions": described(questions) if callable(questions) else [question._asdict() for question in questions],
+        "questions": describe_setting(questions) if callable(questions) else [item._asdict() for item in questions],
     }  # fmt: skip
     return Judging(name or f"{chat.name} checklist", settings, judge)
 
 
-def turns(case: Case) -> int:
+def count_turns(case: Case) -> int:
     """Return the number of assistant turns: those of the prompt, plus the response."""
     return 1 + sum(message["role"] == "assistant" for message in case.prompt)
 
 
-def until(case: Case, index: int, turn: int) -> Messages:
+def conversation_until(case: Case, index: int, turn: int) -> Messages:
     """Return the conversation up to and including the given assistant turn."""
     ends = [end for end, message in enumerate(case.prompt, 1) if message["role"] == "assistant"]
     return case.prompt[: ends[turn]] if turn < len(ends) else (*case.prompt, *completion_turns(case.answers[index]))
 
 
 def _statement(case: Case, index: int, turn: int) -> str:
-    return case.texts[index] if turn == turns(case) - 1 else message_text(until(case, index, turn)[-1])
+    return (
+        case.texts[index] if turn == count_turns(case) - 1 else message_text(conversation_until(case, index, turn)[-1])
+    )
 
 
 def _line(question: Question) -> str:
@@ -109,12 +114,12 @@ def _line(question: Question) -> str:
 
 def _criterion_range(case: Case, turn: int) -> range:
     """Return the indices of the responses for which a turn is judged: all for the last turn, one for a shared turn."""
-    return range(len(case.answers)) if turn == turns(case) - 1 else range(1)
+    return range(len(case.answers)) if turn == count_turns(case) - 1 else range(1)
 
 
-def _by_turn(case: Case, items: Questions) -> dict[int, list[Question]]:
+def _group_by_turn(case: Case, items: Questions) -> dict[int, list[Question]]:
     """Group questions by turn. Raise an error for a missing turn or an unknown dependency."""
-    last, ids = turns(case) - 1, {question.id for question in items}
+    last, ids = count_turns(case) - 1, {question.id for question in items}
     if len(ids) < len(items) or not items:
         raise UsageError(
             f"case '{case.id}': a checklist needs questions with unique ids, got {[question.id for question in items]}"
@@ -138,7 +143,7 @@ def _by_turn(case: Case, items: Questions) -> dict[int, list[Question]]:
     return dict(sorted(questions_by_turn.items()))
 
 
-def _judged(case: Case, plan: dict[int, list[Question]], replies: Sequence[Reply], chat: Chat) -> Judgment:
+def _case_judgment(case: Case, plan: dict[int, list[Question]], replies: Sequence[Reply], chat: Chat) -> Judgment:
     requests = [(turn, index) for turn in plan for index in _criterion_range(case, turn)]
     read = [
         read_marks(reply, [question.id for question in plan[turn]], _statement(case, index, turn))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import combinations
 
-from ..judge import Judging, Outcome, merged
+from ..judge import Judging, Outcome, merge_judgments
 from ..parsing.statements import NoVerdict
 from ..types import BatchJudge, Case, Judgment, Reason
 
@@ -18,7 +18,7 @@ def consistent(scoring: BatchJudge, comparing: BatchJudge, *, name: str = "") ->
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
         judged = zip(cases, scoring(cases), comparing(cases), strict=True)
-        return [merged(case, _outcome(first, second), [first, second]) for case, first, second in judged]
+        return [merge_judgments(case, _outcome(first, second), [first, second]) for case, first, second in judged]
 
     settings = {"kind": "consistent", "judges": [judge_.contract or judge_.name for judge_ in (scoring, comparing)]}
     return Judging(name or f"{scoring.name} and {comparing.name} agreed", settings, judge)

@@ -11,7 +11,7 @@ from ..judge import (
     Judging,
     RubricSource,
     ask_all,
-    described,
+    describe_setting,
     examples_for,
     judgment,
     one_of,
@@ -89,9 +89,9 @@ def pairwise(
         )  # fmt: skip
 
     settings: dict[str, Any] = {
-        "kind": "pairwise", "chat": chat.name, "orders": orders, "flip": flip, "rubric": described(rubric),
+        "kind": "pairwise", "chat": chat.name, "orders": orders, "flip": flip, "rubric": describe_setting(rubric),
         "system": comparison.system, "sampling": sampling._asdict(),
-    } | ({"examples": described(examples)} if examples else {})  # fmt: skip
+    } | ({"examples": describe_setting(examples)} if examples else {})  # fmt: skip
     return Judging(name or f"{chat.name} pairwise", settings, judge, sources=(rubric, examples))
 
 

@@ -5,7 +5,7 @@ from statistics import fmean
 from typing import Literal
 
 from ...rm.errors import UsageError
-from ..judge import Judging, merged, one_of
+from ..judge import Judging, merge_judgments, one_of
 from ..parsing.statements import NoVerdict
 from ..types import BatchJudge, Case, Criterion, Judgment, Reason
 
@@ -42,9 +42,9 @@ def panel(
             disagreement = NoVerdict(
                 Reason.DISAGREEMENT, f"{len(decided)} of {len(parts)} decided, {least} are needed ({reasons})"
             )
-            return merged(case, disagreement, parts, votes)
+            return merge_judgments(case, disagreement, parts, votes)
         scores = [first_votes(judgment) for judgment in decided] if how == "majority" else decided
-        return merged(case, [fmean(of_answer) for of_answer in zip(*scores, strict=True)], parts, votes)
+        return merge_judgments(case, [fmean(of_answer) for of_answer in zip(*scores, strict=True)], parts, votes)
 
     contracts = [judge.contract or judge.name for judge in judges]
     settings = {"kind": "panel", "judges": contracts, "how": how, "least": least}

@@ -7,7 +7,7 @@ from typing import Any
 from ...rm.errors import UsageError
 from ...rm.types import prompt_text
 from ..backends.chat import Ask, Chat, Reply
-from ..judge import ExampleSource, Judging, ask_all, described, examples_for, failure, judgment, with_examples
+from ..judge import ExampleSource, Judging, ask_all, describe_setting, examples_for, failure, judgment, with_examples
 from ..parsing.statements import NoVerdict
 from ..parsing.verdicts import Points, points
 from ..prompts import GREEDY, Sampling, instructions, messages, object_schema
@@ -83,8 +83,8 @@ def pointwise(
 
     settings: dict[str, Any] = {
         "kind": "pointwise", "chat": chat.name, "low": low, "high": high, "samples": samples,
-        "levels": described(levels), "system": unfilled, "sampling": sampling._asdict(),
-    } | ({"examples": described(examples)} if examples else {})  # fmt: skip
+        "levels": describe_setting(levels), "system": unfilled, "sampling": sampling._asdict(),
+    } | ({"examples": describe_setting(examples)} if examples else {})  # fmt: skip
     return Judging(name or f"{chat.name} pointwise", settings, judge, sources=(examples,))
 
 

@@ -7,11 +7,11 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from ...rm.contract.readings import Rated, rated, readings
+from ...rm.contract.readings import Rated, rate_with_readings, readings
 from ...rm.errors import DataError, UsageError
 from ...rm.load import load_reward_model
 from ...rm.types import Example, RewardModel, Steps
-from ..types import Case, Judgment, Reason, scored
+from ..types import Case, Judgment, Reason, judgment_from_scores
 
 EXCERPT_LENGTH = 200  # characters of a text that is not read, in a judgment
 
@@ -54,7 +54,9 @@ class RewardScorer:
             read = readings(self.model, [Example(case.prompt, case.answers[-1]) for case in cases])
             result = Rated(steps, [reading for case, reading in zip(cases, read, strict=True) for _ in case.answers])
         else:
-            result = rated(self.model, [Example(case.prompt, answer) for case in cases for answer in case.answers])
+            result = rate_with_readings(
+                self.model, [Example(case.prompt, answer) for case in cases for answer in case.answers]
+            )
         rewards = result.rewards
         values = (rewards.mean(axis=1) if self.column is None else rewards[:, self.column]).tolist()
         starts = accumulate((len(case.answers) for case in cases), initial=0)
@@ -72,8 +74,8 @@ class RewardScorer:
                 f"{self.name}: case '{case.id}' is longer than the {self.model.contract.max_length} tokens that the "
                 "model reads; leave it out, or have it cut with --on_long truncate"
             )
-        judgment = scored(case, scores)
-        if _alike(case, result, start):
+        judgment = judgment_from_scores(case, scores)
+        if _has_identical_inputs(case, result, start):
             why = "after truncation" if truncated else f"the chat template leaves out {omitted[:60]!r}"
             if not truncated and self.on_bad_row == "refuse":
                 raise DataError(
@@ -106,7 +108,7 @@ def reward_model(
     return RewardScorer(name or model.contract.kind, model, role=role, objective=objective)
 
 
-def _alike(case: Case, result: Rated, start: int) -> bool:
+def _has_identical_inputs(case: Case, result: Rated, start: int) -> bool:
     """Return whether the model's inputs are identical for a right and a wrong response with different texts."""
     wrong = [index for index in range(len(case.answers)) if index not in case.best]
     pairs = ((right, other) for right in case.best for other in wrong if case.answers[right] != case.answers[other])

@@ -7,7 +7,18 @@ from typing import Any, Literal
 from ...rm.errors import UsageError
 from ...rm.types import prompt_text
 from ..backends.chat import Ask, Chat, Reply
-from ..judge import ByCase, Judging, RubricSource, ask_all, described, failure, judgment, one_of, rubrics_for, stands_in
+from ..judge import (
+    ByCase,
+    Judging,
+    RubricSource,
+    ask_all,
+    describe_setting,
+    failure,
+    judgment,
+    one_of,
+    rubrics_for,
+    stands_in,
+)
 from ..parsing.statements import NoVerdict
 from ..parsing.verdicts import Marks, criteria
 from ..prompts import GREEDY, Sampling, instructions, messages, object_schema
@@ -81,7 +92,7 @@ def rubric(
         )  # fmt: skip
 
     settings: dict[str, Any] = {
-        "kind": "rubric", "chat": chat.name, "rubric": described(rubric), "score": described(score),
+        "kind": "rubric", "chat": chat.name, "rubric": describe_setting(rubric), "score": describe_setting(score),
         "evidence": evidence, "together": together, "system": system, "sampling": sampling._asdict(),
     }  # fmt: skip
     return Judging(name or f"{chat.name} rubric", settings, judge, sources=(rubric,))
@@ -101,7 +112,7 @@ def _check_score(score: RubricScore, rubric: Rubric, case_id: str) -> None:
     except ValueError as error:
         of_case = f" of case '{case_id}'" if case_id else ""
         raise UsageError(
-            f"the score {described(score)} does not fit the rubric{of_case}: {error}; take another score or rubric"
+            f"score {describe_setting(score)} does not fit the rubric{of_case}: {error}; take another score or rubric"
         ) from error
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ..types import Reason
 from .phrases import CONCESSION, CONCLUSION, LEAD, LIMITED, NEGATED, RANKED_WORDS, REASONS, SETTING
 from .statements import Grammar, Value
-from .wordings import Rows, in_english, rewritten, wordings_of
+from .wordings import Rows, replace_patterns, translate_to_english, wordings_of
 
 LABELS = ("A", "B")
 TIE = "tie"
@@ -157,7 +157,7 @@ def choice_between(labels: tuple[str, str]) -> Grammar:
         return subject is not None and canonical[subject["label"].lower()] != choice and not NEGATED.search(unit)
 
     def in_plain_words(text: str) -> str:
-        return rewritten(in_english(text), patterns.wordings)
+        return replace_patterns(translate_to_english(text), patterns.wordings)
 
     return Grammar(
         JSON_CHOICE, CUE, MARKED, value, _names_a_letter, sentence, tie, opposes, in_plain_words, {2: labels[1]}
@@ -242,5 +242,5 @@ def points_between(low: float, high: float) -> Grammar:
 
     return Grammar(
         JSON_POINTS, POINTS_CUE, MARKED, value, _names_a_number, sentence, lambda unit: None,
-        lambda unit, points: False, in_english, {},
+        lambda unit, points: False, translate_to_english, {},
     )  # fmt: skip

@@ -89,7 +89,7 @@ def _scan(text: str) -> Iterator[ParsedReply]:
         except Repeated:
             raise
         except (ValueError, RecursionError):
-            if (position := _closed(text, start)) < 0:  # what stands inside a torn document is only a part of it
+            if (position := _closing_index(text, start)) < 0:  # what stands inside a torn document is only a part of it
                 return
             continue
         if _is_document(value):
@@ -97,7 +97,7 @@ def _scan(text: str) -> Iterator[ParsedReply]:
             position = end
 
 
-def _closed(text: str, start: int) -> int:
+def _closing_index(text: str, start: int) -> int:
     """Return the index at which the brackets opened at `start` are closed; -1 if they are not closed."""
     depth = 0
     for bracket in BRACKET.finditer(text, start):
@@ -137,10 +137,10 @@ def _python_object(text: str) -> list[ParsedReply]:
     return [ParsedReply(value, start, end)]
 
 
-def unwrapped(text: str) -> str:
+def unwrap(text: str) -> str:
     """Return the text without enclosing fences or quotation marks. At most `LAYERS` layers are removed.
 
-    >>> unwrapped('```text\\nWinner: A\\n```'), unwrapped('"A is better."')
+    >>> unwrap('```text\\nWinner: A\\n```'), unwrap('"A is better."')
     ('Winner: A', 'A is better.')
     """
     text = text.strip()
@@ -161,7 +161,7 @@ def own_words(text: str, quoted: Sequence[str] = ()) -> str:
     >>> own_words('It says "Winner: A, clearly".\\n> Winner: A\\nWinner: "B"')
     'It says  .\\n\\nWinner: "B"'
     """
-    text = FENCE.sub(" ", unwrapped(text))
+    text = FENCE.sub(" ", unwrap(text))
     text = DELIMITED.sub(" ", text) if DELIMITER.search(text) else text
     if "</" in text:
         text = VERDICT_TAG.sub("\n", TAGGED_VALUE.sub(r"\n\1: \2\n", QUOTING_TAG.sub(" ", text)))
@@ -183,21 +183,24 @@ def without_copies(text: str, quoted: Sequence[str]) -> str:
     the judge's own verdict may coincide with a sentence of a response.
     """
     quoted_sentences = [
-        {plain(unit) for line in quotation.split("\n") for unit in sentences(line)} - {""} for quotation in quoted
+        {normalize_sentence(unit) for line in quotation.split("\n") for unit in sentences(line)} - {""}
+        for quotation in quoted
     ]
     lines = [sentences(line) for line in text.split("\n")]
-    flat = [unit for line in lines for unit in line if plain(unit)]
+    flat = [unit for line in lines for unit in line if normalize_sentence(unit)]
     copied = set()
     for index, unit in enumerate(flat):
         before = flat[index - 1] if index else ""
         if LEADS_OVER.search(before):
             copied.add(index)
         for sentences_shown in quoted_sentences:
-            inside = before.rstrip(" *_").endswith(":") or plain(before) in sentences_shown
-            if plain(unit) in sentences_shown and (index < len(flat) - 1 or inside):
+            inside = before.rstrip(" *_").endswith(":") or normalize_sentence(before) in sentences_shown
+            if normalize_sentence(unit) in sentences_shown and (index < len(flat) - 1 or inside):
                 copied.add(index)
     kept_indices = iter(range(len(flat)))
-    return "\n".join(" ".join(u for u in line if not plain(u) or next(kept_indices) not in copied) for line in lines)
+    return "\n".join(
+        " ".join(u for u in line if not normalize_sentence(u) or next(kept_indices) not in copied) for line in lines
+    )
 
 
 def sentences(line: str) -> list[str]:
@@ -205,19 +208,19 @@ def sentences(line: str) -> list[str]:
     return SENTENCE_END.split(line.strip())
 
 
-def plain(unit: str) -> str:
+def normalize_sentence(unit: str) -> str:
     """Normalize a sentence for comparison: remove punctuation and letter case.
 
-    >>> plain("- **Winner:**  A!")
+    >>> normalize_sentence("- **Winner:**  A!")
     'winner a'
     """
     return " ".join(re.findall(r"\w+", unit.casefold()))
 
 
-def undecorated(unit: str) -> str:
+def strip_decoration(unit: str) -> str:
     """Return a sentence or line without Markdown, list marks and emoji.
 
-    >>> undecorated("## **Winner**: `A`"), undecorated("3. Verdict: answer_a")
+    >>> strip_decoration("## **Winner**: `A`"), strip_decoration("3. Verdict: answer_a")
     ('Winner: A', 'Verdict: answer a')
     """
     unit = unit.replace("：", ":").replace("_", " ").strip()

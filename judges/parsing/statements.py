@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from ..types import Reason
 from . import phrases
-from .replies import ParsedReply, Repeated, documents, own_words, sentences, undecorated, without_thinking
+from .replies import ParsedReply, Repeated, documents, own_words, sentences, strip_decoration, without_thinking
 
 Value = str | float
 
@@ -100,7 +100,7 @@ def read(text: str, grammar: Grammar, quoted: Sequence[str] = (), finish: str = 
     held = [(document, _holder(document.value, grammar.keys)) for document in own_documents]
     held = [(document, holder) for document, holder in held if holder is not None]
     if held:
-        if is_taken_back(visible[held[-1][0].end :], quoted):
+        if is_withdrawn(visible[held[-1][0].end :], quoted):
             return NoVerdict(Reason.CONTRADICTION, "it is taken back")
         for own_document in reversed(own_documents):
             visible = visible[: own_document.start] + " " + visible[own_document.end :]
@@ -207,7 +207,7 @@ def _field(value: Any, grammar: Grammar) -> Value | Reason:
         return Reason.DECLINED
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return Reason.MALFORMED
-    value_ = grammar.value(undecorated(grammar.in_plain_words(str(value))))
+    value_ = grammar.value(strip_decoration(grammar.in_plain_words(str(value))))
     if value_ is None:
         return Reason.MALFORMED
     return value_[0] if isinstance(value_[0], Reason) or not value_[1].strip(" .!") else Reason.MALFORMED
@@ -231,7 +231,7 @@ def _from_text(text: str, grammar: Grammar, quoted: Sequence[str]) -> Stated | N
 
 
 def _conclusion(text: str, grammar: Grammar) -> Value | NoVerdict:
-    lines = [undecorated(line) for line in grammar.in_plain_words(text).split("\n")]
+    lines = [strip_decoration(line) for line in grammar.in_plain_words(text).split("\n")]
     lines = [line for line in lines if re.search(r"\w", line)]
     if len(lines) == 1 and not text.lstrip().startswith("#"):  # a heading alone is what is left of a torn reply
         first_value = grammar.value(lines[0])
@@ -239,7 +239,7 @@ def _conclusion(text: str, grammar: Grammar) -> Value | NoVerdict:
             return NoVerdict(first_value[0]) if isinstance(first_value[0], Reason) else first_value[0]
     explicit = _unambiguous(list(_explicit(lines, grammar)), len(lines) - 1)
     if not explicit:
-        concluded = _concluded(lines, grammar)
+        concluded = _verdict_sentence_value(lines, grammar)
         return NoVerdict(Reason.NO_VERDICT) if concluded is None else concluded
     last = explicit[-1]
     if any(not _overrides(last, line, lines) for line in explicit if line.value != last.value):
@@ -249,15 +249,15 @@ def _conclusion(text: str, grammar: Grammar) -> Value | NoVerdict:
     if isinstance(last.value, Reason):
         return NoVerdict(last.value)
     parts = [[last.rest], lines[last.number + 1 :], *([lines[: last.number]] if last.rank < FINAL else [])]
-    for concluded in (_concluded(part, grammar) for part in parts):
+    for concluded in (_verdict_sentence_value(part, grammar) for part in parts):
         if concluded is not None and concluded != last.value:
             return NoVerdict(Reason.CONTRADICTION, f"{last.value} and {concluded}")
     return last.value
 
 
-def is_taken_back(after: str, quoted: Sequence[str]) -> bool:
+def is_withdrawn(after: str, quoted: Sequence[str]) -> bool:
     """Return whether the judge's own words after a statement withdraw it."""
-    return _taken_back([undecorated(line) for line in own_words(after, quoted).split("\n")])
+    return _taken_back([strip_decoration(line) for line in own_words(after, quoted).split("\n")])
 
 
 def _taken_back(lines: Sequence[str]) -> bool:
@@ -282,23 +282,23 @@ def _overrides(last: ReplyLine, earlier: ReplyLine, lines: Sequence[str]) -> boo
 def _explicit(lines: Sequence[str], grammar: Grammar) -> Iterator[ReplyLine]:
     """Yield the explicit statements in order."""
     for index, line in enumerate(lines):
-        yield from _marked(index, line, grammar)
+        yield from _marked_lines(index, line, grammar)
         following = lines[index + 1] if index + 1 < len(lines) else ""
-        yield from _cued(index, line, following, grammar)
+        yield from _cued_lines(index, line, following, grammar)
 
 
-def _marked(line_index: int, line: str, grammar: Grammar) -> Iterator[ReplyLine]:
+def _marked_lines(line_index: int, line: str, grammar: Grammar) -> Iterator[ReplyLine]:
     matches = [
         (match_, value) for match_ in grammar.mark.finditer(line) if (value := _mark_value(match_, grammar)) is not None
     ]
     several = len({value for _, value in matches}) > 1
     for mark, value in matches:
         before, rest = line[: mark.start()], line[mark.end() :]
-        if several or (phrases.ENDS.match(rest) and not _doubted(before)):
+        if several or (phrases.ENDS.match(rest) and not _is_doubted(before)):
             yield ReplyLine(line_index, value, _rank(before), rest, mark[0].startswith("\\boxed"))
 
 
-def _doubted(before: str) -> bool:
+def _is_doubted(before: str) -> bool:
     """Return whether the text before a mark makes it a hypothesis, a command or a quotation."""
     sentence = sentences(before)[-1]
     return any(pattern.search(sentence) for pattern in (phrases.HYPOTHESIS, phrases.COMMAND, phrases.DENIAL))
@@ -309,7 +309,7 @@ def _mark_value(mark: re.Match[str], grammar: Grammar) -> Value | Reason | None:
     return None if value is None or value[1].strip(" .") else value[0]
 
 
-def _cued(line_index: int, line: str, following: str, grammar: Grammar) -> Iterator[ReplyLine]:
+def _cued_lines(line_index: int, line: str, following: str, grammar: Grammar) -> Iterator[ReplyLine]:
     units = sentences(line)
     for number, unit in enumerate(units):
         cue = grammar.cue.match(unit)
@@ -342,12 +342,12 @@ class Sentence(NamedTuple):
     """Whether the sentence before it ends in a colon and introduces an example, a command or a quotation."""
 
 
-def _concluded(lines: Sequence[str], grammar: Grammar) -> Value | NoVerdict | None:
+def _verdict_sentence_value(lines: Sequence[str], grammar: Grammar) -> Value | NoVerdict | None:
     """Return the value on which all verdict sentences agree. None if no sentence is decisive."""
-    texts = [(index, undecorated(unit)) for index, line in enumerate(lines) for unit in sentences(line)]
+    texts = [(index, strip_decoration(unit)) for index, line in enumerate(lines) for unit in sentences(line)]
     before = ["", *(text for _, text in texts)]
     units = [
-        Sentence(index, text, last.endswith(":") and _doubted(last))
+        Sentence(index, text, last.endswith(":") and _is_doubted(last))
         for (index, text), last in zip(texts, before, strict=False)
     ]
     end = len(units) - 1

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from ..types import Reason
 from .grammars import LABELS, choice_between, points_between
 from .phrases import REASONING_KEYS
-from .replies import unwrapped, without_copies
-from .statements import NoVerdict, is_taken_back, parse_reply, read
+from .replies import unwrap, without_copies
+from .statements import NoVerdict, is_withdrawn, parse_reply, read
 
 
 class Verdict(NamedTuple):
@@ -154,10 +154,10 @@ def criteria(text: str, names: Sequence[str], *, quoted: Sequence[str] = (), fin
     )
     after = visible[reply[1][-1].end :] if documents_ else ""
     if not rows and not documents_:
-        lines = unwrapped(without_copies(visible, quoted)).split("\n")
+        lines = unwrap(without_copies(visible, quoted)).split("\n")
         marks = {index: row for index, line in enumerate(lines) if (row := _line_of_mark(line, names))}
         rows, reasoning, after = [*marks.values()], visible, "\n".join(lines[max(marks, default=-1) + 1 :])
-    if rows and is_taken_back(after, quoted):
+    if rows and is_withdrawn(after, quoted):
         return NoVerdict(Reason.CONTRADICTION, "it is taken back")
     return _complete(rows, names, reasoning)
 
@@ -172,14 +172,14 @@ def _rows(document: Any, names: Sequence[str]) -> list[tuple[str, Any, str]]:
     if not any(name in document for name in names):
         inner = [part for part in document.values() if isinstance(part, dict)]
         return _rows(inner[0], names) if len(inner) == 1 else ([_row(document)] if _first(document, NAME_KEYS) else [])
-    return [(name, _met(part), _evidence(part)) for name, part in document.items() if name not in REASONING_KEYS]
+    return [(name, _parse_met(part), _evidence(part)) for name, part in document.items() if name not in REASONING_KEYS]
 
 
 def _row(entry: Mapping[str, Any]) -> tuple[str, Any, str]:
-    return str(_first(entry, NAME_KEYS)), _met(entry), _evidence(entry)
+    return str(_first(entry, NAME_KEYS)), _parse_met(entry), _evidence(entry)
 
 
-def _met(part: Any) -> Any:
+def _parse_met(part: Any) -> Any:
     return _first(part, MET_KEYS) if isinstance(part, dict) else part
 
 

@@ -22,15 +22,15 @@ CJK = r"[\u3040-\u30ff\u4e00-\u9fff]"
 PUNCTUATION = str.maketrans({"。": ". ", "，": ", ", "、": ", ", "：": ": ", "；": "; ", "！": "! ", "？": "? "})
 
 
-def in_english(text: str) -> str:
+def translate_to_english(text: str) -> str:
     """Return the text with all words that `LANGUAGES` covers translated to English.
 
-    >>> in_english("Antwort B ist besser als Antwort A."), in_english("回答B不好。")
+    >>> translate_to_english("Antwort B ist besser als Antwort A."), translate_to_english("回答B不好。")
     ('Response B is better than Response A.', 'Response B 不好. ')
     """
     for language in LANGUAGES:
         if _trigger(language).search(text):
-            text = rewritten(text.translate(PUNCTUATION), _rows(language))
+            text = replace_patterns(text.translate(PUNCTUATION), _rows(language))
     return text
 
 
@@ -65,7 +65,7 @@ def _rows(language: str) -> Rows:
     return [(re.compile(pattern, re.IGNORECASE), english) for pattern, english in table.items()]
 
 
-def rewritten(text: str, rows: Rows) -> str:
+def replace_patterns(text: str, rows: Rows) -> str:
     """Return the text with each row's pattern replaced, in order."""
     for pattern, replacement in rows:
         text = pattern.sub(replacement, text)

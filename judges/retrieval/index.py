@@ -115,7 +115,7 @@ def load_index(folder: Path, encoder: "FacetEncoder") -> VectorIndex:
         ids, texts = [row["id"] for row in rows], [row["text"] for row in rows]
         made_by, collection = facts["encoder"], facts["collection"]
     except (*UNREADABLE, SafetensorError) as error:
-        raise DataError(f"{folder}: no index of texts ({error}); delete the folder, and it is made again") from error
+        raise DataError(f"{folder}: no index of texts ({error}); delete the folder to rebuild it") from error
     if made_by != encoder.contract:
         raise DataError(
             f"{folder}: made by another encoder (contract {made_by}, this one is {encoder.contract}); name that "
@@ -123,11 +123,15 @@ def load_index(folder: Path, encoder: "FacetEncoder") -> VectorIndex:
         )
     facets = 1 if encoder.settings.pooling == "mean" else encoder.settings.facets
     if vectors.shape != (len(ids), facets, encoder.settings.width) or collection_hash(ids, texts) != collection:
-        raise DataError(f"{folder}: vectors and texts are not those that were saved; delete it, and it is made again")
+        raise DataError(
+            f"{folder}: vectors and texts have changed since they were saved; delete the folder to rebuild it"
+        )
     return VectorIndex(encoder, ids, texts, vectors)
 
 
-def indexed(folder: Path | None, encoder: "FacetEncoder", ids: Sequence[str], texts: Sequence[str]) -> VectorIndex:
+def load_or_build_index(
+    folder: Path | None, encoder: "FacetEncoder", ids: Sequence[str], texts: Sequence[str]
+) -> VectorIndex:
     """Load the index of a collection from the folder, or build it. A new index is saved if there is a folder."""
     if folder is None:
         return VectorIndex(encoder, ids, texts)

@@ -36,7 +36,7 @@ class TfidfIndex(_WordIndex):
         self.ids: Sequence[str] = list(ids)
         self.contract = content_hash(["tfidf", collection_hash(ids, texts)])
         self.vectorizer = TfidfVectorizer(token_pattern=WORDS, sublinear_tf=True)
-        self.matrix = _fitted(self.vectorizer, texts)
+        self.matrix = _fit_transform(self.vectorizer, texts)
 
 
 class Bm25Index(_WordIndex):
@@ -56,7 +56,7 @@ class Bm25Index(_WordIndex):
         self.ids: Sequence[str] = list(ids)
         self.contract = content_hash(["bm25", k1, b, collection_hash(ids, texts)])
         self.vectorizer = CountVectorizer(token_pattern=WORDS)
-        counts = _fitted(self.vectorizer, texts)
+        counts = _fit_transform(self.vectorizer, texts)
         self.matrix = None if counts is None else bm25_weights(counts, k1, b)
 
 
@@ -72,7 +72,7 @@ def bm25_weights(counts: sparse.csr_matrix, k1: float, b: float) -> sparse.csr_m
     return sparse.csr_matrix((values, (cells.row, cells.col)), shape=(texts, words))
 
 
-def _fitted(vectorizer: Any, texts: Sequence[str]) -> Any:
+def _fit_transform(vectorizer: Any, texts: Sequence[str]) -> Any:
     """Fit a vectorizer and return the matrix of a collection; None if its texts have no words."""
     try:
         return sparse.csr_matrix(vectorizer.fit_transform(texts))

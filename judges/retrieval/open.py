@@ -49,9 +49,9 @@ def open_index(retriever: str, ids: Sequence[str], texts: Sequence[str], folder:
     if retriever in LEXICAL:
         return (TfidfIndex if retriever == "tfidf" else Bm25Index)(ids, texts)
     from .encoder import load_encoder
-    from .index import indexed
+    from .index import load_or_build_index
 
-    return indexed(folder, load_encoder(retriever), ids, texts)
+    return load_or_build_index(folder, load_encoder(retriever), ids, texts)
 
 
 def retrieval_notes(retrieval: RetrievalConfig, rubric: str | None) -> list[str]:

@@ -43,8 +43,8 @@ def without_duplicates(cases: Sequence[Case], collection: Collection, near: floa
     allowed = np.ones((len(cases), len(collection.ids)), bool)
     for index, entry in _both_ways([prompt_text(case.prompt) for case in cases], collection.prompts, near):
         allowed[index, entry] = False
-    answers = _long([case.texts for case in cases])
-    entries = _long(collection.answers)
+    answers = _comparable_responses([case.texts for case in cases])
+    entries = _comparable_responses(collection.answers)
     for index, entry in _both_ways([text for _, text in answers], [text for _, text in entries], near):
         allowed[answers[index][0], entries[entry][0]] = False
     return allowed
@@ -55,7 +55,7 @@ def _both_ways(texts: Sequence[str], others: Sequence[str], near: float) -> set[
     return {*near_duplicates(texts, others, near)} | reverse
 
 
-def _long(answers: Sequence[Sequence[str]]) -> list[tuple[int, str]]:
+def _comparable_responses(answers: Sequence[Sequence[str]]) -> list[tuple[int, str]]:
     """Return the responses with enough words to be compared, with the index of their case."""
     return [
         (index, text) for index, of_case in enumerate(answers) for text in of_case if word_count(text) >= FEWEST_WORDS

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ...rm.errors import UsageError
-from ...rm.registry.settings import AT_LEAST_1, Rule, Settings, given, setting
+from ...rm.registry.settings import AT_LEAST_1, Rule, Settings, require_setting, setting
 
 RETRIEVED, RANDOM, ORACLE = "retrieved", "random", "oracle"
 SELECTIONS = (RETRIEVED, RANDOM, ORACLE)
@@ -53,7 +53,7 @@ class RetrievalConfig(Settings):
     rules = (Rule(lambda config: config.examples and not config.examples_from, "--examples_from is missing"),)
     examples: str = setting(
         "",
-        "Labelled cases to show with each case; oracle shows its own.",
+        "Labelled cases to show with each case; oracle shows the case itself.",
         group="Retrieved examples and rubrics",
         choices=SELECTIONS,
     )
@@ -74,7 +74,7 @@ class RetrievalConfig(Settings):
         """Raise a `UsageError` if a setting is missing or contradicts another one. `rubric` is the judge's setting."""
         super().validate()
         if rubric in SELECTIONS:
-            given("rubrics_from", self.rubrics_from)
+            require_setting("rubrics_from", self.rubrics_from)
         elif self.rubrics_from:
             raise UsageError("--rubrics_from is read for --rubric retrieved, random or oracle; give one of them")
         used = RETRIEVED in (self.examples, rubric)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ...rm.types import content_hash, prompt_text
-from ..judge import Retrieving, described
+from ..judge import Retrieving, describe_setting
 from ..rubrics.rubric import Rubric
 from ..types import Case
 from .selection import Collection, Selection
@@ -17,7 +17,7 @@ class RetrievedRubrics(Retrieving):
 
     def __init__(self, selection: Selection, rubrics: Sequence[Rubric]):
         self.selection, self.rubrics = selection, rubrics
-        self.name = f"{selection.how} rubrics {content_hash([selection.contract, [*map(described, rubrics)]])}"
+        self.name = f"{selection.how} rubrics {content_hash([selection.contract, [*map(describe_setting, rubrics)]])}"
 
     def __call__(self, cases: Sequence[Case]) -> list[Rubric | None]:
         """Return one rubric per case."""
@@ -64,10 +64,10 @@ def labelled_text(case: Case) -> str:
     """Return a case and its best responses as text. The responses are ordered by a hash of the texts."""
     prompt = prompt_text(case.prompt)
     order = sorted(range(len(case.answers)), key=lambda index: content_hash([prompt, case.texts[index]]))
-    answers = [f"Answer {label}:\n{_cut(case.texts[index])}" for label, index in enumerate(order, start=1)]
+    answers = [f"Answer {label}:\n{_truncate(case.texts[index])}" for label, index in enumerate(order, start=1)]
     best = " and ".join(f"answer {label}" for label, index in enumerate(order, start=1) if index in case.best)
-    return "\n\n".join([f"Instruction:\n{_cut(prompt)}", *answers, f"Best: {best}"])
+    return "\n\n".join([f"Instruction:\n{_truncate(prompt)}", *answers, f"Best: {best}"])
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} […]"

@@ -181,7 +181,7 @@ class RetrieverTrainer(FaultTolerantTrainer):
         for name, column in zip(JointRow._fields, zip(*rows, strict=True), strict=True):
             pairs = [pair for pair in column if pair is not None]
             if pairs:
-                batch[name] = torch.tensor([[_related(pair, other) for other in pairs] for pair in pairs])
+                batch[name] = torch.tensor([[_are_related(pair, other) for other in pairs] for pair in pairs])
                 texts += [self.tokenized[text] for side in (0, 1) for text in (pair[side] for pair in pairs)]
         return batch | batch_of(texts)._asdict()
 
@@ -205,7 +205,7 @@ class RetrieverTrainer(FaultTolerantTrainer):
         return None
 
 
-def _related(pair: TextPair, other: TextPair) -> bool:
+def _are_related(pair: TextPair, other: TextPair) -> bool:
     """Return whether two pairs have the same group or a common text."""
     shared = pair.first == other.first or pair.second == other.second
     return shared or (bool(pair.group) and pair.group == other.group)

@@ -12,7 +12,7 @@ from ...rm.io.checked_files import from_json
 from ...rm.io.checked_files import from_toml as toml_values
 from ...rm.types import content_hash, prompt_text
 from ..case_rows import stated_id
-from ..judge import ByCase, RubricSource, described
+from ..judge import ByCase, RubricSource, describe_setting
 from ..types import Case
 from .formats import Levels, LevelsSource, biggen, healthbench
 from .rubric import Rubric, from_toml, from_values, lint, parse, rubric_json
@@ -50,7 +50,7 @@ def _check_ending(path: Path) -> None:
 def read_rubrics(path: Path) -> dict[str, Rubric]:
     """Load rubrics by case id, or a single one by the file's name. Raise `DataError` with the invalid row."""
     if path.suffix == ".jsonl":
-        return _by_case(path, rubric_of_row)
+        return _rows_by_case(path, rubric_of_row)
     try:
         text = path.read_text(encoding="utf-8")
         return {path.stem: from_toml(text) if path.suffix == ".toml" else parse(text)}
@@ -102,16 +102,18 @@ def read_collection(path: Path) -> list[RubricEntry]:
 
 def _entry(values: Mapping[str, Any]) -> RubricEntry:
     prompt, rubric = prompt_text(row_prompt(values)), rubric_of_row(values)
-    return RubricEntry(stated_id(values) or content_hash([prompt, described(rubric)]), prompt, rubric)
+    return RubricEntry(stated_id(values) or content_hash([prompt, describe_setting(rubric)]), prompt, rubric)
 
 
-def by_prompt(rubrics: Mapping[str, Rubric]) -> RubricSource:
+def rubrics_by_prompt(rubrics: Mapping[str, Rubric]) -> RubricSource:
     """Return a source that looks up rubrics by the text of the prompt."""
 
     def source(cases: Sequence[Case]) -> list[Rubric | None]:
         return [rubrics.get(prompt_text(case.prompt)) for case in cases]
 
-    source.__qualname__ = f"by prompt {content_hash({text: described(rubric) for text, rubric in rubrics.items()})}"
+    source.__qualname__ = (
+        f"by prompt {content_hash({text: describe_setting(rubric) for text, rubric in rubrics.items()})}"
+    )
     return source
 
 
@@ -122,7 +124,7 @@ def open_levels(source: str) -> Levels | LevelsSource:
         raise UsageError(f"no file of levels '{source}'; it has criteria and score1_description to score5_description")
     _check_ending(path)
     if path.suffix == ".jsonl":
-        return ByCase(_by_case(path, biggen), path.stem)
+        return ByCase(_rows_by_case(path, biggen), path.stem)
     try:
         text = path.read_text(encoding="utf-8")
         values = toml_values(text) if path.suffix == ".toml" else from_json(text)
@@ -133,7 +135,7 @@ def open_levels(source: str) -> Levels | LevelsSource:
         raise DataError(f"{path}: {error}") from error
 
 
-def _by_case(path: Path, parse_row: Callable[[Mapping[str, Any]], T]) -> dict[str, T]:
+def _rows_by_case(path: Path, parse_row: Callable[[Mapping[str, Any]], T]) -> dict[str, T]:
     by_case_id: dict[str, T] = {}
     for row in read_rows(str(path)):
         try:

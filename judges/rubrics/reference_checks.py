@@ -11,10 +11,10 @@ KeyPoint = Sequence[Sequence[str]]
 # ---- content ----
 
 
-def matched(text: str, keywords: Sequence[str]) -> list[str]:
+def find_keywords(text: str, keywords: Sequence[str]) -> list[str]:
     """Return the keywords that occur in a text as whole words, ignoring case, in the text's order with repetitions.
 
-    >>> matched("The sun heats the sea, then Sun and wind...", ["sea", "sun"])
+    >>> find_keywords("The sun heats the sea, then Sun and wind...", ["sea", "sun"])
     ['sun', 'sea', 'sun']
     """
     longest_first = sorted(keywords, key=len, reverse=True)
@@ -36,7 +36,7 @@ def longest_common(first: Sequence[str], second: Sequence[str]) -> int:
     return row[-1]
 
 
-def content(answer: str, references: Sequence[str], points: Sequence[KeyPoint]) -> float:
+def content_score(answer: str, references: Sequence[str], points: Sequence[KeyPoint]) -> float:
     """Compute how well a response y matches the keywords of references y*, in [0, 1] (RLVRR: arXiv:2601.18533).
 
         mean_k max_{v, y*} LCS(m_v(y), m_v(y*)) / max(|m_v(y)|, |m_v(y*)|)
@@ -53,7 +53,7 @@ def content(answer: str, references: Sequence[str], points: Sequence[KeyPoint]) 
 
 
 def _shared(answer: str, reference: str, keywords: Sequence[str]) -> float:
-    in_reference, in_answer = matched(answer, keywords), matched(reference, keywords)
+    in_reference, in_answer = find_keywords(answer, keywords), find_keywords(reference, keywords)
     return longest_common(in_reference, in_answer) / max(len(in_reference), len(in_answer), 1)
 
 
@@ -80,13 +80,13 @@ class FormCheck(NamedTuple):
         return has_pattern and clean and self.least <= words and (self.most is None or words <= self.most)
 
 
-def style(answer: str, checks: Sequence[FormCheck]) -> float:
+def style_score(answer: str, checks: Sequence[FormCheck]) -> float:
     """Return Σ_j w_j 1[check j passes], with the weight w_j of check j (RLVRR: arXiv:2601.18533).
 
     The authors run Python code that a language model wrote for each reference. Ours are regular expressions and limits
     of length.
 
-    >>> style("1. Dig. 2. Water.", [FormCheck(0.3, has=r"^1\\."), FormCheck(0.2, most=3)])
+    >>> style_score("1. Dig. 2. Water.", [FormCheck(0.3, has=r"^1\\."), FormCheck(0.2, most=3)])
     0.3
     """
     return sum((check.weight for check in checks if check.passes(answer)), 0.0)

@@ -137,7 +137,7 @@ def _row(row: Any, fields: Mapping[str, type], location: str) -> dict[str, Any]:
     try:
         return {name: fields[name](value) for name, value in row.items()}
     except OverflowError as error:
-        raise ValueError(f"{location}: a weight that large is no number ({error})") from error
+        raise ValueError(f"{location}: a weight is too large ({error})") from error
 
 
 def _check_names(values: Iterable[str], names: Iterable[str], location: str) -> None:
@@ -230,7 +230,9 @@ def lint(rubric: Rubric, answers: Sequence[str] = ()) -> list[str]:
         if (match_ := SIDES.search(text))
     ]
     issues += [
-        f"'{name}' copies an answer: '{run}'" for name, text in _texts(rubric) if (run := _copied(text, answers))
+        f"'{name}' copies an answer: '{run}'"
+        for name, text in _texts(rubric)
+        if (run := _find_copied_words(text, answers))
     ]
     if len(rubric.rules) > MOST_RULES:
         issues.append(f"{len(rubric.rules)} rules; more than {MOST_RULES} seldom decide anything")
@@ -259,7 +261,7 @@ def _texts(rubric: Rubric) -> list[tuple[str, str]]:
     return rules + [(principle.id, principle.description) for principle in rubric.principles]
 
 
-def _copied(text: str, answers: Sequence[str]) -> str:
+def _find_copied_words(text: str, answers: Sequence[str]) -> str:
     """Return the first five consecutive words that also occur in a response; empty if there are none."""
     words = re.findall(r"\w+", text.casefold())
     texts = [" " + " ".join(re.findall(r"\w+", answer.casefold())) + " " for answer in answers]

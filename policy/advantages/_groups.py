@@ -75,7 +75,7 @@ def masked_advantages(advantages: Float[Tensor, " N"], valid: Bool[Tensor, " N"]
     return torch.where(valid, advantages, 0).to(as_float(like).dtype)
 
 
-def standardised(x: Float[Tensor, " M"], epsilon: float) -> Float[Tensor, " M"]:
+def standardise(x: Float[Tensor, " M"], epsilon: float) -> Float[Tensor, " M"]:
     """Compute (x - mean) / (std + ε) with Bessel's correction. 0 if all values are equal or there is only one value."""
     if len(x) < 2 or bool(x.min() == x.max()):
         return torch.zeros_like(x)

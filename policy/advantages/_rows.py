@@ -17,7 +17,7 @@ def last_token(response: Bool[Tensor, "N L"]) -> Bool[Tensor, "N L"]:
     return response & (remaining == 1)
 
 
-def behind(response: Bool[Tensor, "N L"]) -> Int[Tensor, " N"]:
+def end_column(response: Bool[Tensor, "N L"]) -> Int[Tensor, " N"]:
     """Return the column after the last token that the policy generated. 0 for an empty completion."""
     columns = torch.arange(1, response.shape[1] + 1, device=response.device)
     return (response * columns).amax(1)

@@ -28,7 +28,7 @@ def canon(*, metric: str = "length", mu: float = 0.5, alpha: float = 1.0) -> Adv
         statistics = groups(rewards, rollout.group)
         valid = statistics.valid
         r = torch.where(valid & (statistics.variance > 0), rewards.double(), 0)
-        upper = upper_half(_measured(metric, rollout), rollout.group, valid)
+        upper = upper_half(_metric_values(metric, rollout), rollout.group, valid)
         scaled = (upper, 1 - upper)[METRICS[metric] == "low"] * (alpha - 1) + 1
         high, low = (half_mean(r, share, rollout.group, valid) for share in (upper, 1 - upper))
         above, below = (half_mean(r * scaled, share, rollout.group, valid) for share in (upper, 1 - upper))
@@ -41,7 +41,7 @@ def canon(*, metric: str = "length", mu: float = 0.5, alpha: float = 1.0) -> Adv
     return estimate
 
 
-def _measured(metric: str, rollout: Rollout) -> Float[Tensor, " N"]:
+def _metric_values(metric: str, rollout: Rollout) -> Float[Tensor, " N"]:
     tokens = rollout.response.sum(1).double()
     if metric == "length":
         return tokens

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..types import AdvantageEstimator, Rollout
-from ._groups import as_float, groups, masked_advantages, standardised
+from ._groups import as_float, groups, masked_advantages, standardise
 
 
 def gdpo(weights: Sequence[float] | None = None, *, partial: bool = False, epsilon: float = 1e-4) -> AdvantageEstimator:
@@ -32,7 +32,7 @@ def gdpo(weights: Sequence[float] | None = None, *, partial: bool = False, epsil
             for weight, component, part in zip(w, rewards.unbind(1), parts, strict=True)
         ]
         total, valid = torch.stack(terms).nansum(0), torch.stack([part.valid for part in parts]).any(0)
-        total[valid] = standardised(total[valid], epsilon)
+        total[valid] = standardise(total[valid], epsilon)
         return masked_advantages(total, valid, rewards)
 
     return estimate

@@ -33,14 +33,14 @@ def gigpo(*, omega: float = 1.0, gamma: float = 1.0, epsilon: float = 1e-4) -> A
         live = rollout.response & valid[:, None]
         steps = torch.zeros_like(r)
         state = states(rollout.tokens, rollout.response, rollout.group)
-        steps[live] = against(returns[live], state[live], epsilon)
-        advantages = against(total, rollout.group, epsilon)[:, None] + omega * steps
+        steps[live] = standardise_by_key(returns[live], state[live], epsilon)
+        advantages = standardise_by_key(total, rollout.group, epsilon)[:, None] + omega * steps
         return torch.where(live, advantages, 0).to(as_float(rewards).dtype)
 
     return TokenEstimator(estimate, gamma)
 
 
-def against(values: Float[Tensor, " M"], key: Int[Tensor, " M"], epsilon: float) -> Float[Tensor, " M"]:
+def standardise_by_key(values: Float[Tensor, " M"], key: Int[Tensor, " M"], epsilon: float) -> Float[Tensor, " M"]:
     """Compute (x - mean) / (std + ε) over the values with the same key; 0 for a value with a unique key."""
     statistics = groups(values, key)
     return masked_advantages(statistics.standardised(values, epsilon), statistics.valid, values)

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ...kernels.discounted_scan import discounted_scan
 from ..types import AdvantageEstimator, Rollout, TokenEstimator
-from ._groups import as_float, check_finite, standardised
+from ._groups import as_float, check_finite, standardise
 from ._rows import at_last_token, bounds_of_rows
 
 
@@ -25,7 +25,7 @@ def reinforce_pp(*, gamma: float = 1.0, epsilon: float = 1e-8) -> AdvantageEstim
         flat = torch.where(live, r, 0).flatten()
         back = discounted_scan(flat, bounds_of_rows(r), discount=gamma).view_as(r)
         advantages = torch.zeros_like(back)
-        advantages[live] = standardised(back[live], epsilon)
+        advantages[live] = standardise(back[live], epsilon)
         return advantages.to(r.dtype)
 
     return TokenEstimator(estimate, gamma)

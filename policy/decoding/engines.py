@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ...rm.adapters.settings import SETTINGS, load_settings
-from ...rm.backbones.loading import fingerprint, load_causal_lm, load_tokenizer, sharing
+from ...rm.backbones.loading import fingerprint, load_causal_lm, load_tokenizer, share_weights
 from ...rm.backbones.tokenization import Encoder
 from ...rm.contract.scoring_contract import FILE, load_contract
 from ...rm.data.preference_vectors import preference_matrix
@@ -219,7 +219,7 @@ def open_engine(
 
     def open_guide(folder: str, *, copy: bool) -> DecodingModel:
         """Load a guide. A guide that is an adapter on the base model shares the base model's weights."""
-        over = (sharing(model) if copy else model) if _adapts(folder, decoder) else None
+        over = (share_weights(model) if copy else model) if _adapts(folder, decoder) else None
         return load_autoregressive(folder, base=over, trust_remote_code=trust_remote_code)
 
     if not guides:

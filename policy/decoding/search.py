@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ...rm.contract.readings import UNREAD, rated, unread_shares
+from ...rm.contract.readings import UNREAD, rate_with_readings, unread_shares
 from ...rm.data.preference_vectors import Preference, preference_vector
 from ...rm.errors import UsageError, did_you_mean
 from ...rm.types import Example, Messages, RewardModel
@@ -78,7 +78,7 @@ def by_reward_model(model: RewardModel, *, objective: str | None = None, prefere
 
     def score(candidates: Sequence[Candidate]) -> np.ndarray:
         examples = [Example(candidate.prompt, candidate.completion.text) for candidate in candidates]
-        rewards, read = rated(model, examples)
+        rewards, read = rate_with_readings(model, examples)
         for what, share in unread_shares(read).items():
             warnings.warn(f"the reward model of the search: {UNREAD[what].format(share)}", stacklevel=2)
         return rewards[:, used] @ shares[used]

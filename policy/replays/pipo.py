@@ -16,7 +16,7 @@ FLAT = 1e-8  # standard deviation of mean rewards that counts as none
 def pipo(*, window: int = 8, damping: float = 0.1, bound: float = 5.0) -> Replay:
     """A'_i = C_i φ(ξ_t) of the previous step's completions                   PIPO 2026, arXiv:2604.00860
 
-    ξ is the improvement of the mean reward (`progress`), φ scales it (`rectified`), and C are normalised advantages
+    ξ is the improvement of the mean reward (`progress`), φ scales it (`rectify`), and C are normalised advantages
     (`attribution`). `window` and `damping` λ are the paper's; |ξ| <= `bound` is from its code. Nothing is replayed in
     the first `window` steps. As in the paper, but not its code, the current step is not part of the history that it is
     compared with.
@@ -49,24 +49,24 @@ def progress(state: State, mean: float, *, window: int, damping: float, bound: f
         return {"means": means, "gain": 0.0}, 0.0
     gain = 0.0
     if len(means) == window:
-        gain = rectified(standing(mean, means), damping, bound)
+        gain = rectify(z_score(mean, means), damping, bound)
     return {"means": [*means, mean][-window:], "gain": gain}, gain
 
 
-def standing(mean: float, before: Sequence[float]) -> float:
+def z_score(mean: float, before: Sequence[float]) -> float:
     """Return ξ: the z-score of a mean reward relative to the mean rewards of previous steps.
 
-    >>> standing(4.0, [1.0, 3.0, 2.0])
+    >>> z_score(4.0, [1.0, 3.0, 2.0])
     2.0
     """
     spread = stdev(before)
     return (mean - fmean(before)) / (spread if spread > FLAT else 1.0)
 
 
-def rectified(standing: float, damping: float, bound: float) -> float:
+def rectify(standing: float, damping: float, bound: float) -> float:
     """Compute φ(ξ) = ξ for ξ >= 0, else λ ξ, with λ = `damping` and ξ clamped to ±bound.
 
-    >>> rectified(-2.0, 0.5, 5.0), rectified(9.0, 0.5, 5.0)
+    >>> rectify(-2.0, 0.5, 5.0), rectify(9.0, 0.5, 5.0)
     (-1.0, 5.0)
     """
     clamped = max(-bound, min(bound, standing))

@@ -44,20 +44,20 @@ def debiased(reasoned: Float[Tensor, " N"], alone: Float[Tensor, " N"]) -> Float
 # ---- completions as text ----
 
 
-def reasoning(completion: str, tags: Sequence[str] = TAGS) -> str | None:
+def reasoning_prefix(completion: str, tags: Sequence[str] = TAGS) -> str | None:
     """Return the text up to and including the opening tag of the answer; None unless that tag occurs exactly once.
 
-    >>> reasoning("<think>2 + 2</think><answer>5</answer>")
+    >>> reasoning_prefix("<think>2 + 2</think><answer>5</answer>")
     '<think>2 + 2</think><answer>'
     """
     opening = tags[-2]
     return completion[: completion.index(opening)] + opening if completion.count(opening) == 1 else None
 
 
-def formed(completion: str, tags: Sequence[str] = TAGS) -> bool:
+def is_well_formed(completion: str, tags: Sequence[str] = TAGS) -> bool:
     """Return whether every tag occurs exactly once in the completion, in order.
 
-    >>> formed("<think>2 + 2</think><answer>5</answer>"), formed("<think>2 + 2</think>5")
+    >>> is_well_formed("<think>2 + 2</think><answer>5</answer>"), is_well_formed("<think>2 + 2</think>5")
     (True, False)
     """
     starts = [completion.find(tag) for tag in tags]

@@ -14,9 +14,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ...rm.contract.readings import UNREAD, Rated, rated, readings, unread_shares
+from ...rm.contract.readings import UNREAD, Rated, rate_with_readings, readings, unread_shares
 from ...rm.errors import CheckFailed, DataError, UsageError
-from ...rm.io.coroutines import gathered
+from ...rm.io.coroutines import gather_all
 from ...rm.types import Example, ReportsSpread
 from ..types import (
     ComparesCompletions,
@@ -31,7 +31,7 @@ from ..types import (
     RewardSource,
     RewardsSteps,
 )
-from .step_rewards import CompletionTokens, at_tokens
+from .step_rewards import CompletionTokens, rewards_at_tokens
 
 EXCERPT = 60  # characters of a completion in an error message
 
@@ -74,7 +74,7 @@ class RewardSources:
         record: Path | None = None,
     ):
         if not sources:
-            raise UsageError("there is no reward; name at least one reward model or function")
+            raise UsageError("no reward is set; name at least one reward model or function")
         self.sources, self.skip, self.record = dict(sources), skip, record
         self.unread: dict[str, float] = {}
         """Share of completions of the last call that a reward model truncates or reads in part, as `NAME/truncated`."""
@@ -152,7 +152,7 @@ class RewardSources:
         """Return step rewards at tokens. All are NaN if the source of step rewards failed."""
         source: Any = self.sources[self._of_steps[0]]
         failed = values[:, self.names.index(self._step_names[0])].isnan().all()
-        return at_tokens([[] for _ in examples] if failed else source.step_rewards(examples), tokens)
+        return rewards_at_tokens([[] for _ in examples] if failed else source.step_rewards(examples), tokens)
 
     @property
     def contracts(self) -> dict[str, str]:
@@ -190,7 +190,7 @@ class RewardSources:
         """Call all sources. Return the result of each source, or the exception that it raised."""
         returned: dict[str, Any] = {name: self._call(name, arguments) for name, arguments in inputs.items()}
         waiting = [name for name, value in returned.items() if isawaitable(value)]
-        return returned | dict(zip(waiting, gathered([returned[name] for name in waiting]), strict=True))
+        return returned | dict(zip(waiting, gather_all([returned[name] for name in waiting]), strict=True))
 
     def _call(self, name: str, arguments: tuple[Any, ...]) -> Any:
         source: Any = self.sources[name]
@@ -214,7 +214,7 @@ class RewardSources:
             return nothing, [Fault(name, None, f"gave {len(rows)} values for {len(examples)} completions", None)]
         faults = []
         for index, row in enumerate(rows):
-            reasons = [reason for value in row if (reason := _wrong(value))]
+            reasons = [reason for value in row if (reason := _reward_fault(value))]
             if len(row) != nothing.shape[1]:
                 reasons.append(f"gave a row of length {len(row)} instead of {nothing.shape[1]}")
             if reasons:
@@ -226,7 +226,9 @@ class RewardSources:
     def _rate(self, name: str, source: Any, arguments: tuple[Any, ...]) -> np.ndarray:
         """Return the rewards of a reward model, and update the share of completions that it truncates."""
         examples, *more = arguments
-        result = Rated(source.rate(*arguments), readings(source, examples)) if more else rated(source, examples)
+        result = (
+            Rated(source.rate(*arguments), readings(source, examples)) if more else rate_with_readings(source, examples)
+        )
         for what, share in unread_shares(result.readings).items():
             fact = f"{name}/{what}"
             if fact not in self._warned:
@@ -305,7 +307,7 @@ def _components_of(row: Any, number: int) -> list[Any]:
     return value if isinstance(value, list) and value is not row else [value]
 
 
-def _wrong(value: object) -> str:
+def _reward_fault(value: object) -> str:
     """Return a description of the fault of a reward. Empty if the reward is usable."""
     if value is None:
         return ""

@@ -94,7 +94,7 @@ def is_complete(scores: Float[np.ndarray, " T"]) -> bool:
     return len(scores) > 0 and not np.isnan(scores).any()
 
 
-def at_tokens(rewards: Sequence[Sequence[StepReward]], tokens: CompletionTokens) -> Float[Tensor, "N L"]:
+def rewards_at_tokens(rewards: Sequence[Sequence[StepReward]], tokens: CompletionTokens) -> Float[Tensor, "N L"]:
     """Return the rewards at the tokens where steps end, NaN elsewhere. Steps that end in the same token are summed."""
     token_rewards = torch.full((len(rewards), tokens.length), torch.nan, dtype=torch.float64)
     for row, steps in enumerate(rewards):

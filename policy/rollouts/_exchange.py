@@ -80,7 +80,7 @@ def exchange_rollouts(
         paths = [folder / f"step-{step:06d}-agent-{index}.safetensors" for index in range(agents)]
         own_ids = [prompt_ids for index, prompt_ids in enumerate(ids) if index % size < each]
         device, read_policy = trainer.accelerator.device, partial(trainer._read, trainer.model)
-        with seeded(derived(seed, step + 1, agent), device):
+        with seed_generators(derived(seed, step + 1, agent), device):
             completion_ids = generate(own_ids)
         own = AgentCompletions(completion_ids, _logprobs(own_ids, completion_ids, read_policy, device))
         by_agent = {agent: store(paths[agent], own, hashes)}
@@ -106,7 +106,7 @@ def exchange_rollouts(
 
 
 @contextmanager
-def seeded(seed: int, device: torch.device) -> Iterator[None]:
+def seed_generators(seed: int, device: torch.device) -> Iterator[None]:
     """Sample with a seed, and restore the state of the random number generators."""
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
@@ -130,23 +130,23 @@ def _logprobs(
 # ---- files ----
 
 
-def store(path: Path, own: AgentCompletions, hashes: StepHashes) -> AgentCompletions:
+def store(path: Path, completions: AgentCompletions, hashes: StepHashes) -> AgentCompletions:
     """Write the agent's file of this step, or return the existing one; raise `DataError` if its contents differ."""
     if not path.exists():
         tensors = {
-            "tokens": torch.tensor([*chain(*own.completions)], dtype=torch.int32),
-            "lengths": torch.tensor([len(completion) for completion in own.completions], dtype=torch.int32),
-            "logprobs": torch.tensor([*chain(*own.logprobs)], dtype=torch.float32),
+            "tokens": torch.tensor([*chain(*completions.completions)], dtype=torch.int32),
+            "lengths": torch.tensor([len(completion) for completion in completions.completions], dtype=torch.int32),
+            "logprobs": torch.tensor([*chain(*completions.logprobs)], dtype=torch.float32),
         }
         path.parent.mkdir(parents=True, exist_ok=True)
         # rename after writing, so that partners never read a partial file
         unfinished = path.with_name(f".{path.name}.unfinished")
         save_file(tensors, unfinished, metadata=hashes._asdict())
         unfinished.replace(path)
-        return own
-    stored = read(path, hashes, len(own.completions))
-    pairs = zip(chain(*stored.logprobs), chain(*own.logprobs), strict=False)
-    if stored.completions != own.completions or any(abs(logprob - other) > NEAR for logprob, other in pairs):
+        return completions
+    stored = read(path, hashes, len(completions.completions))
+    pairs = zip(chain(*stored.logprobs), chain(*completions.logprobs), strict=False)
+    if stored.completions != completions.completions or any(abs(logprob - other) > NEAR for logprob, other in pairs):
         raise DataError(
             f"{path} holds other completions than this agent has just written: it is of another run, or this machine "
             "does not repeat its draws; name an empty folder for a new run, or delete this agent's files from this "
@@ -180,7 +180,7 @@ def read(path: Path, hashes: StepHashes, number: int) -> AgentCompletions:
             if not all(tensor.ndim == 1 for tensor in (tokens, lengths, logprobs)) or (lengths < 0).any():
                 raise ValueError("its tensors are no rows")
             if len(tokens) != len(logprobs) or int(lengths.sum()) != len(tokens):
-                raise ValueError("its lengths are not those of its completions")
+                raise ValueError("its lengths differ from those of its completions")
     except (*UNREADABLE, SafetensorError) as error:
         raise DataError(f"{path}: no completions of an agent ({error}); delete it and resume that agent") from error
     if stored.tokenizer != hashes.tokenizer:

@@ -36,10 +36,10 @@ def with_thought(prompt: Messages, thought: str) -> Messages:
     return (*prompt[:-1], {**prompt[-1], "content": f"{prompt[-1]['content']}\n\n{message}"})
 
 
-def in_role(prompt: Messages, role: str) -> Messages:
+def with_role(prompt: Messages, role: str) -> Messages:
     """Return the prompt with the role as its only system message; an empty role leaves it unchanged.
 
-    >>> [turn["content"] for turn in in_role(({"role": "user", "content": "2 + 2?"},), "Give ideas, no answer.")]
+    >>> [turn["content"] for turn in with_role(({"role": "user", "content": "2 + 2?"},), "Give ideas, no answer.")]
     ['Give ideas, no answer.', '2 + 2?']
     """
     if not role:

@@ -9,7 +9,7 @@ from ...rm.types import Messages
 from ..decoding.language_models import DecodingModel, positions
 from ..decoding.search import derived
 from ..types import RolloutSource
-from ._partners import group_size, in_role, open_partner, read_role, sample_texts, with_thought
+from ._partners import group_size, open_partner, read_role, sample_texts, with_role, with_thought
 
 
 def ccpo(
@@ -43,7 +43,7 @@ def ccpo(
             )
         with_thoughts = [index for index in range(len(plain)) if not alone or index % size < size // 2]
         seeds = [derived(seed, trainer.state.global_step + 1, index) for index in with_thoughts]
-        texts = sample_texts(model, [in_role(plain[index], text) for index in with_thoughts], seeds, longest)
+        texts = sample_texts(model, [with_role(plain[index], text) for index in with_thoughts], seeds, longest)
         thoughts = dict(zip(with_thoughts, texts, strict=True))
         full_prompts = [
             with_thought(prompt, thoughts[index]) if index in thoughts else prompt for index, prompt in enumerate(plain)

@@ -8,7 +8,7 @@ from ...rm.errors import UsageError
 from ..decoding.language_models import DecodingModel
 from ..decoding.search import derived
 from ..types import RolloutSource
-from ._partners import Exchange, Side, in_role, open_partner, read_role, sampling_arguments
+from ._partners import Exchange, Side, open_partner, read_role, sampling_arguments, with_role
 
 CRITICISE = "Another assistant answered:\n{}\n\nCriticise that answer."
 REWRITE = "Another assistant says of your first answer:\n{}\n\nWrite your answer anew."
@@ -37,7 +37,7 @@ def dacr(
         policy = DecodingModel(trainer.language_model, trainer.encoder)
         sides = (
             Side(policy, conversations, **sampling_arguments(trainer.args)),
-            Side(other, [in_role(prompt, text) for prompt in conversations], max_new_tokens=longest),
+            Side(other, [with_role(prompt, text) for prompt in conversations], max_new_tokens=longest),
         )
 
         def turn(number: int) -> tuple[list[str], list[str]]:

@@ -119,7 +119,7 @@ class Algorithm:
             raise ValueError(f"what a missing reward does is one of {', '.join(ON_MISSING)}, got {self.on_missing!r}")
         if self.apart and self.penalty.in_reward:
             raise ValueError(
-                "an estimator that is given the components apart reads no KL in a reward; put it in the loss"
+                "an estimator of separate reward components cannot use a KL penalty in the reward; put it in the loss"
             )
         trained = [name for name, share in self.shares.items() if share]
         for transform in [*self.reward_transforms.values()][-1:]:
@@ -196,7 +196,7 @@ class Algorithm:
         if self.apart:
             if rewards.steps is not None:
                 raise ValueError(
-                    "an estimator that is given the components apart reads no rewards of steps; take another advantage"
+                    "an estimator of separate reward components cannot use step rewards; take another advantage"
                 )
             components = rewards.values[:, [rewards.index(name) for name in trained]]
             if self.on_missing == "strict":  # the estimator decides what a row with some of them is worth to its group

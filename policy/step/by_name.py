@@ -9,7 +9,7 @@ import torch
 
 from ...kernels.policy_loss import ClipRule
 from ...rm.errors import UsageError
-from ...rm.registry.specs import build, parse_spec, signatures, takes
+from ...rm.registry.specs import accepts_argument, build, parse_spec, signatures
 from ..losses._kinds import CompletionLossInputs, TokenLoss
 from ..types import AdvantageEstimator, Transform
 from .algorithm import Algorithm, Penalty
@@ -40,12 +40,12 @@ class AlgorithmSettings(Protocol):
 def build_algorithm(settings: AlgorithmSettings, components: Sequence[str]) -> Algorithm:
     """Build the algorithm from the named formulas and the weights of the reward components."""
     shares = _shares(settings, components)
-    apart = takes("policy.advantages", settings.advantage, "weights")
-    on_missing, _ = _on_missing(settings, apart=apart)
+    apart = accepts_argument("policy.advantages", settings.advantage, "weights")
+    on_missing, _ = _missing_reward_rule(settings, separate=apart)
     kind = settings.kl_kind or ("k3" if settings.kl_place == "loss" else "k1")
     try:
         return Algorithm(
-            _estimator(settings, shares, apart=apart),
+            _estimator(settings, shares, separate=apart),
             _rule(settings.loss, settings.agents),
             build("policy.aggregations", settings.aggregation),
             shares=shares,
@@ -73,27 +73,28 @@ def with_components(algorithm: Algorithm, settings: AlgorithmSettings, component
     if [*shares.items()] == [*algorithm.shares.items()]:
         return algorithm
     try:
-        advantage = _estimator(settings, shares, apart=True) if algorithm.apart else algorithm.advantage
+        advantage = _estimator(settings, shares, separate=True) if algorithm.apart else algorithm.advantage
         return replace(algorithm, shares=shares, advantage=advantage)
     except ValueError as error:
         raise UsageError(str(error)) from error
 
 
-def _estimator(settings: AlgorithmSettings, shares: Mapping[str, float], *, apart: bool) -> AdvantageEstimator:
-    """Return the advantage estimator. With `apart`, the estimator also gets the weights of the reward components."""
-    weights = {"weights": [share for share in shares.values() if share]} if apart and settings.weight else {}
-    return build("policy.advantages", settings.advantage, **weights, **_on_missing(settings, apart=apart)[1])
+def _estimator(settings: AlgorithmSettings, shares: Mapping[str, float], *, separate: bool) -> AdvantageEstimator:
+    """Return the advantage estimator. With `separate`, the estimator also gets the weights of the reward components."""
+    weights = {"weights": [share for share in shares.values() if share]} if separate and settings.weight else {}
+    return build(
+        "policy.advantages", settings.advantage, **weights, **_missing_reward_rule(settings, separate=separate)[1]
+    )
 
 
-def _on_missing(settings: AlgorithmSettings, *, apart: bool) -> tuple[str, dict[str, bool]]:
+def _missing_reward_rule(settings: AlgorithmSettings, *, separate: bool) -> tuple[str, dict[str, bool]]:
     """Return `Algorithm.on_missing` and the argument `partial` of the estimator.
 
-    If the estimator gets the components separately (`apart`) and has no argument `partial`, as `laser`, it requires all
-    components.
+    If the estimator gets the components separately and has no argument `partial`, as `laser`, it requires all of them.
     """
-    if not apart:
+    if not separate:
         return settings.on_missing, {}
-    if takes("policy.advantages", settings.advantage, "partial"):
+    if accepts_argument("policy.advantages", settings.advantage, "partial"):
         return settings.on_missing, {"partial": settings.on_missing != "strict"}
     if settings.on_missing == "sum":
         raise UsageError(
@@ -116,13 +117,13 @@ def _shares(settings: AlgorithmSettings, components: Sequence[str]) -> dict[str,
     return shares
 
 
-def _build(folder: str, text: str, agents: int) -> Any:
+def _build_formula(folder: str, text: str, agents: int) -> Any:
     """Build a formula from its text. A formula with a parameter `agents` gets the number of agents."""
-    return build(folder, text, **({"agents": agents} if takes(folder, text, "agents") else {}))
+    return build(folder, text, **({"agents": agents} if accepts_argument(folder, text, "agents") else {}))
 
 
 def _rule(text: str, agents: int) -> Any:
-    rule = _build("policy.losses", text, agents)
+    rule = _build_formula("policy.losses", text, agents)
     if isinstance(rule, ClipRule | TokenLoss):
         return rule
     more = signatures("policy.losses") if ":" in text else ""
@@ -130,10 +131,12 @@ def _rule(text: str, agents: int) -> Any:
     try:
         loss = rule(CompletionLossInputs(column, column, column, index // 2, index + 1, index % 2, size=2, base=column))
     except Exception as error:  # user functions raise arbitrary errors
-        raise UsageError(f"--loss {text} is no clip rule and no loss of whole completions ({error}){more}") from error
+        raise UsageError(
+            f"--loss {text} is neither a clip rule nor a loss of whole completions ({error}){more}"
+        ) from error
     if not (isinstance(loss, torch.Tensor) and loss.shape == (4,)):
         raise UsageError(
-            f"--loss {text} is no clip rule and no loss of whole completions: it returns {loss!r} for four{more}"
+            f"--loss {text} is neither a clip rule nor a loss of whole completions: it returns {loss!r} for four{more}"
         )
     return rule
 
@@ -142,9 +145,9 @@ def _transforms(texts: Sequence[str], agents: int) -> dict[str, Transform]:
     """Return the transforms by name. A second transform of the same name is called `name_2`."""
     transforms: dict[str, Transform] = {}
     for text in texts:
-        transform, short = _build("policy.transforms", text, agents), parse_spec(text).short
+        transform, short = _build_formula("policy.transforms", text, agents), parse_spec(text).short
         if not isinstance(transform, Transform):
-            raise UsageError(f"{text} returns {transform!r}, which is no policy.types.Transform")
+            raise UsageError(f"{text} returns {transform!r}, not a policy.types.Transform")
         often = 1 + sum(name.rpartition("_")[0] == short or name == short for name in transforms)
         transforms[short if often == 1 else f"{short}_{often}"] = transform
     return transforms

@@ -119,12 +119,14 @@ def _guarded_algorithm(algorithm: Algorithm, N: int, L: int) -> Algorithm:
         reward_transforms=_guarded_transforms(algorithm.reward_transforms, functools.partial(_check_rewards, N=N)),
         advantage_transforms=_guarded_transforms(algorithm.advantage_transforms, of_both),
     )
-    guarded.advantage = _guarded(_title(algorithm, "advantage"), algorithm.advantage, of_both)
+    guarded.advantage = _with_readable_errors(_title(algorithm, "advantage"), algorithm.advantage, of_both)
     if isinstance(algorithm.advantage, TokenEstimator):
         guarded.advantage = replace(algorithm.advantage, estimate=guarded.advantage)
-    guarded.aggregation = _guarded(_title(algorithm, "aggregation"), algorithm.aggregation, of_tokens)
+    guarded.aggregation = _with_readable_errors(_title(algorithm, "aggregation"), algorithm.aggregation, of_tokens)
     if algorithm.scheduler:
-        guarded.scheduler = _guarded(_title(algorithm, "scheduler"), algorithm.scheduler, _of_pair(of_completions))
+        guarded.scheduler = _with_readable_errors(
+            _title(algorithm, "scheduler"), algorithm.scheduler, _pair_check(of_completions)
+        )
     return guarded
 
 
@@ -139,12 +141,14 @@ def _title(algorithm: Algorithm, field: str) -> str:
 
 def _guarded_transforms(transforms: Any, check: Callable[[Any], str]) -> dict[str, Transform]:
     return {
-        name: replace(transform, change=_guarded(f"the transform '{name}'", transform.change, _of_pair(check)))
+        name: replace(
+            transform, change=_with_readable_errors(f"the transform '{name}'", transform.change, _pair_check(check))
+        )
         for name, transform in transforms.items()
     }
 
 
-def _guarded(name: str, formula: Any, check: Callable[[Any], str]) -> Any:
+def _with_readable_errors(name: str, formula: Any, check: Callable[[Any], str]) -> Any:
     """Wrap a formula so that its errors become readable messages.
 
     The wrapper also raises an error if `check` finds a problem in the formula's result.
@@ -186,7 +190,7 @@ def _check_rewards(result: Any, N: int) -> str:
     return "returns an infinite reward; a missing reward is NaN" if result.values.isinf().any() else ""
 
 
-def _of_pair(check: Callable[[Any], str]) -> Callable[[Any], str]:
+def _pair_check(check: Callable[[Any], str]) -> Callable[[Any], str]:
     """Return a check of pairs (state, result) that applies `check` to the result."""
 
     def of_pair(result: Any) -> str:
@@ -207,7 +211,7 @@ def _check_loss(algorithm: Algorithm, scored: Scored, rollout: Rollout, size: in
     completions = completion_loss_inputs(logprob, rollout.response, weights, inputs, size, 0)
     check = functools.partial(_check_tensor, shapes=((N,),))
     name = _title(algorithm, "rule")
-    share, slope = shares_and_slopes(_guarded(name, algorithm.rule, check), completions, weights.sum(1))
+    share, slope = shares_and_slopes(_with_readable_errors(name, algorithm.rule, check), completions, weights.sum(1))
     if not (share.isfinite().all() and slope.isfinite().all()):
         raise ValueError(f"{name} has a gradient that is not finite for made-up completions")
 
@@ -222,7 +226,7 @@ def _check_token_loss(algorithm: Algorithm, rule: TokenLoss, scored: Scored, rol
         return rule.total(*arguments, weights, rollout.response)
 
     with torch.enable_grad():
-        loss = _guarded(name, compute, functools.partial(_check_tensor, shapes=((),)))(
+        loss = _with_readable_errors(name, compute, functools.partial(_check_tensor, shapes=((),)))(
             logprob, old, scored.advantage.float()
         )
         if not loss.requires_grad:

@@ -37,7 +37,7 @@ class PolicyOutputs(NamedTuple):
     logprob: Float[Tensor, "N L"]
     entropy: Float[Tensor, "N L"]
     states: Float[Tensor, "N W D"]
-    """Last hidden states, prompts included. `at_completions` selects the states that predict completion tokens."""
+    """Last hidden states, prompts included. `completion_states` selects the states that predict completion tokens."""
 
 
 def completion_batch(
@@ -73,33 +73,35 @@ def install(model: Any, *, temperature: float = 1.0) -> None:
     head_reads_last_states(model)  # test now and cache the result, before the model is wrapped
 
     def read(inner: Any, rows: CompletionBatch) -> PolicyOutputs:
-        return (_by_states if head_reads_last_states(inner) else _by_logits)(inner, rows, temperature)
+        return (_outputs_from_states if head_reads_last_states(inner) else _outputs_from_logits)(
+            inner, rows, temperature
+        )
 
     handle_keyword(model, "completions", read)
 
 
-def _by_states(model: Any, rows: CompletionBatch, temperature: float) -> PolicyOutputs:
+def _outputs_from_states(model: Any, rows: CompletionBatch, temperature: float) -> PolicyOutputs:
     states = model.get_decoder()(
         input_ids=rows.tokens, attention_mask=rows.attention.long(), use_cache=False
     ).last_hidden_state
-    states_of_tokens = at_completions(states, rows)[:, :-1][rows.response]
+    states_of_tokens = completion_states(states, rows)[:, :-1][rows.response]
     computed = head_logprobs(model, states_of_tokens, _targets(rows), temperature=temperature)
     return PolicyOutputs(*(_in_place(tensor, rows) for tensor in computed), states)
 
 
-def _by_logits(model: Any, rows: CompletionBatch, temperature: float) -> PolicyOutputs:
+def _outputs_from_logits(model: Any, rows: CompletionBatch, temperature: float) -> PolicyOutputs:
     """Compute the outputs from the model's logits, for output heads that are not a single linear layer."""
     output = model.forward(
         input_ids=rows.tokens, attention_mask=rows.attention.long(), use_cache=False, output_hidden_states=True
     )
-    logits = at_completions(output.logits, rows)[:, :-1][rows.response]
+    logits = completion_states(output.logits, rows)[:, :-1][rows.response]
     logp = (logits.to(wide(logits.dtype)) / temperature).log_softmax(-1)
     logprob = logp.gather(1, _targets(rows)[:, None]).squeeze(1)
     entropy = -(logp.exp() * logp).sum(1)
     return PolicyOutputs(_in_place(logprob, rows), _in_place(entropy, rows), output.hidden_states[-1])
 
 
-def at_completions(states: Float[Tensor, "N W D"], rows: CompletionBatch) -> Float[Tensor, "N M D"]:
+def completion_states(states: Float[Tensor, "N W D"], rows: CompletionBatch) -> Float[Tensor, "N M D"]:
     """Return the hidden states [N, L + 1, D] of completions. Column t is the state that predicts token t (from 0)."""
     return states.gather(1, _state_positions(rows)[..., None].expand(-1, -1, states.shape[-1]))
 

@@ -37,11 +37,11 @@ def step_metrics(
     for name in final.names:
         yield f"rewards/{name}/stderr", standard_error(final[name], rollout.group)
     if is_own is None or is_own.all():
-        yield from watched(rollout, scored.total)
+        yield from watched_metrics(rollout, scored.total)
     else:
         yield "reward_own", scored.total[is_own].nanmean().item()
         yield "reward_own_stderr", standard_error(scored.total[is_own], rollout.group[is_own])
-        yield from watched(
+        yield from watched_metrics(
             Rollout(*(None if field is None else field[is_own] for field in rollout)), scored.total[is_own]
         )
     if rollout.values is not None:
@@ -119,7 +119,7 @@ def explained_variance(
 # ---- completions ----
 
 
-def watched(rollout: Rollout, total: Float[Tensor, " N"]) -> Iterator[tuple[str, float]]:
+def watched_metrics(rollout: Rollout, total: Float[Tensor, " N"]) -> Iterator[tuple[str, float]]:
     """Yield KL (if `logprobs` and `base` are set), length, text statistics (if `tokens` is set) and reward spread."""
     if rollout.logprobs is not None and rollout.base is not None:
         divergence = log_ratio(rollout.logprobs, rollout.base, rollout.response)

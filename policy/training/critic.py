@@ -10,10 +10,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ...rm.training.distributed import same_gradients, same_start
-from ..advantages._rows import behind
+from ..advantages._rows import end_column
 from ..advantages.gae import gae
 from ..step.algorithm import Scored
-from ..step.forward import Batch, CompletionBatch, at_completions
+from ..step.forward import Batch, CompletionBatch, completion_states
 from ..types import Rollout
 
 
@@ -89,8 +89,8 @@ class CriticLearner:
         self, states: Float[Tensor, "N W D"], rows: CompletionBatch
     ) -> tuple[Float[Tensor, "N L"], Float[Tensor, " N"]]:
         """Return the values before the tokens of completions, and those after their last tokens."""
-        values = self.critic(at_completions(states, rows))
-        return values[:, :-1] * rows.response, values.gather(1, behind(rows.response)[:, None]).squeeze(1)
+        values = self.critic(completion_states(states, rows))
+        return values[:, :-1] * rows.response, values.gather(1, end_column(rows.response)[:, None]).squeeze(1)
 
     def loss_inputs(self, scored: Scored, rollout: Rollout, gamma: float, updates: float = 1.0) -> Batch:
         """Return the columns of the critic's loss. Their weights sum to `updates`, the optimizer steps of one pass."""
@@ -103,7 +103,7 @@ class CriticLearner:
         """Accumulate the gradient of a micro-batch with the columns of `loss_inputs`. Return its mean loss."""
         weights = batch["value_weights"]
         targets = Targets(batch["values"], batch["returns"], weights > 0, weights)
-        return self.learn(at_completions(states.detach(), rows), targets)
+        return self.learn(completion_states(states.detach(), rows), targets)
 
     def learn(self, states: Float[Tensor, "N M D"], targets: Targets) -> float:
         """Accumulate the gradient of a micro-batch; return its mean loss."""

@@ -76,7 +76,7 @@ def spread_over_variants(rows: Sequence[Mapping[str, Any]], size: int, *, first:
     >>> [row["prompt"] for row in spread_over_variants(rows, 4)]
     ['ab', 'ab', 'ba', 'ba', 'c', 'c', 'c', 'c']
     """
-    return [_in_variant(row, (first + index) % size, size) for index, row in enumerate(rows)]
+    return [_with_variant(row, (first + index) % size, size) for index, row in enumerate(rows)]
 
 
 def refuse_variants(*datasets: Any) -> None:
@@ -87,7 +87,7 @@ def refuse_variants(*datasets: Any) -> None:
         )
 
 
-def _in_variant(row: Mapping[str, Any], position: int, size: int) -> Mapping[str, Any]:
+def _with_variant(row: Mapping[str, Any], position: int, size: int) -> Mapping[str, Any]:
     """Return the row with the prompt variant for a completion's `position` in its group of `size`."""
     variants = row.get(VARIANTS)
     return {**row, "prompt": variants[position * len(variants) // size]} if variants else row

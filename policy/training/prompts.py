@@ -83,7 +83,7 @@ def load_prompts(files: Sequence[str], *, skip_bad_rows: bool = False) -> Prompt
     return Prompts(prompts, report)
 
 
-def by_kind(prompts: Prompts, category: str) -> dict[str, list[Row]]:
+def group_by_category(prompts: Prompts, category: str) -> dict[str, list[Row]]:
     """Group the rows of the dataset by their value in the column `category`. Raise `DataError` if it is missing."""
     kinds: dict[str, list[Row]] = {}
     for prompt, row in zip(prompts.rows, prompts.dataset(), strict=True):

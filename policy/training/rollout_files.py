@@ -40,12 +40,12 @@ def write_rollouts(
         "completion": [example.text for example in examples],
         "finished": rollout.finished.tolist(),
         "length": pa.array(response.sum(1).tolist(), pa.int32()),
-        "tokens": _of_completions(rollout.tokens, response, pa.int32()),
-        "logprobs": _of_completions(rollout.logprobs if rollout.written is None else rollout.written, *log_of),
+        "tokens": _completion_lists(rollout.tokens, response, pa.int32()),
+        "logprobs": _completion_lists(rollout.logprobs if rollout.written is None else rollout.written, *log_of),
         "logprobs_of": ["policy"] * len(examples) if writers is None else [*writers],
-        "policy_logprobs": _of_completions(rollout.logprobs, *log_of),
-        "base": _of_completions(rollout.base, response, pa.float32()),
-        "values": _of_completions(rollout.values, response, pa.float32()),
+        "policy_logprobs": _completion_lists(rollout.logprobs, *log_of),
+        "base": _completion_lists(rollout.base, response, pa.float32()),
+        "values": _completion_lists(rollout.values, response, pa.float32()),
     }
     for stage, stage_rewards in rewards.items():
         for name in stage_rewards.names:
@@ -63,7 +63,7 @@ def write_rollouts(
     unfinished.replace(path)
 
 
-def _of_completions(values: Tensor | None, response: Tensor, kind: pa.DataType) -> pa.Array:
+def _completion_lists(values: Tensor | None, response: Tensor, kind: pa.DataType) -> pa.Array:
     """Convert values [N, L] to one list per completion, over the tokens in `response`. Nulls if `values` is None."""
     lists = [None] * len(response) if values is None else _rows(values, response)
     return pa.array(lists, pa.list_(kind))

@@ -30,9 +30,9 @@ from ..step.forward import (
     Batch,
     CompletionBatch,
     PolicyOutputs,
-    at_completions,
     batch_of,
     completion_batch,
+    completion_states,
     finished_rows,
     install,
     own_states,
@@ -47,7 +47,7 @@ from .critic import CriticArguments, CriticLearner
 from .prompt_sampling import CURRICULUM, CurriculumSampler, refuse_variants, spread_over_variants
 from .replay_buffer import ReplayBuffer
 from .rollout_files import write_rollouts
-from .trl_hooks import StepEvents, later, replace_statistics
+from .trl_hooks import StepEvents, placeholder_reward, replace_statistics
 
 
 def _check_arguments(
@@ -105,7 +105,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         super().__init__(
             model=model,
             # TRL requires a reward function; `_generate_and_score_completions` computes the rewards instead
-            reward_funcs=[later],
+            reward_funcs=[placeholder_reward],
             args=args,
             train_dataset=train_dataset,
             eval_dataset=eval_dataset,
@@ -240,7 +240,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
     def _annotations(self, reading: PolicyOutputs, rows: CompletionBatch, batch: Batch) -> dict[str, Tensor | None]:
         """Return the rollout fields from a forward pass of policy, reference policy and critic."""
         values, after = self.learner.values(reading.states, rows) if self.learner else (None, None)
-        states = at_completions(reading.states, rows)[:, :-1] if "states" in self.algorithm.reads else None
+        states = completion_states(reading.states, rows)[:, :-1] if "states" in self.algorithm.reads else None
         annotations = {"logprobs": reading.logprob, "entropy": reading.entropy, "values": values, "after": after}
         return annotations | {"states": states, "written": batch.get("sampling_per_token_logps")}
 

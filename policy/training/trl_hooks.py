@@ -33,7 +33,11 @@ def replace_statistics(metrics: dict, logs: dict, scored: Scored, rollout: Rollo
     """Remove TRL's reward statistics of a step, and log our rewards and advantages of its completions instead."""
     for name in ("reward", "reward_std"):
         metrics[name].pop()
-    for name in ("frac_reward_zero_std", f"rewards/{later.__name__}/mean", f"rewards/{later.__name__}/std"):
+    for name in (
+        "frac_reward_zero_std",
+        f"rewards/{placeholder_reward.__name__}/mean",
+        f"rewards/{placeholder_reward.__name__}/std",
+    ):
         metrics.pop(name)
     rewards = [*scored.rewards.values()][-1]
     logs["rewards"].clear()
@@ -43,6 +47,6 @@ def replace_statistics(metrics: dict, logs: dict, scored: Scored, rollout: Rollo
     logs["advantages"].extend((scored.advantage * rollout.response).sum(1).tolist())
 
 
-def later(**_: Any) -> list[float]:
+def placeholder_reward(**_: Any) -> list[float]:
     """Placeholder for TRL, which requires a reward function; never called, see `PolicyTrainer._calculate_rewards`."""
     raise AssertionError("rewards are given in _generate_and_score_completions")

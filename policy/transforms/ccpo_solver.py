@@ -7,7 +7,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from ..types import Rewards, Rollout, State, Transform
-from .ccpo_thinker import DECAY, EPSILON, LEAST, check_settings, deviation, standing, update_moments
+from .ccpo_thinker import DECAY, EPSILON, LEAST, check_settings, deviation, update_moments, z_score
 
 
 def ccpo_solver(
@@ -30,7 +30,7 @@ def ccpo_solver(
         pairs = {"delta": with_it - alone, "joint": with_it, "solo": alone}
         if state["seen"] >= least:
             g = gate(state["delta"], eta, epsilon)
-            z = [standing(state[name], pairs[name], epsilon) for name in ("joint", "solo")]
+            z = [z_score(state[name], pairs[name], epsilon) for name in ("joint", "solo")]
             rewards = rewards.replaced(reward, g * z[0] + (1 - g) * z[1])
         return update_moments(state, {name: values[joint] for name, values in pairs.items()}, decay), rewards
 

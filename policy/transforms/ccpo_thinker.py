@@ -25,7 +25,7 @@ def ccpo_thinker(
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
         delta = rewards[joint] - rewards[solo]
         enough = state["seen"] >= least
-        shaped = torch.tanh(alpha * standing(state["delta"], delta, epsilon)) if enough else delta
+        shaped = torch.tanh(alpha * z_score(state["delta"], delta, epsilon)) if enough else delta
         return update_moments(state, {"delta": delta}, decay), rewards.replaced(joint, shaped)
 
     def check(estimator: AdvantageEstimator, trained: Sequence[str]) -> None:
@@ -58,7 +58,7 @@ def update_moments(state: State, columns: dict[str, Float[Tensor, " N"]], decay:
     return after
 
 
-def standing(moments: Sequence[float], x: Float[Tensor, " N"], epsilon: float) -> Float[Tensor, " N"]:
+def z_score(moments: Sequence[float], x: Float[Tensor, " N"], epsilon: float) -> Float[Tensor, " N"]:
     """Compute (x - μ) / (σ + ε) for the moments (μ, v), where σ = √v."""
     return (x - moments[0]) / (deviation(moments, epsilon) + epsilon)
 

@@ -18,12 +18,12 @@ def delta() -> Transform:
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
         if rewards.steps is None:
             raise ValueError("delta: no reward source scores steps; take a process reward model or leave it out")
-        return state, replace(rewards, steps=rewards.steps - following(rewards.steps))
+        return state, replace(rewards, steps=rewards.steps - next_step_rewards(rewards.steps))
 
     return Transform("reward", change)
 
 
-def following(steps: Float[Tensor, "N L"]) -> Float[Tensor, "N L"]:
+def next_step_rewards(steps: Float[Tensor, "N L"]) -> Float[Tensor, "N L"]:
     """Return the reward of the next reasoning step at each step of a row; 0 at the last step."""
     differences, ahead = torch.zeros_like(steps), torch.zeros_like(steps[:, 0])
     for index in reversed(range(steps.shape[1])):

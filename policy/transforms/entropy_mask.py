@@ -24,13 +24,13 @@ def entropy_mask(*, share: float = 0.2) -> Transform:
         if advantages.dim() == 1:
             advantages = advantages[:, None].expand_as(rollout.response)
         learns = (rollout.response & (advantages != 0)).any(1, keepdim=True)
-        undecided = uncertain(entropy, rollout.response & learns, share)
+        undecided = high_entropy_mask(entropy, rollout.response & learns, share)
         return state, torch.where(undecided, advantages, 0)
 
     return Transform("advantage", change, stage=5, reads=("entropy",))
 
 
-def uncertain(entropy: Float[Tensor, "N L"], live: Bool[Tensor, "N L"], share: float) -> Bool[Tensor, "N L"]:
+def high_entropy_mask(entropy: Float[Tensor, "N L"], live: Bool[Tensor, "N L"], share: float) -> Bool[Tensor, "N L"]:
     """Return a mask of the ceil(ρ n) tokens with the highest entropy among the n `live` tokens; ties are included."""
     n = int(live.sum())
     if not n:

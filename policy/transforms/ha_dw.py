@@ -38,12 +38,14 @@ def ha_dw(*, lam: float = 1.0, eta: float = 0.1, window: int = 50) -> Transform:
         gap = groups(total, rollout.group).mean - (state["anchors"][-1] if state["anchors"] else accuracy)
         gap = gap if advantages.dim() == 1 else gap[:, None]
         factor = lam * torch.exp(-advantages.sign() * gap)
-        return {"anchors": moved(state["anchors"], accuracy, eta, window)}, (advantages * factor).to(advantages.dtype)
+        return {"anchors": append_accuracy(state["anchors"], accuracy, eta, window)}, (advantages * factor).to(
+            advantages.dtype
+        )
 
     return Transform("advantage", change, stage=1, start={"anchors": []})
 
 
-def moved(anchors: list[float], accuracy: float, eta: float, window: int) -> list[float]:
+def append_accuracy(anchors: list[float], accuracy: float, eta: float, window: int) -> list[float]:
     """Append the next value of the running accuracy C to `anchors`; return the last `window` values."""
     if not anchors:
         return [accuracy]

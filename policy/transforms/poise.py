@@ -14,11 +14,12 @@ def poise(*, ridge: float = 1.0, decay: float = 1.0, states: int = 0, seed: int 
     """A_i = r_i - mean_{j≠i} g(z_j),  g(z) = wᵀz,  w = (Σ z zᵀ + λ I)⁻¹ Σ z r_others           POISE: arXiv:2605.07579
 
     z_j are features of completion j: 1, the logarithm of its length, mean and standard deviation of its tokens'
-    surprisal -log π (nats), and `states` projections of the policy's hidden states (`of_states`). The linear probe g
-    predicts r_others, the mean reward of the *other* completions of the group, so that no reward is part of its own
-    baseline. The sums are over the previous steps, discounted by `decay` in (0, 1] per step. λ = `ridge` > 0 does not
-    apply to the constant. In the first step the baseline is the mean of the others, as in `rloo`. The result replaces
-    the estimator's advantages. Requires `rollout.total`, `rollout.logprobs` and, for `states` > 0, `rollout.states`.
+    surprisal -log π (nats), and `states` projections of the policy's hidden states (`projected_states`). The linear
+    probe g predicts r_others, the mean reward of the *other* completions of the group, so that no reward is part of its
+    own baseline. The sums are over the previous steps, discounted by `decay` in (0, 1] per step. λ = `ridge` > 0 does
+    not apply to the constant. In the first step the baseline is the mean of the others, as in `rloo`. The result
+    replaces the estimator's advantages. Requires `rollout.total`, `rollout.logprobs` and, for `states` > 0,
+    `rollout.states`.
     """
     if ridge <= 0 or not 0 < decay <= 1:
         raise ValueError(f"poise: ridge is above 0 and decay lies in (0, 1], got {ridge} and {decay}")
@@ -29,21 +30,29 @@ def poise(*, ridge: float = 1.0, decay: float = 1.0, states: int = 0, seed: int 
         total = rollout.total
         if total is None or rollout.logprobs is None:
             raise ValueError("poise: the rollout has no rewards or no log-probabilities for the probe")
-        z = torch.cat([described(rollout), of_states(rollout, states, seed)], 1) if states else described(rollout)
+        z = (
+            torch.cat([completion_features(rollout), projected_states(rollout, states, seed)], 1)
+            if states
+            else completion_features(rollout)
+        )
         statistics = groups(total, rollout.group)
-        others = of_others(total.double(), rollout)
+        others = mean_of_others(total.double(), rollout)
         expected = (
-            of_others(torch.where(total.isnan(), torch.nan, z @ fit(state, ridge).to(z.device)), rollout)
+            mean_of_others(torch.where(total.isnan(), torch.nan, z @ fit(state, ridge).to(z.device)), rollout)
             if state
             else others
         )
-        after = learnt(state, z[statistics.valid], others[statistics.valid], decay) if statistics.valid.any() else state
+        after = (
+            update_sums(state, z[statistics.valid], others[statistics.valid], decay)
+            if statistics.valid.any()
+            else state
+        )
         return after, masked_advantages(total - expected, statistics.valid, advantages)
 
     return Transform("advantage", change, stage=1, reads=("logprobs", "states") if states else ("logprobs",))
 
 
-def described(rollout: Rollout) -> Float[Tensor, "N D"]:
+def completion_features(rollout: Rollout) -> Float[Tensor, "N D"]:
     """Return the features z [N, D] of each completion, in float64."""
     assert rollout.logprobs is not None
     tokens = rollout.response.sum(1).double()
@@ -54,7 +63,7 @@ def described(rollout: Rollout) -> Float[Tensor, "N D"]:
     return torch.stack(columns, 1)
 
 
-def of_states(rollout: Rollout, number: int, seed: int) -> Float[Tensor, "N K"]:
+def projected_states(rollout: Rollout, number: int, seed: int) -> Float[Tensor, "N K"]:
     """Compute random projections P h of each completion's mean hidden state h [D], scaled to mean square 1.
 
     P [K, D] is normal with variance 1/D, drawn once from `seed`. Ours: the paper uses principal components. A random
@@ -71,7 +80,7 @@ def of_states(rollout: Rollout, number: int, seed: int) -> Float[Tensor, "N K"]:
     return mean @ projection.to(mean.device) / size**0.5
 
 
-def of_others(values: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:
+def mean_of_others(values: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:
     """Return the mean of the other values in the group that are not NaN. 0 if there are no others."""
     statistics = groups(values, rollout.group)
     mean = (statistics.number * statistics.mean - values) / (statistics.number - 1).clamp_min(1)
@@ -86,7 +95,7 @@ def fit(state: State, ridge: float) -> Float[Tensor, " D"]:
     return torch.linalg.solve(moments + penalty.diag(), torch.tensor(state["answered"], dtype=torch.float64))
 
 
-def learnt(state: State, z: Float[Tensor, "M D"], r: Float[Tensor, " M"], decay: float) -> dict[str, Any]:
+def update_sums(state: State, z: Float[Tensor, "M D"], r: Float[Tensor, " M"], decay: float) -> dict[str, Any]:
     """Return the discounted sums Σ z zᵀ and Σ z r after adding the M completions of one step."""
     moments, answered = z.T @ z, z.T @ r
     if state:

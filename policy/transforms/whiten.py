@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..advantages._groups import standardised
+from ..advantages._groups import standardise
 from ..types import Rollout, State, Transform
 
 
@@ -21,7 +21,7 @@ def whiten(*, epsilon: float = 1e-8) -> Transform:
         if rollout.total is not None:
             live = live & ~rollout.total.isnan()[:, None]
         white = torch.zeros_like(advantages)
-        white[live] = standardised(advantages[live], epsilon)
+        white[live] = standardise(advantages[live], epsilon)
         return state, white
 
     return Transform("advantage", change, stage=4)

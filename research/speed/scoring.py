@@ -44,7 +44,7 @@ from ...benchmarks.suites.rewardbench import rewardbench
 from ...benchmarks.suites.rm_bench import rm_bench
 from ...judges.types import Case
 from ...rm.backbones.loading import small_config, small_tokenizer
-from ...rm.backbones.packing import shared
+from ...rm.backbones.packing import common_prefix_length
 from ...rm.kinds.scalar.model import ScalarRewardModel, scalar_from_config
 from ...rm.types import Example, user_turn
 from ._memory import peak_of
@@ -230,7 +230,7 @@ def distinct_tokens(ids: Sequence[Sequence[int]]) -> int:
     5
     """
     rows = sorted({tuple(tokens) for tokens in ids})
-    return sum(len(row) - shared(before, row, 1) for before, row in pairwise([(), *rows]))
+    return sum(len(row) - common_prefix_length(before, row, 1) for before, row in pairwise([(), *rows]))
 
 
 # ---- measurement ----

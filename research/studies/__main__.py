@@ -5,7 +5,7 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
 
-from ...apps.runs.run_folder import plain
+from ...apps.runs.run_folder import to_json_types
 from ...rm.registry import names
 from .._command import exit_code
 from ._run import run_study
@@ -29,7 +29,7 @@ def arguments_of(words: Sequence[str] | None) -> dict:
 def main(words: Sequence[str] | None = None) -> int:
     """Run a study, print its overall results as JSON, and return the exit code."""
     arguments = arguments_of(words)
-    return exit_code("studies", lambda: print(json.dumps(plain(run_study(**arguments)), ensure_ascii=False)))
+    return exit_code("studies", lambda: print(json.dumps(to_json_types(run_study(**arguments)), ensure_ascii=False)))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ...benchmarks.garden import supervised
+from ...benchmarks.garden import supervised_examples
 from ...benchmarks.garden.gold_reward import features
 from ...rm.types import prompt_text
 
@@ -34,6 +34,6 @@ def meadow_rewards(prompt: str, answer: str) -> dict[str, float]:
 
 def conflicts(n: int = 2000, seed: int = 0) -> np.ndarray:
     """Return the correlations of the objectives' rewards over n supervised completions [5, 5]."""
-    examples = supervised(n, seed)
+    examples = supervised_examples(n, seed)
     rewards = [meadow_rewards(prompt_text(example.prompt), example.text) for example in examples]
     return np.corrcoef(np.array([[*row.values()] for row in rewards]).T)

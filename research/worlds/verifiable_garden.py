@@ -46,7 +46,7 @@ def beyond_the_bar(examples: Sequence[Example]) -> list[float]:
 @cache
 def _bars() -> dict[float, float]:
     """Return the gold reward at each pass rate's quantile of supervised completions; topics differ in words only."""
-    golds = gold().rate(garden.supervised(3000, seed=0))[:, 0]
+    golds = gold().rate(garden.supervised_examples(3000, seed=0))[:, 0]
     return {rate: float(np.quantile(golds, 1 - rate)) for rate in PASS_RATES}
 
 

@@ -34,7 +34,7 @@ from ..backbones.loading import fingerprint
 from ..data.preference_vectors import Preference, preference_matrix
 from ..errors import DataError, UsageError
 from ..io.hub_names import whole_name
-from ..io.sharded_weights import gathered, put
+from ..io.sharded_weights import gather_tensor, put
 from .modulation import (
     MixedVector,
     Modulation,
@@ -113,8 +113,8 @@ class PreferenceAdapter:
         if isinstance(alpha, Tensor):
             if tuple(names) != self.objectives:
                 raise UsageError(
-                    f"a preference tensor comes with its names in the adapter's order {self.objectives}, got "
-                    f"{tuple(names)}"
+                    f"a preference tensor needs the names of its objectives in the adapter's order {self.objectives}, "
+                    f"got {tuple(names)}"
                 )
             alpha = alpha if alpha.dim() == 2 else alpha[None]
             if alpha.shape[1] != len(names):
@@ -231,7 +231,9 @@ class PreferenceAdapter:
     def save_pretrained(self, folder: Path) -> None:
         """Save weights and settings, but not the base model."""
         folder.mkdir(parents=True, exist_ok=True)
-        save_file({key: gathered(value).cpu().contiguous() for key, value in self.state().items()}, folder / WEIGHTS)
+        save_file(
+            {key: gather_tensor(value).cpu().contiguous() for key, value in self.state().items()}, folder / WEIGHTS
+        )
         (folder / SETTINGS).write_text(json.dumps(asdict(self.settings), indent=2) + "\n", encoding="utf-8")
 
     @torch.no_grad()

@@ -124,7 +124,7 @@ RESPONSES = ("an answer", "<think>a thought</think>an answer")
 """Marker responses for detecting a prefill. The second has reasoning, since some templates add it to others."""
 
 
-def prefilled(render: Callable[..., str]) -> str:
+def prefilled_text(render: Callable[..., str]) -> str:
     """Return the beginning of a completion that the generation prompt already contains, such as `<think>`.
 
     Empty if none.
@@ -260,7 +260,7 @@ class _Counting(NodeTransformer):
     def visit_For(self, node: Any) -> Any:
         """Count a step for each iteration of a loop, and each call of a macro."""
         self.generic_visit(node)
-        step = nodes.ExprStmt(_called("tick", [], node.lineno), lineno=node.lineno)
+        step = nodes.ExprStmt(_call_node("tick", [], node.lineno), lineno=node.lineno)
         node.body = [step, *node.body]
         return node
 
@@ -269,17 +269,17 @@ class _Counting(NodeTransformer):
     def visit_Concat(self, node: nodes.Concat) -> nodes.Expr:
         """Measure the result of `a ~ b`."""
         self.generic_visit(node)
-        return _called("sized", [node], node.lineno)
+        return _call_node("sized", [node], node.lineno)
 
     def visit_Output(self, node: nodes.Output) -> nodes.Output:
         """Count texts and expressions as they are written."""
         self.generic_visit(node)
         plain = [nodes.Const(node.data) if isinstance(node, nodes.TemplateData) else node for node in node.nodes]
-        node.nodes = [_called("put", [node_], node.lineno) for node_ in plain]
+        node.nodes = [_call_node("put", [node_], node.lineno) for node_ in plain]
         return node
 
 
-def _called(name: str, values: list[Any], line: int) -> nodes.Call:
+def _call_node(name: str, values: list[Any], line: int) -> nodes.Call:
     called = nodes.Call(nodes.EnvironmentAttribute(name), values, [], None, None)
     called.set_lineno(line)
     return called

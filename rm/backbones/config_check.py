@@ -23,7 +23,7 @@ def text_option(config: Any, name: str) -> Any:
 def check_claims(config: Any, source: str) -> None:
     """Raise `DataError` if config.json claims larger matrices, or more layers, than the folder's weights hold."""
     numbers = stored_numbers(Path(source))
-    if numbers and (name := larger(config, numbers)):
+    if numbers and (name := oversized_value(config, numbers)):
         raise DataError(
             f"{source}: config.json says {name}, and the weights beside it hold {numbers:,} numbers in all; "
             "give the config.json that belongs to the weights"
@@ -57,11 +57,11 @@ def stored_numbers(folder: Path) -> int:
     return numbers
 
 
-def larger(config: Any, numbers: int) -> str:
+def oversized_value(config: Any, numbers: int) -> str:
     """Return the first config value that implies more than `numbers` weights, as `name = value`; empty if none does.
 
     >>> from transformers import LlamaConfig
-    >>> larger(LlamaConfig(vocab_size=2**40, hidden_size=32), 10_000)
+    >>> oversized_value(LlamaConfig(vocab_size=2**40, hidden_size=32), 10_000)
     'vocab_size = 1099511627776'
     """
     width, head = _positive_integer(config, "hidden_size"), _positive_integer(config, "head_dim") or 1

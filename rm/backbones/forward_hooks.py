@@ -33,7 +33,7 @@ def install(model: Any) -> None:
     language_model.read_inside = True
 
 
-def inside(model: Any, read: Callable[[Any], T]) -> T:
+def run_inside(model: Any, read: Callable[[Any], T]) -> T:
     """Return `read(language model)`, within the forward of the wrapping model; call it directly without `install`."""
     language_model = language_model_of(extract_model_from_parallel(model))
     # `install` marks a module of another library, which has no such attribute of its own

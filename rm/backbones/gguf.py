@@ -31,7 +31,7 @@ def is_gguf(source: str) -> bool:
     return source.lower().endswith(SUFFIX)
 
 
-def converted(source: str) -> str:
+def convert_gguf(source: str) -> str:
     """Return the folder of a GGUF file's model, dequantised to float32; the first call converts it.
 
     The folder is below `REWARDLAB_CACHE`, by default `~/.cache/rewardlab`. Raises `DataError` for a missing or damaged
@@ -67,7 +67,7 @@ def _convert(file: Path, digest: str, folder: Path) -> None:
     work = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
     try:
         quantisation = _quantisation(file)
-        model, tokenizer = _dequantised(file)
+        model, tokenizer = _load_dequantised(file)
         setattr(model.config, ORIGIN, {"quantisation": quantisation, "sha256": digest})
         model.save_pretrained(work)
         tokenizer.save_pretrained(work)
@@ -96,7 +96,7 @@ def _quantisation(file: Path) -> str:
     return f"{''.join(re.findall('[0-9]+', name)[:1])}-bit weights ({name})"
 
 
-def _dequantised(file: Path) -> tuple[Any, Any]:
+def _load_dequantised(file: Path) -> tuple[Any, Any]:
     """Return the model, as an unquantised one of its architecture, and the tokenizer."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -109,13 +109,13 @@ def _dequantised(file: Path) -> tuple[Any, Any]:
     model = type(loaded)(type(loaded.config)(**values))
     model.load_state_dict(loaded.state_dict())
     model.generation_config = loaded.generation_config
-    return model, _of_the_file(
+    return model, _without_added_tokens(
         AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, local_files_only=True),
         len(model.get_input_embeddings().weight),
     )
 
 
-def _of_the_file(tokenizer: Any, rows: int) -> Any:
+def _without_added_tokens(tokenizer: Any, rows: int) -> Any:
     """Return the tokenizer without tokens that Transformers adds to the file's, for which the model has no row."""
     if len(tokenizer) <= rows:
         return tokenizer

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from ..errors import UNREADABLE, DataError, UsageError
 from ..io.checked_files import from_json
-from ..io.hub_names import COMMIT, is_local, note
-from .gguf import converted, is_gguf
+from ..io.hub_names import COMMIT, is_local, record_commit
+from .gguf import convert_gguf, is_gguf
 
 ADAPTER = "adapter_config.json"
 TOKENIZERS = (
@@ -34,7 +34,7 @@ def parse_source(source: str, *, trust_remote_code: bool = False) -> Source:
     rewardlab.rm.errors.UsageError: org/model@v1.0: --trust_remote_code runs what its authors may change ...
     """
     if is_gguf(source):
-        return Source(converted(source))
+        return Source(convert_gguf(source))
     if is_local(source):
         return Source(source)
     name, _, revision = source.partition("@")
@@ -81,7 +81,7 @@ def base_name(base: str, revision: str | None) -> str:
     return f"{base}@{revision}" if revision and not Path(base).exists() else base
 
 
-def note_model(source: str) -> None:
+def record_model_commit(source: str) -> None:
     """Record the commit of a model loaded from the Hub: the cache folder of its config.json is named after it."""
     from transformers.utils import cached_file
 
@@ -90,4 +90,4 @@ def note_model(source: str) -> None:
     location = parse_source(source)
     options = {"revision": location.revision, "_raise_exceptions_for_missing_entries": False}
     path = cached_file(location.name, "config.json", **options)
-    note(source, Path(path).parent.name if path else "")
+    record_commit(source, Path(path).parent.name if path else "")

@@ -28,10 +28,10 @@ from transformers.utils import logging
 
 from ..contract.scoring_contract import FILE, PLAIN_TEMPLATE, load_contract
 from ..errors import UNREADABLE, DataError, UsageError
-from ..io.hub_names import absent
+from ..io.hub_names import absence_reason
 from .chat_templates import check_template
 from .config_check import check_claims, check_layers
-from .hub import note_model, parse_source, tokenizer_source
+from .hub import parse_source, record_model_commit, tokenizer_source
 from .tokenization import edge_tokens, right_padded
 from .value_heads import HEAD, put_head, refuse_pickles, stored_head, warn_of_unread
 
@@ -64,7 +64,7 @@ def load_tokenizer(
             location.name, revision=location.revision, trust_remote_code=trust_remote_code
         )
     except Exception as error:  # damaged files raise the errors of their parsers
-        raise DataError(f"{holder}: no tokenizer there ({absent(holder, error)})") from error
+        raise DataError(f"{holder}: no tokenizer there ({absence_reason(holder, error)})") from error
     if chat_template is not None:
         tokenizer.chat_template = _template(chat_template)
     check_template(tokenizer.chat_template, source)
@@ -175,7 +175,7 @@ def load_classifier(
     Value heads and biases of heads are loaded from where they are stored (`value_heads.stored_head`).
     """
     torch.manual_seed(seed)
-    with _or_data_error(source, "reward model"):
+    with _convert_loading_errors(source, "reward model"):
         config = load_config(source, trust_remote_code=trust_remote_code)
         if config.is_encoder_decoder:
             raise DataError(f"{source}: an encoder-decoder ({config.model_type}); give a causal or an encoder model")
@@ -207,7 +207,7 @@ def load_causal_lm(
     """Load a causal language model, also with an adapter or from a reward model's folder, and check the tokenizer."""
     if (Path(source) / FILE).exists() and (stated := load_contract(Path(source)).kind) != kind:
         raise DataError(f"{source}: a reward model of kind '{stated}', no language model; give a causal language model")
-    with _or_data_error(source, "causal language model"):
+    with _convert_loading_errors(source, "causal language model"):
         model, absent = _from_pretrained(AutoModelForCausalLM, source, dtype, trust_remote_code=trust_remote_code)
     if any("SequenceClassification" in name for name in model.config.architectures or ()):
         raise DataError(f"{source}: a reward model, no language model; give a causal language model")
@@ -249,7 +249,7 @@ def _from_pretrained(
             output_loading_info=True,
             **options,
         )
-    note_model(source)
+    record_model_commit(source)
     warn_of_unread(model, facts["unexpected_keys"], source, fresh_head)
     return model, sorted([*facts["missing_keys"], *(key for key, *_ in facts["mismatched_keys"])])
 
@@ -263,7 +263,7 @@ def load_trunk(source: str, *, dtype: str = "float32", trust_remote_code: bool =
         model, facts = AutoModel.from_pretrained(
             location.name, dtype=dtype, use_safetensors=True, output_loading_info=True, **options
         )
-        note_model(source)
+        record_model_commit(source)
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise DataError(f"{source}: cannot be loaded as an encoder ({str(error).splitlines()[0]})") from error
     absent = sorted(name for name in facts["missing_keys"] if not name.startswith("pooler."))
@@ -298,14 +298,14 @@ def load_config(source: str, *, trust_remote_code: bool = False) -> Any:
 
 
 @contextmanager
-def _or_data_error(source: str, what: str) -> Iterator[None]:
+def _convert_loading_errors(source: str, what: str) -> Iterator[None]:
     try:
         yield
     except DataError:
         raise
     except (*UNREADABLE, RuntimeError, ImportError, AssertionError, SafetensorError) as error:
         raise DataError(
-            f"{source}: cannot be loaded as a {what} ({absent(source, error)}); give a folder or Hub id with "
+            f"{source}: cannot be loaded as a {what} ({absence_reason(source, error)}); give a folder or Hub id with "
             "config.json and safetensors weights"
         ) from error
 
@@ -324,7 +324,7 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, model: nn.Module, sourc
     if len(tokenizer) > rows:
         raise DataError(
             f"{source}: the tokenizer has {len(tokenizer)} tokens and the model's embedding {rows} rows; "
-            "give the tokenizer that belongs to the model"
+            "give the model's own tokenizer"
         )
 
 
@@ -333,12 +333,12 @@ def embedding_rows(model: Any) -> int:
     return model.get_input_embeddings().weight.shape[0]
 
 
-def folded(model: PeftModel) -> PreTrainedModel:
+def merged_copy(model: PeftModel) -> PreTrainedModel:
     """Return a copy of an adapted model with the adapter merged into its weights, W + s B A, and the adapted head."""
     return copy.deepcopy(model).merge_and_unload()
 
 
-def sharing(model: Any) -> Any:
+def share_weights(model: Any) -> Any:
     """Return a second model that shares the weights, so that it can be adapted without copying them."""
     tensors = (*model.parameters(), *model.buffers())
     return copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})

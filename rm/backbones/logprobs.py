@@ -39,7 +39,7 @@ def completion_logprobs(
     on the last hidden states, only `logits` logits exist at a time, and only for completion tokens.
     """
     real = right_padded(tokens, attention)
-    in_completion = _in_completion(real.attention, start)
+    in_completion = _completion_mask(real.attention, start)
     before = in_completion[:, 1:]
     targets = real.tokens[:, 1:][before]
     model = language_model_of(model)
@@ -49,8 +49,8 @@ def completion_logprobs(
         ).last_hidden_state
         values = head_logprobs(model, states[:, :-1][before], targets, chunk=logits).logprob
     else:
-        values = _materialised(model, real.tokens, real.attention, logits)[:, 1:][before]
-    return _placed(values, in_completion, real.attention, attention)
+        values = _logprobs_from_logits(model, real.tokens, real.attention, logits)[:, 1:][before]
+    return _place_values(values, in_completion, real.attention, attention)
 
 
 def centred_logprobs(
@@ -69,7 +69,7 @@ def centred_logprobs(
     as `completion_logprobs`.
     """
     real = right_padded(tokens, attention)
-    in_completion = _in_completion(real.attention, start)
+    in_completion = _completion_mask(real.attention, start)
     before = in_completion[:, 1:]
     targets = real.tokens[:, 1:][before]
     model = language_model_of(model)
@@ -87,7 +87,7 @@ def centred_logprobs(
     head = partial(head_logits, model) if by_state else Tensor.float
     parts = zip(read().split(rows), of_base.split(rows), targets.split(rows), strict=True)
     values = torch.cat([checkpoint(_centred, head, *part, use_reentrant=False) for part in parts])
-    return _placed(values, in_completion, real.attention, attention)
+    return _place_values(values, in_completion, real.attention, attention)
 
 
 def _centred(head: Callable[[Tensor], Tensor], states: Tensor, of_base: Tensor, targets: Tensor) -> Tensor:
@@ -105,13 +105,13 @@ def head_logits(model: Any, states: Float[Tensor, "*M D"]) -> Float[Tensor, "*M 
     return logits if softcap is None else softcap * torch.tanh(logits / softcap)
 
 
-def _in_completion(attention: Bool[Tensor, "N L"], start: Int[Tensor, " N"]) -> Bool[Tensor, "N L"]:
+def _completion_mask(attention: Bool[Tensor, "N L"], start: Int[Tensor, " N"]) -> Bool[Tensor, "N L"]:
     """Return which tokens of right-padded sequences belong to the completion and have a prediction."""
     columns = torch.arange(attention.shape[1], device=attention.device)
     return (columns >= start[:, None].clamp_min(1)) & attention
 
 
-def _placed(values: Tensor, in_completion: Tensor, right: Tensor, attention: Tensor) -> Float[Tensor, "N L"]:
+def _place_values(values: Tensor, in_completion: Tensor, right: Tensor, attention: Tensor) -> Float[Tensor, "N L"]:
     """Put values into their columns, 0 elsewhere, and undo right-padding."""
     placed = values.new_zeros(attention.shape).masked_scatter(in_completion, values)
     return torch.zeros_like(placed).masked_scatter(attention.bool(), placed[right])
@@ -157,7 +157,7 @@ def head_reads_last_states(model: Any, rows: int = 1) -> bool:
     return _READABLE[model]
 
 
-def _materialised(
+def _logprobs_from_logits(
     model: Any, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"], logits: int
 ) -> Float[Tensor, "N L"]:
     """Compute log-probabilities from the model's logits, in chunks of at most `logits` elements (at least one row)."""

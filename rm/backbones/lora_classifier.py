@@ -64,7 +64,7 @@ def read_lora(folder: Path) -> tuple[LoraConfig, list[str]]:
     try:
         config = LoraConfig.from_pretrained(str(folder))
         if not isinstance(config, LoraConfig) or not isinstance(config.base_model_name_or_path, str):
-            raise ValueError("it names no base model, or is of another kind of adapter")
+            raise ValueError("it has no base model, or is not a LoRA adapter")
         ranks = (config.r, *(config.rank_pattern or {}).values())
         if not all(type(rank) is int and 0 < rank <= RANK for rank in ranks):
             raise ValueError(f"a rank is a whole number from 1 to {RANK}")

@@ -16,7 +16,7 @@ from ..errors import DataError, UsageError
 from ..types import Example, Message, Messages, completion_turns, content_hash, prompt_text, tools_of
 from .chat_templates import check_growth, check_template
 from .config_check import text_option
-from .unrendered_parts import has_parts, left_out, lost, omissions, omits_system, system_in_user, write_out
+from .unrendered_parts import has_parts, left_out, omissions, omits_system, omitted_part, system_in_user, write_out
 
 
 class Rendered(NamedTuple):
@@ -209,7 +209,7 @@ class Encoder:
         if has_parts(turns):
             developer = "developer" in str(self.tokenizer.chat_template)
             plain, tools = write_out(turns, tools_of(turns), self.left_out, developer)
-            if part := lost(self._template, plain, tools):
+            if part := omitted_part(self._template, plain, tools):
                 raise self._leaves_out(part, plain)
         text = self._rendered(plain, tools, turns, options)
         omitted = omissions(plain, text)

@@ -34,22 +34,22 @@ def left_out(render: Render) -> frozenset[str]:
     """Return the parts that a chat template does not render, found by rendering unique words."""
     question = Message(role="user", content="question")
     tool = _tool("zqtool")
-    tools = [] if "zqtool" in _tried(render, [question], [tool]) else [TOOLS]
+    tools = [] if "zqtool" in _try_render(render, [question], [tool]) else [TOOLS]
     declared = [] if tools else [tool]
     asking = Message(role="assistant", content="", tool_calls=[_call("zqtool", {"zqkey": "zqvalue"}, ID)])
     result = Message(role="tool", content="zqresult", tool_call_id=ID, name="zqtool")
     answer = Message(role="assistant", content="answer")
-    text = _tried(render, [question, asking, result, answer], declared)
+    text = _try_render(render, [question, asking, result, answer], declared)
     calls = [] if "zqkey" in text and "zqvalue" in text else [CALLS]
     before = Message(role="assistant", content="call") if calls else asking
-    text = _tried(render, [question, before, result, answer], declared)
+    text = _try_render(render, [question, before, result, answer], declared)
     results = [] if "zqresult" in text else [RESULTS]
     thinking = Message(role="assistant", content="answer", reasoning_content="zqreason")
-    reasoning = [] if "zqreason" in _tried(render, [question, thinking], []) else [REASONING]
+    reasoning = [] if "zqreason" in _try_render(render, [question, thinking], []) else [REASONING]
     return frozenset([*tools, *calls, *results, *reasoning])
 
 
-def _tried(render: Render, turns: Sequence[Message], tools: Sequence[dict[str, Any]]) -> str:
+def _try_render(render: Render, turns: Sequence[Message], tools: Sequence[dict[str, Any]]) -> str:
     try:
         return render(turns, tools)
     except Exception:  # templates raise arbitrary errors; a part that is refused is written as text
@@ -79,7 +79,7 @@ def write_out(
     """
     messages: list[Message] = []
     for turn in turns:
-        plain = _written(turn, parts)
+        plain = _write_turn(turn, parts)
         if plain["role"] == "developer" and not developer:
             plain["role"] = "system"
         before = messages[-1] if messages else None
@@ -96,7 +96,7 @@ def write_out(
     return messages, []
 
 
-def _written(turn: Message, parts: frozenset[str]) -> Message:
+def _write_turn(turn: Message, parts: frozenset[str]) -> Message:
     content: Any = {key: value for key, value in turn.items() if key != "tools"}
     if turn["role"] == "tool" and RESULTS in parts:
         return Message(role="user", content=f"<tool_response>\n{turn['content']}\n</tool_response>")
@@ -118,7 +118,7 @@ def _joins(before: Message, plain: Message, turn: Message, parts: frozenset[str]
 # ---- check for lost parts ----
 
 
-def lost(render: Render, turns: Sequence[Message], tools: Sequence[dict[str, Any]]) -> str:
+def omitted_part(render: Render, turns: Sequence[Message], tools: Sequence[dict[str, Any]]) -> str:
     """Return the name of a part that a template omits from such conversations; empty if none.
 
     Reasoning of earlier turns may be omitted.
@@ -182,16 +182,16 @@ def omissions(turns: Sequence[Message], text: str) -> list[Omission]:
     """
     texts: list[Any] = [(index, turn.get(key)) for index, turn in enumerate(turns) for key in CONTENTS]
     stripped = [Omission(index, content.strip()) for index, content in texts if content and content.strip()]
-    if _in_order([content for _, content in stripped], text):
+    if _occur_in_order([content for _, content in stripped], text):
         return []
     parts = [Omission(turn, part) for turn, content in stripped for part in map(str.strip, THOUGHT.split(content))]
     parts = [part for part in parts if part.text]
     forms = [(part.text, json.dumps(part.text, ensure_ascii=False)[1:-1]) for part in parts]
     spellings = [[*map(_without_blanks, pair)] for pair in forms]
-    return [parts[index] for index in sorted(_absent(spellings, _without_blanks(text)))]
+    return [parts[index] for index in sorted(_absent_indices(spellings, _without_blanks(text)))]
 
 
-def _in_order(texts: Iterable[str], text: str) -> bool:
+def _occur_in_order(texts: Iterable[str], text: str) -> bool:
     """Return whether a text contains all `texts`, in order and without overlap."""
     position = 0
     for part in texts:
@@ -202,7 +202,7 @@ def _in_order(texts: Iterable[str], text: str) -> bool:
     return True
 
 
-def _absent(spellings: Sequence[Sequence[str]], text: str) -> list[int]:
+def _absent_indices(spellings: Sequence[Sequence[str]], text: str) -> list[int]:
     """Return the indices of texts without a separate occurrence in any of their spellings."""
     absent = []
     for index in sorted(range(len(spellings)), key=lambda index: -len(spellings[index][0])):

@@ -40,15 +40,17 @@ def stored_head(source: str) -> Head | None:
     them or beside a LoRA; or OpenRLHF's `value_head`.
     """
     files = (BESIDE, SINGLE_FILE)
-    score_head = stored(source, [f"{HEAD}.weight", f"{HEAD}.bias"], (SINGLE_FILE,))
+    score_head = load_stored_tensors(source, [f"{HEAD}.weight", f"{HEAD}.bias"], (SINGLE_FILE,))
     if f"{HEAD}.weight" in score_head:
         return Head(score_head[f"{HEAD}.weight"], score_head[f"{HEAD}.bias"]) if f"{HEAD}.bias" in score_head else None
-    value_heads = stored(source, [f"{name}.{part}" for name in VALUE_HEADS for part in ("weight", "bias")], files)
+    value_heads = load_stored_tensors(
+        source, [f"{name}.{part}" for name in VALUE_HEADS for part in ("weight", "bias")], files
+    )
     name = next((name for name in VALUE_HEADS if f"{name}.weight" in value_heads), None)
     return Head(value_heads[f"{name}.weight"], value_heads.get(f"{name}.bias")) if name else None
 
 
-def stored(source: str, names: Iterable[str], files: Iterable[str]) -> dict[str, Tensor]:
+def load_stored_tensors(source: str, names: Iterable[str], files: Iterable[str]) -> dict[str, Tensor]:
     """Load those of the named tensors that the safetensors files contain, sharded or not."""
     paths = [path for name in files if (path := file_of(source, name))]
     if not paths and (index := file_of(source, INDEX)):

@@ -46,7 +46,7 @@ def shape_of(config: Any, name: str, *, trust_remote_code: bool = False) -> Shap
     except (*UNREADABLE, RuntimeError) as error:
         raise UsageError(f"{name}: its config.json makes no causal language model ({_error_text(error)})") from error
     linears = _layer(model, text.num_hidden_layers, name)
-    layer_parameters = sum(parameter.numel() for key, parameter in model.named_parameters() if _of_layer(key) == 0)
+    layer_parameters = sum(parameter.numel() for key, parameter in model.named_parameters() if _layer_number(key) == 0)
     heads = text.num_attention_heads
     narrow = [linear for linear in linears if linear.stage == NARROWS]
     mlp = sum(linear.inputs for linear in narrow)
@@ -74,7 +74,7 @@ def _error_text(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def _of_layer(key: str) -> int | None:
+def _layer_number(key: str) -> int | None:
     """Return the layer number in a dotted name, or None."""
     match = re.search(r"(?:^|\.)(\d+)\.", key)
     return int(match[1]) if match else None
@@ -82,11 +82,11 @@ def _of_layer(key: str) -> int | None:
 
 def _layer(model: nn.Module, layers: int, name: str) -> tuple[Linear, ...]:
     """Return the matrices of one decoder layer."""
-    if any(parameter.dim() > 2 and _of_layer(key) is not None for key, parameter in model.named_parameters()):
+    if any(parameter.dim() > 2 and _layer_number(key) is not None for key, parameter in model.named_parameters()):
         raise UsageError(f"{name}: a mixture of experts or of convolutions; the formulas are of dense decoders")
     sizes_by_layer: dict[int, dict[str, tuple[int, int]]] = defaultdict(dict)
     for key, module in model.named_modules():
-        layer_index = _of_layer(key)
+        layer_index = _layer_number(key)
         if layer_index is not None and isinstance(module, nn.Linear | Conv1D):
             outputs, inputs = module.weight.shape if isinstance(module, nn.Linear) else reversed(module.weight.shape)
             sizes_by_layer[layer_index][key.partition(f".{layer_index}.")[2]] = inputs, outputs

@@ -95,10 +95,10 @@ def decoding_read_bytes(work: Decoding) -> int:
 def decoding_flops(work: Decoding) -> tuple[int, int]:
     """Return the operations of the prefill, and of decoding one token of every row with a half-full cache."""
     half = work.prompt + work.completion // 2
-    return _passed(work, work.prompt, 0), _passed(work, 1, half)
+    return _pass_flops(work, work.prompt, 0), _pass_flops(work, 1, half)
 
 
-def _passed(work: Decoding, length: int, cached: int) -> int:
+def _pass_flops(work: Decoding, length: int, cached: int) -> int:
     """Return the operations of `length` new positions of all rows in base and guide.
 
     The head reads the last position.

@@ -112,7 +112,7 @@ def training_flops(
         flops += back(shape, adapters, tokens, attention_back)
         flops += 2 * top_flops(shape, answered, tokens)
     if checkpointing:
-        flops += _again(shape, adapters, tokens, attention)
+        flops += _recomputed_flops(shape, adapters, tokens, attention)
     return flops
 
 
@@ -136,7 +136,7 @@ def _adapted_backward_to_the_embedding(shape: Shape, adapters: Adapters, tokens:
     return shape.layers * frozen + (shape.layers - adapters.from_layer) * added * tokens
 
 
-def _again(shape: Shape, adapters: Adapters | None, tokens: int, attention: int) -> int:
+def _recomputed_flops(shape: Shape, adapters: Adapters | None, tokens: int, attention: int) -> int:
     """Return the operations that checkpointing repeats."""
     last = [linear for linear in shape.linears if linear.stage == NARROWS]
     product = tokens * sum(2 * linear.inputs * linear.outputs for linear in last)

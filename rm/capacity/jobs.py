@@ -85,11 +85,11 @@ class Plan(NamedTuple):
         return self.widest.bytes <= machine.available
 
 
-def largest(fits: Callable[[int], bool], most: int = MOST) -> int:
+def largest_fitting(fits: Callable[[int], bool], most: int = MOST) -> int:
     """Return the largest number up to `most` that fits, or 0; if n fits, all smaller numbers must fit too.
 
-    >>> largest(lambda n: n * n <= 50), largest(lambda n: False), largest(lambda n: True, most=64)
-    (7, 0, 64)
+    >>> largest_fitting(lambda n: n * n <= 50), largest_fitting(lambda n: False)
+    (7, 0)
     """
     low, high = 0, 1
     while high <= most and fits(high):
@@ -107,19 +107,19 @@ def largest(fits: Callable[[int], bool], most: int = MOST) -> int:
 def train_plan(shape: Shape, step: Step, machine: Machine, optimizer: str, accumulation: int = 1) -> Plan:
     """Plan an optimizer step of a reward model; rows of `step` are the chosen and rejected completions."""
     parts = step_parts(shape, step, machine.spread, optimizer, accumulated=accumulation > 1)
-    flops = accumulation * _training(shape, step)
+    flops = accumulation * _training_bytes(shape, step)
     update = Phase("step", parts, flops, machine.computing(flops, step))
     return Plan((update,), step.rows / 2 * accumulation * machine.spread.gpus)
 
 
 def score_plan(shape: Shape, step: Step, machine: Machine) -> Plan:
     """Plan a batch through a scalar reward model; every GPU has the complete model and different rows."""
-    return Plan((_reading("score", {}, shape, step, step.rows, machine),), step.rows * machine.spread.gpus)
+    return Plan((_forward_phase("score", {}, shape, step, step.rows, machine),), step.rows * machine.spread.gpus)
 
 
 def decode_plan(work: Decoding, machine: Machine) -> Plan:
     """Plan a batch of completions; every GPU has the complete models and different prompts."""
-    phase = _decoding("decode", {}, work, machine, narrow=work.size < WIDE)
+    phase = _decoding_phase("decode", {}, work, machine, narrow=work.size < WIDE)
     return Plan((phase,), work.rows * machine.spread.gpus)
 
 
@@ -152,13 +152,13 @@ def rl_plan(shape: Shape, step: Step, work: Rl, machine: Machine, optimizer: str
     sharding = {"sharding": weight_bytes(shape, step)} if spread.shares > 1 else {}
     writing = Decoding(shape, rollouts, work.prompt, step.length - work.prompt, step.precision.weights, held=False)
     narrow = step.precision.compute < WIDE
-    phases = [_decoding("completions", around | sharding, writing, machine, narrow=narrow)]
+    phases = [_decoding_phase("completions", around | sharding, writing, machine, narrow=narrow)]
     reads = int(work.reference) + int(work.critic or work.feedback)
     if reads:
         states = {"states": 2 * rollouts * step.length * shape.width * step.precision.weights}
-        phases.append(_reading("log-probabilities", around | states, shape, step, rollouts, machine, times=reads))
-    phases += [_rewarding(reward, around, step, rollouts, work, machine) for reward in work.rewards]
-    flops = work.accumulation * _training(shape, step)
+        phases.append(_forward_phase("log-probabilities", around | states, shape, step, rollouts, machine, times=reads))
+    phases += [_reward_phase(reward, around, step, rollouts, work, machine) for reward in work.rewards]
+    flops = work.accumulation * _training_bytes(shape, step)
     parts = step_parts(shape, step, spread, optimizer, accumulated=work.accumulation > 1) | others
     phases.append(Phase("update", parts, flops, machine.computing(flops, step)))
     host = rollouts * step.length * shape.width * 2 if work.feedback else 0
@@ -184,32 +184,32 @@ def others_bytes(shape: Shape, step: Step, work: Rl, spread: Spread) -> dict[str
 # ---- phases ----
 
 
-def _training(shape: Shape, step: Step) -> int:
+def _training_bytes(shape: Shape, step: Step) -> int:
     return training_flops(shape, step.rows, step.length, step.top, step.adapters, checkpointing=step.checkpointing)
 
 
-def _reading(
-    name: str, around: Parts, shape: Shape, step: Step, rows: int, machine: Machine, *, times: int = 1
+def _forward_phase(
+    name: str, resident: Parts, shape: Shape, step: Step, rows: int, machine: Machine, *, times: int = 1
 ) -> Phase:
-    """Return a forward phase without gradients over `rows` rows in batches of the step's; `around` are weight bytes."""
-    parts = {"weights": weight_bytes(shape, step)} if not around else dict(around)
+    """Return a forward phase without gradients over `rows` rows in the step's batches; `resident` is in bytes."""
+    parts = {"weights": weight_bytes(shape, step)} if not resident else dict(resident)
     share = rows / step.rows
     top = step.top._replace(head_tokens=int(step.top.head_tokens * share))
     flops = times * forward_flops(shape, rows, step.length, top, step.adapters)
     return Phase(name, parts | {"workspace": reading_bytes(shape, step)}, flops, machine.computing(flops, step))
 
 
-def _rewarding(reward: Shape, around: Parts, step: Step, rollouts: int, work: Rl, machine: Machine) -> Phase:
+def _reward_phase(reward: Shape, resident: Parts, step: Step, rollouts: int, work: Rl, machine: Machine) -> Phase:
     precision = PRECISIONS["bfloat16" if work.reward_size < WIDE else "float32"]
     rows = min(rollouts, max(1, 16_384 // step.length))  # as in `ScalarRewardModel.rate`
     read = Step(rows, step.length, Answered(scores=1), precision)
-    return _reading(f"rewards of {reward.name}", around, reward, read, rollouts, machine)
+    return _forward_phase(f"rewards of {reward.name}", resident, reward, read, rollouts, machine)
 
 
-def _decoding(name: str, around: Parts, work: Decoding, machine: Machine, *, narrow: bool) -> Phase:
+def _decoding_phase(name: str, resident: Parts, work: Decoding, machine: Machine, *, narrow: bool) -> Phase:
     """Return a phase of prefill and decoding; the time per token is the longer of computation and memory access."""
     prefill, each = decoding_flops(work)
-    parts = dict(around)
+    parts = dict(resident)
     for part, size in decoding_bytes(work).items():
         parts[part] = parts.get(part, 0) + size
     computing = compute_seconds(each, machine.gpu, machine.mfu, narrow=narrow)

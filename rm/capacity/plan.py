@@ -10,7 +10,7 @@ from .choices import PRECISIONS, Spread
 from .decoding import Decoding
 from .flops import Adapters, Answered, adapter_parameters
 from .gpus import find_gpu
-from .jobs import Machine, Plan, Rl, decode_plan, largest, rl_plan, score_plan, train_plan
+from .jobs import Machine, Plan, Rl, decode_plan, largest_fitting, rl_plan, score_plan, train_plan
 from .memory import Step
 from .settings import JOBS, PlanConfig
 from .shapes import Shape, find_shape
@@ -30,10 +30,10 @@ def plan_facts(config: PlanConfig) -> dict[str, Any]:
     trained = adapter_parameters(guide or shape, adapters) if adapters else 0
     batch = config.batch or JOBS[config.job]
     if config.job == "decode":
-        make = partial(_decoding, config, shape, machine, adapters, guide)
+        make = partial(_decode_plan, config, shape, machine, adapters, guide)
     else:
-        make = _maker(config, shape, machine, adapters)
-    most = largest(lambda rows: make(rows).fits(machine))
+        make = _plan_function(config, shape, machine, adapters)
+    most = largest_fitting(lambda rows: make(rows).fits(machine))
     plan = make(batch)
     rounds = math.ceil(config.examples * config.epochs / plan.items)
     hours = rounds * plan.seconds / 3600
@@ -69,7 +69,9 @@ def plan_facts(config: PlanConfig) -> dict[str, Any]:
     }
 
 
-def _maker(config: PlanConfig, shape: Shape, machine: Machine, adapters: Adapters | None) -> Callable[[int], Plan]:
+def _plan_function(
+    config: PlanConfig, shape: Shape, machine: Machine, adapters: Adapters | None
+) -> Callable[[int], Plan]:
     """Return the function from a batch size to its plan, for the jobs train, score and rl."""
     length = config.length or config.prompt + config.completion
     _check_room(shape, length)
@@ -91,7 +93,7 @@ def _maker(config: PlanConfig, shape: Shape, machine: Machine, adapters: Adapter
     return lambda batch: rl_plan(shape, step(batch), around, machine, config.optimizer)
 
 
-def _decoding(
+def _decode_plan(
     config: PlanConfig, shape: Shape, machine: Machine, adapters: Adapters | None, guide: Shape | None, batch: int
 ) -> Plan:
     _check_room(shape, config.prompt + config.completion)

@@ -56,7 +56,7 @@ def markdown(facts: Mapping[str, Any], config: Mapping[str, Any], unit: str) -> 
             f"**Time**: {facts['seconds_per_round']:.2f} s a round, {facts['rounds']:,} rounds for "
             f"{config['examples']:,} {unit}{epochs}: {facts['hours']:.1f} hours, "
             f"{facts['gpu_hours']:.1f} GPU-hours.",
-            _assumed(facts, config),
+            _assumptions_text(facts, config),
         ]
     )
 
@@ -70,7 +70,7 @@ def verdict(facts: Mapping[str, Any], batch: str) -> str:
     return f"**{'Fits' if facts['fits'] else 'Does not fit'}**: {needs}, for {facts['batch']} {batch}. {largest}{host}"
 
 
-def _assumed(facts: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+def _assumptions_text(facts: Mapping[str, Any], config: Mapping[str, Any]) -> str:
     assumed = facts["assumed"]
     lines = [
         f"Work reaches {assumed['mfu']:.0%} of the GPU's peak operations (--mfu) and, decoding, {assumed['mbu']:.0%} "

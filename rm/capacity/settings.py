@@ -121,9 +121,11 @@ class PlanConfig(Settings):
     prompt: int = setting(512, "Prompt length in tokens.", range=AT_LEAST_1)
     completion: int = setting(512, "Completion length in tokens.", range=AT_LEAST_1)
     group: int = setting(8, "rl: completions per prompt.", group="Policy training and decoding", range=AT_LEAST_1)
-    reward_model: list[str] = setting([], "rl: reward models, in the forms of --model; by default the policy's size.")
+    reward_model: list[str] = setting(
+        [], "rl: size, folder or Hub id of each reward model; by default the policy's size."
+    )
     reward_dtype: str = setting("float32", "rl: precision of reward models.", choices=("float32", "bfloat16"))
-    reference: bool = setting(True, "rl: hold a reference policy, as --measure_kl and --kl do.")
+    reference: bool = setting(True, "rl: keep a reference policy in memory, as --measure_kl and --kl do.")
     critic: bool = setting(False, "rl: train a critic (PPO).")
     r2m: bool = setting(False, "rl: the first reward model reads the policy's hidden states and is trained, as in R2M.")
     guide: str = setting(
@@ -132,7 +134,7 @@ class PlanConfig(Settings):
         choices=("none", "shared", "late", "separate"),
     )
     guide_model: str | None = setting(
-        None, "decode: a separate guide, in the forms of --model; by default the size of the base model."
+        None, "decode: size, folder or Hub id of a separate guide; by default the base model's size."
     )
     mfu: float = setting(
         0.4,

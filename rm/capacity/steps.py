@@ -45,7 +45,7 @@ def resident_parts(shape: Shape, step: Step, spread: Spread, optimizer: str) -> 
     return {name: part // spread.shares for name, part in parts.items()}
 
 
-def inside(step: Step, spread: Spread) -> Step:
+def gathered_step(step: Step, spread: Spread) -> Step:
     """Return the step as in sharded training: weights gathered in compute precision, no autocast copies."""
     if spread.shares == 1:
         return step
@@ -79,7 +79,7 @@ def step_parts(
     gradients = trained_parameters(shape, step) * size // spread.shares
     resident = resident_parts(shape, step, spread, optimizer)
     gathered = {"sharding": gathered_bytes(shape, step, spread)}
-    step = inside(step, spread)
+    step = gathered_step(step, spread)
     saved, back, casts = kept_bytes(shape, step), backward_bytes(shape, step), cast_bytes(shape, step)
     cast = casts // shape.layers
     layer = layer_bytes(shape, step)

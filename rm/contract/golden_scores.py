@@ -56,7 +56,7 @@ def read_golden(folder: Path) -> tuple[list[Example], np.ndarray]:
         rewards = np.array([row["rewards"] for row in rows], float)
         return [Example(tuple(row["prompt"]), _completion(row)) for row in rows], rewards
     except UNREADABLE as error:
-        raise _damaged(folder, error) from error
+        raise _damaged_error(folder, error) from error
 
 
 def _completion(row: Mapping[str, Any]) -> str | Completion:
@@ -64,8 +64,8 @@ def _completion(row: Mapping[str, Any]) -> str | Completion:
     return completion(stored) if isinstance(stored, list) else stored
 
 
-def _damaged(folder: Path, why: object) -> DataError:
-    return DataError(f"{folder / GOLDEN}: damaged ({why}); restore it, or delete it to go without")
+def _damaged_error(folder: Path, reason: object) -> DataError:
+    return DataError(f"{folder / GOLDEN}: damaged ({reason}); restore it, or delete it to go without")
 
 
 def check_golden(model: RewardModel, folder: Path) -> float:
@@ -78,9 +78,9 @@ def check_golden(model: RewardModel, folder: Path) -> float:
     try:
         rewards = model.rate(examples)
     except (ValueError, KeyError, TypeError) as error:
-        raise _damaged(folder, error) from error
+        raise _damaged_error(folder, error) from error
     if rewards.shape != stored.shape:
-        raise _damaged(folder, f"rewards of shape {stored.shape}, and the model gives {rewards.shape}")
+        raise _damaged_error(folder, f"rewards of shape {stored.shape}, and the model gives {rewards.shape}")
     worst = np.abs(rewards - stored).max(axis=1, initial=0.0)
     share = 1e-5 if model.contract.dtype in ("float32", "float64") else 0.05
     tolerance = share * max(stored.std(), np.abs(stored).max())

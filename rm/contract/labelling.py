@@ -4,12 +4,12 @@ import math
 
 from ..errors import UsageError
 from ..types import Example, Labeller, Messages, RewardModel
-from .readings import rated
+from .readings import rate_with_readings
 
 TIE = 1e-9  # differences of the size of rounding errors are ties
 
 
-def by_reward(model: RewardModel, *, objective: str = "", temperature: float = 0.0) -> Labeller:
+def reward_labeller(model: RewardModel, *, objective: str = "", temperature: float = 0.0) -> Labeller:
     """Label with P(first better) = σ(Δ / temperature), Δ = r(first) - r(second); at temperature 0: 1, 0, or 0.5 (tie).
 
     `objective` may be omitted if the model has only one. The labeller abstains (NaN) if a reward is NaN, or if the two
@@ -23,7 +23,7 @@ def by_reward(model: RewardModel, *, objective: str = "", temperature: float = 0
     column = objectives.index(objective) if objective else 0
 
     def label(prompt: Messages, completions: tuple[str, str]) -> float:
-        result = rated(model, [Example(prompt, completion) for completion in completions])
+        result = rate_with_readings(model, [Example(prompt, completion) for completion in completions])
         if result.alike(0, 1):
             return math.nan
         first, second = result.rewards[:, column].tolist()

@@ -9,7 +9,7 @@ from .scoring_contract import FILE
 
 def label_setting() -> Any:
     """Declare the setting that names the output that is the reward."""
-    return setting(None, "Which output of a classifier without a scoring contract is the reward.")
+    return setting(None, "Output that is the reward, for a classifier without a scoring contract.")
 
 
 def bos_setting(**declared: str) -> Any:
@@ -40,7 +40,7 @@ def edges(config: Any) -> dict[str, Any]:
     return {name: vars(config)[name] for name in ("bos", "eos") if vars(config).get(name) is not None}
 
 
-def reading(config: Any) -> dict[str, Any]:
+def loading_options(config: Any) -> dict[str, Any]:
     """Return the loading options, of those declared in this module, that the user set."""
     return edges(config) | ({} if config.objective is None else {"objective": config.objective})
 

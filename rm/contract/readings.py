@@ -93,7 +93,7 @@ def unread_shares(readings: Sequence[Reading]) -> dict[str, float]:
     return {name: count / len(readings) for name, count in counts.items() if count}
 
 
-def rated(model: RewardModel, examples: Sequence[Example]) -> Rated:
+def rate_with_readings(model: RewardModel, examples: Sequence[Example]) -> Rated:
     """Return rewards and readings of conversations."""
     if isinstance(model, ReportsReadings):
         return model.rated(examples)

@@ -109,6 +109,6 @@ def load_contract(folder: Path) -> ScoringContract:
         raise DataError(f"{path}: not a scoring contract ({error}); every kind has the fields {field_names}") from error
     if stated != contract.hash():
         raise DataError(
-            f"{path}: the hash {stated} does not belong to these fields; restore the file that was saved with the model"
+            f"{path}: the hash {stated} does not match these fields; restore the file that was saved with the model"
         )
     return contract

@@ -61,8 +61,8 @@ def overlaps(
         overlaps_by_row: dict[int, Overlap] = {}
         others = _shingles(list(benchmark_texts))
         template = _template(others, len(benchmark_texts))
-        parts = _without(shingled, template), list(benchmark_texts), _without(others, template)
-        for turn_index, other, likeness in _alike(turn_texts, *parts, near):
+        parts = _drop_columns(shingled, template), list(benchmark_texts), _drop_columns(others, template)
+        for turn_index, other, likeness in _similar_texts(turn_texts, *parts, near):
             row, turn, _ = turns[turn_index]
             if row not in overlaps_by_row or likeness > overlaps_by_row[row].likeness:
                 overlaps_by_row[row] = Overlap(row, name, benchmark_texts[other], likeness, turn)
@@ -78,7 +78,7 @@ def near_duplicates(texts: Sequence[str], references: Sequence[str], near: float
     indices: dict[str, list[int]] = defaultdict(list)
     for index, text in enumerate(references):
         indices[normal_prompt(text)].append(index)
-    for index, other, _ in _alike(normal, _shingles(normal), list(indices), _shingles(list(indices)), near):
+    for index, other, _ in _similar_texts(normal, _shingles(normal), list(indices), _shingles(list(indices)), near):
         yield from ((index, known_index) for known_index in indices[other])
 
 
@@ -96,7 +96,7 @@ class Shared(NamedTuple):
     """Number of further rows, with a user turn that is a near-duplicate of a benchmark prompt."""
 
 
-def shared(overlaps: Iterable[Overlap], benchmarks: Iterable[str]) -> list[Shared]:
+def count_overlaps(overlaps: Iterable[Overlap], benchmarks: Iterable[str]) -> list[Shared]:
     """Count the overlaps per benchmark. Prompts with equal `normal_prompt` count once."""
     of_all, counts = list(overlaps), []
     for name in benchmarks:
@@ -108,7 +108,7 @@ def shared(overlaps: Iterable[Overlap], benchmarks: Iterable[str]) -> list[Share
     return counts
 
 
-def _alike(
+def _similar_texts(
     texts: Sequence[str], shingled: sparse.csr_matrix, references: Sequence[str], others: sparse.csr_matrix, near: float
 ) -> Iterator[tuple[int, str, float]]:
     """Yield (index of the text, reference, similarity) of all equal texts and near-duplicates."""
@@ -132,7 +132,7 @@ def _template(shingled: sparse.csr_matrix, texts: int) -> np.ndarray:
     return np.flatnonzero((counts > COMMON * texts) & (counts >= TEMPLATED))
 
 
-def _without(shingled: sparse.csr_matrix, columns: np.ndarray) -> sparse.csr_matrix:
+def _drop_columns(shingled: sparse.csr_matrix, columns: np.ndarray) -> sparse.csr_matrix:
     if not len(columns):
         return shingled
     specific = shingled.copy()

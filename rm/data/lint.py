@@ -6,10 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..io.escaping import inert
+from ..io.escaping import escape_markdown
 from ..io.markdown import table
 from ..types import Example, Message, PreferencePair, call_text, completion_turns, prompt_text
-from .contamination import Overlap, Shared, overlaps, shared
+from .contamination import Overlap, Shared, count_overlaps, overlaps
 from .conversation_split import normal_prompt
 from .leakage import Leak, leaks
 from .text_style import WORDS, shingles
@@ -104,16 +104,16 @@ def lint(
     alike_prompts = list(overlaps([pair.prompt for pair in pairs], benchmarks, near))
     checks: list[Iterator[Finding]] = [
         near_identical(pairs, alike),
-        ties(pairs),
-        repeated(pairs),
-        markup(pairs, special),
-        in_benchmarks(alike_prompts),
+        find_ties(pairs),
+        find_duplicates(pairs),
+        find_markup(pairs, special),
+        find_contamination(alike_prompts),
     ]
     if encode is not None:
-        checks.insert(1, cut(pairs, encode, max_length))
+        checks.insert(1, find_truncated(pairs, encode, max_length))
     findings = [finding for check in checks for finding in check]
     findings.sort(key=lambda finding: finding.row)
-    return Linted(tuple(findings), tuple(leaks(pairs, first)), tuple(shared(alike_prompts, benchmarks)))
+    return Linted(tuple(findings), tuple(leaks(pairs, first)), tuple(count_overlaps(alike_prompts, benchmarks)))
 
 
 # ---- checks by row ----
@@ -148,7 +148,7 @@ def _resemblance(text: str, other: str) -> float:
     return len(first & second) / len(first | second) if first and second else 0.0
 
 
-def cut(pairs: Sequence[PreferencePair], encode: Encode, max_length: int | None) -> Iterator[Finding]:
+def find_truncated(pairs: Sequence[PreferencePair], encode: Encode, max_length: int | None) -> Iterator[Finding]:
     """Yield conversations that the model truncates, and pairs whose token ids are equal after truncation."""
     encoded = encode([example for pair in pairs for example in pair.examples])
     for row, (chosen, rejected) in enumerate(zip(encoded[::2], encoded[1::2], strict=True)):
@@ -162,14 +162,14 @@ def cut(pairs: Sequence[PreferencePair], encode: Encode, max_length: int | None)
             yield Finding(row, SAME_WHEN_RENDERED if rendered else SAME_WHEN_CUT, f"the same {len(chosen.ids)} tokens")
 
 
-def ties(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:
+def find_ties(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:
     """Yield pairs without a preference in any objective: P(chosen is better) = 1/2."""
     for row, pair in enumerate(pairs):
         if pair.wins and all(chance == 0.5 for chance in pair.wins.values()):
             yield Finding(row, TIE, "no completion is preferred")
 
 
-def repeated(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:
+def find_duplicates(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:
     """Yield duplicate pairs (all but the first), and pairs with opposite preferences.
 
     Pairs are compared by the completion that each objective prefers, whichever is called chosen, and without case,
@@ -183,15 +183,15 @@ def repeated(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:
         if len(completions) == 2 and opinion:
             opinions_of[normal_prompt(prompt_text(pair.prompt)), completions][row] = opinion
     for opinions in opinions_of.values():
-        yield from _again(opinions)
-        yield from _opposite(opinions)
+        yield from _find_repetitions(opinions)
+        yield from _find_contradictions(opinions)
 
 
 Opinion = Mapping[str, str]
 """Preferred completion (normalised) by objective."""
 
 
-def _again(opinions: Mapping[int, Opinion]) -> Iterator[Finding]:
+def _find_repetitions(opinions: Mapping[int, Opinion]) -> Iterator[Finding]:
     first: dict[frozenset[tuple[str, str]], int] = {}
     for row, opinion in opinions.items():
         before = first.setdefault(frozenset(opinion.items()), row)
@@ -199,7 +199,7 @@ def _again(opinions: Mapping[int, Opinion]) -> Iterator[Finding]:
             yield Finding(row, REPEATED, "as", before)
 
 
-def _opposite(opinions: Mapping[int, Opinion]) -> Iterator[Finding]:
+def _find_contradictions(opinions: Mapping[int, Opinion]) -> Iterator[Finding]:
     first: dict[str, dict[str, int]] = defaultdict(dict)
     for row, opinion in opinions.items():
         for objective, completion in opinion.items():
@@ -212,7 +212,7 @@ def _opposite(opinions: Mapping[int, Opinion]) -> Iterator[Finding]:
             yield Finding(row, CONTRADICTED, "the other completion is preferred by", against[0])
 
 
-def markup(pairs: Sequence[PreferencePair], special: Iterable[str]) -> Iterator[Finding]:
+def find_markup(pairs: Sequence[PreferencePair], special: Iterable[str]) -> Iterator[Finding]:
     """Yield texts with markers that chat templates put between turns: a model would read a false end of turn."""
     patterns = [re.escape(token) for token in special if token.strip()]
     pattern = re.compile("|".join([*MARKERS.values(), *patterns]))
@@ -234,7 +234,7 @@ def _raw(turn: Message) -> str:
     return "\n".join([*thoughts, turn["content"], *called])
 
 
-def in_benchmarks(overlaps: Iterable[Overlap]) -> Iterator[Finding]:
+def find_contamination(overlaps: Iterable[Overlap]) -> Iterator[Finding]:
     """Yield prompts that also occur in a benchmark, exactly or nearly (`rm.data.contamination`)."""
     for overlap in overlaps:
         if overlap.likeness == 1:
@@ -258,7 +258,8 @@ def markdown(linted: Linted, describe_row: Callable[[int], str], rows: int, most
     if not linted.leaks:
         return "\n\n".join([*parts, "No word, position or length tells the label.\n"])
     leaks = [
-        f"- {inert(f'{leak.sentence} (first at {describe_row(leak.rows[0])})')}" for leak in linted.leaks[: 3 * most]
+        f"- {escape_markdown(f'{leak.sentence} (first at {describe_row(leak.rows[0])})')}"
+        for leak in linted.leaks[: 3 * most]
     ]
     return "\n\n".join([*parts, "The label can be guessed without reading the prompt:", "\n".join([*leaks, ""])])
 

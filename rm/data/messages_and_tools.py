@@ -33,7 +33,7 @@ def as_message(raw: Any, name: str) -> Message:
     if raw.get("role") not in ROLES:
         raise ValueError(f"unknown role {raw.get('role')!r} in '{name}': roles are {', '.join(ROLES)}")
     refuse_media(raw, f"a message of '{name}'")
-    calls = [_call(call, name) for call in _listed(raw.get("tool_calls"), f"'tool_calls' in '{name}'")]
+    calls = [_call(call, name) for call in _parse_list(raw.get("tool_calls"), f"'tool_calls' in '{name}'")]
     if calls and raw["role"] != "assistant":
         raise ValueError(f"a message of role '{raw['role']}' in '{name}' has tool calls; only the assistant's may")
     turn = Message(role=raw["role"], content=_content(raw, name, bool(calls)))
@@ -92,7 +92,7 @@ def _part(part: Mapping[str, Any], name: str) -> str:
     return part["text"]
 
 
-def _listed(value: Any, name: str) -> Sequence[Any]:
+def _parse_list(value: Any, name: str) -> Sequence[Any]:
     """Return a list; absent values give an empty list and JSON text is parsed."""
     items = _json(value, name) if isinstance(value, str) and value.strip() else value
     if items in (None, "", [], ()):
@@ -137,7 +137,7 @@ def _arguments(function: Mapping[str, Any], name: str) -> dict[str, Any] | str:
 def as_tools(value: Any) -> list[dict[str, Any]]:
     """Return the tool schemas of a column `tools`: a list, or its JSON text; an empty list if it is empty."""
     tools = []
-    for tool in _listed(value, "'tools'"):
+    for tool in _parse_list(value, "'tools'"):
         schema = _json(tool, "an item of 'tools'") if isinstance(tool, str) else tool
         if isinstance(schema, Mapping) and isinstance(schema.get("name"), str) and "function" not in schema:
             schema = {"type": "function", "function": dict(schema)}
@@ -148,11 +148,13 @@ def as_tools(value: Any) -> list[dict[str, Any]]:
     return tools
 
 
-def refuse_media(values: Mapping[str, Any], where: str = "the row") -> None:
+def refuse_media(values: Mapping[str, Any], location: str = "the row") -> None:
     """Raise a `ValueError` for a row or message with images, audio or video."""
     for name in MEDIA:
         if values.get(name) not in (None, "", [], (), {}):
-            raise ValueError(f"{where} has '{name}', and only text is scored: leave such rows out, or empty the column")
+            raise ValueError(
+                f"{location} has '{name}', and only text is scored: leave such rows out, or empty the column"
+            )
 
 
 def with_columns(prompt: Messages, values: Mapping[str, Any]) -> Messages:

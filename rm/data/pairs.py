@@ -156,7 +156,7 @@ def _collect(
     report = RowReport()
     rows: list[T] = []
     for source in [sources] if isinstance(sources, str) else sources:
-        rows += parsed(read_rows(source), parse, "skip", report, first_by_id={} if unique_ids else None)
+        rows += parse_rows(read_rows(source), parse, "skip", report, first_by_id={} if unique_ids else None)
     if on_bad_row == "refuse":
         refuse_bad_rows(report)
     if not rows:
@@ -212,7 +212,7 @@ def check_id(row: Row, first: dict[tuple[str, str], str]) -> None:
         raise ValueError(f"duplicate id: '{stated}' is the id of {earlier} too")
 
 
-def parsed(
+def parse_rows(
     rows: Iterable[Row],
     parse: Callable[[Row], T],
     on_bad_row: OnBadRow,
@@ -391,7 +391,7 @@ def _check_characters(texts: Sequence[Any]) -> None:
     try:
         json.dumps(texts, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"half a character: {error.object[error.start]!r} cannot be written as UTF-8") from error
+        raise ValueError(f"an unpaired surrogate: {error.object[error.start]!r} cannot be written as UTF-8") from error
 
 
 def row_prompt(values: Mapping[str, Any]) -> Messages:

@@ -91,12 +91,12 @@ def dirichlet(k: int, concentration: float = 0.5, vertices: float = 0.1) -> Samp
         gammas = torch._standard_gamma(torch.full((n, k), concentration, dtype=torch.float64), generator)
         blends = gammas.clamp_min(1e-30) / gammas.clamp_min(1e-30).sum(dim=1, keepdim=True)
         single = torch.rand(n, generator=generator) < vertices
-        return torch.where(single[:, None], at_vertices(k)(n, generator).double(), blends).float()
+        return torch.where(single[:, None], vertex_sampler(k)(n, generator).double(), blends).float()
 
     return draw
 
 
-def at_vertices(k: int) -> Sampler:
+def vertex_sampler(k: int) -> Sampler:
     """Sample one-hot preferences uniformly."""
 
     def draw(n: int, generator: torch.Generator) -> Float[Tensor, "N K"]:
@@ -105,7 +105,7 @@ def at_vertices(k: int) -> Sampler:
     return draw
 
 
-def on_grid(k: int, steps: int = 10) -> Sampler:
+def grid_sampler(k: int, steps: int = 10) -> Sampler:
     """Sample uniformly from `simplex_grid`."""
     grid = torch.tensor(simplex_grid(k, steps), dtype=torch.float32)
 

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from ..errors import UNREADABLE, DataError, UsageError
 from ..io.checked_files import RepeatedKeyError, from_json, from_json_row
-from ..io.hub_names import absent, note_data
+from ..io.hub_names import absence_reason, record_data_commit
 from ..io.reading_faults import reading_fault
 
 LONGEST_CELL = 2**31 - 1
@@ -80,7 +80,7 @@ def read_rows(source: str) -> Iterator[Row]:
         raise UsageError(f"no file {source}; check the path")
     suffix = format_of(source)
     reader_by_suffix = {".jsonl": _jsonl_rows, ".json": _json_rows, ".parquet": _parquet_rows}
-    reader_by_suffix[".csv"] = lambda path, content: csv_rows(path, io.StringIO(_decoded(path, content), newline=""))
+    reader_by_suffix[".csv"] = lambda path, content: csv_rows(path, io.StringIO(_decode(path, content), newline=""))
     if suffix not in reader_by_suffix:
         raise UsageError(
             f"{source}: cannot tell the format from '{suffix}'; use {', '.join(SUFFIXES)}, and behind it "
@@ -121,7 +121,7 @@ def _holds_lines(content: bytes) -> bool:
 
 
 def _json_list(path: str, content: bytes) -> list[Any]:
-    text = _decoded(path, content)
+    text = _decode(path, content)
     try:
         rows = from_json_row(text)
     except RepeatedKeyError as error:
@@ -146,7 +146,7 @@ def _columns(table: Mapping[str, Any]) -> dict[str, list[Any]]:
     return columns if is_columnar else {}
 
 
-def _decoded(path: str, content: bytes) -> str:
+def _decode(path: str, content: bytes) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -213,12 +213,12 @@ def _dataset_rows(source: str) -> Iterator[Row]:
             dataset = saved_dataset(name, split)
         else:
             dataset = load_dataset(name, split=split or None, revision=revision or None)
-        note_data(source, next(iter(dataset.values()), None) if isinstance(dataset, dict) else dataset)
+        record_data_commit(source, next(iter(dataset.values()), None) if isinstance(dataset, dict) else dataset)
     except UsageError:
         raise
     except Exception as error:  # the library raises a different error for each transport and layout
         raise UsageError(
-            f"no file and no dataset '{source}': {absent(name, error)}; give a .jsonl, .json or .parquet file, "
+            f"no file and no dataset '{source}': {absence_reason(name, error)}; give a .jsonl, .json or .parquet file, "
             "or hub-id[@revision][:split]"
         ) from error
     if isinstance(dataset, dict):

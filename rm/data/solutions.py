@@ -65,7 +65,7 @@ def parse_first_error(values: Mapping[str, Any]) -> tuple[Solution, int]:
     """Parse a row of ProcessBench: steps before the first wrong one (-1: none) are correct, later unlabelled."""
     steps, first = text_list(values, "steps"), column(values, "label")
     if isinstance(first, bool) or not isinstance(first, int) or not -1 <= first < len(steps):
-        raise ValueError(f"'label' is no index of a step: one of -1 to {len(steps) - 1} is expected, got {first!r:.40}")
+        raise ValueError(f"'label' is not the index of a step; expected -1 to {len(steps) - 1}, got {first!r:.40}")
     wrong = len(steps) if first == -1 else first
     labels = [1.0 if index < wrong else 0.0 if index == wrong else math.nan for index in range(len(steps))]
     return _solution(values, user_turn(column(values, "problem")), [*zip(steps, labels, strict=True)]), first

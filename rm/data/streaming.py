@@ -14,10 +14,10 @@ import numpy as np
 from torch.utils.data import IterableDataset
 
 from ..errors import DataError, UsageError
-from ..io.hub_names import absent, note_data
+from ..io.hub_names import absence_reason, record_data_commit
 from ..io.reading_faults import reading_fault
 from ..types import PreferencePair, content_hash
-from .pairs import OnBadRow, RowReport, parse_pair, parsed
+from .pairs import OnBadRow, RowReport, parse_pair, parse_rows
 from .readers import (
     Row,
     compression_of,
@@ -180,7 +180,7 @@ class PairStream(IterableDataset):
             for n, values in enumerate(several, start=number + 1):  # streaming adds the first rows' columns to each
                 present = {name: item for name, item in without_padding(values).items() if item is not None}
                 errors.append(Row(f"{source}: row {n}", present))
-            rows_read += parsed(errors, lambda row: parse_pair(row.values), self.on_bad_row, self.report)
+            rows_read += parse_rows(errors, lambda row: parse_pair(row.values), self.on_bad_row, self.report)
             number += len(several)
         if not rows_read and number == 0:
             raise DataError(f"{source}: no row; name a source with preference pairs")
@@ -225,13 +225,13 @@ def open_stream(source: str) -> Any:
                 raise UsageError(f"dataset '{name}' has splits {', '.join(dataset)}; name one as '{name}:SPLIT'")
             return (dataset["train"] if isinstance(dataset, dict) else dataset).to_iterable_dataset()
         dataset = load_dataset(name, split=split or "train", revision=revision or None, streaming=True)
-        note_data(source, dataset)
+        record_data_commit(source, dataset)
         return dataset
     except (DataError, UsageError):
         raise
     except Exception as error:  # the library raises a different error for each transport and layout
         raise UsageError(
-            f"'{source}' cannot be streamed: {absent(source, error)}; give a .jsonl, "
+            f"'{source}' cannot be streamed: {absence_reason(source, error)}; give a .jsonl, "
             ".parquet or .csv file, or hub-id[@revision][:split]"
         ) from error
 

@@ -83,17 +83,17 @@ def repetition(tokens: Sequence[Hashable], n: int = 3) -> float:
     >>> repetition("a b a b a".split())
     0.33...
     """
-    return 1 - _different(_ngrams(tokens, n))
+    return 1 - _distinct_share(_ngrams(tokens, n))
 
 
 def distinct(completions: Sequence[Sequence[Hashable]], n: int = 1) -> float:
     """Return |distinct n-grams| / |n-grams| over all completions; NaN if none has n tokens   arXiv:1510.03055"""
-    return _different([gram for completion in completions for gram in _ngrams(completion, n)])
+    return _distinct_share([gram for completion in completions for gram in _ngrams(completion, n)])
 
 
 def _ngrams(tokens: Sequence[Hashable], n: int) -> list[Ngram]:
     return [*zip(*(tokens[start:] for start in range(n)), strict=False)]
 
 
-def _different(grams: Sequence[Ngram]) -> float:
+def _distinct_share(grams: Sequence[Ngram]) -> float:
     return len({*grams}) / len(grams) if grams else math.nan

@@ -16,7 +16,7 @@ def _event_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def gathered(awaitables: Sequence[Awaitable[Any]]) -> list[Any]:
+def gather_all(awaitables: Sequence[Awaitable[Any]]) -> list[Any]:
     """Await all concurrently; return their results in order. A raised exception takes the place of the result."""
 
     async def all_results() -> list[Any]:
@@ -25,11 +25,11 @@ def gathered(awaitables: Sequence[Awaitable[Any]]) -> list[Any]:
     return asyncio.run_coroutine_threadsafe(all_results(), _event_loop()).result() if awaitables else []
 
 
-def awaited(value: Any) -> Any:
+def resolve(value: Any) -> Any:
     """Return the value, or the result of a coroutine; raise what it raised."""
     if not isawaitable(value):
         return value
-    (result,) = gathered([value])
+    (result,) = gather_all([value])
     if isinstance(result, BaseException):
         raise result
     return result

@@ -16,7 +16,7 @@ WORDS = re.compile(
 """Messages of PyArrow, safetensors and torch; torch does not state why its writer failed."""
 
 
-def told_full(error: BaseException) -> str | None:
+def full_disk_reason(error: BaseException) -> str | None:
     """Return the reason if an error, or one of its causes, reports a full disk or quota; else None."""
     for cause in _causes(error):
         if isinstance(cause, OSError) and cause.errno in FULL:
@@ -47,14 +47,14 @@ def no_room(path: Path, reason: str) -> str:
     """Return a message about a file that did not fit: reason, free space (decimal prefixes), and remedy."""
     there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-    most = f", and a file may have {size(limit)} (ulimit -f)" if limit != resource.RLIM_INFINITY else ""
-    return f"{path}: {reason}; its disk has {size(shutil.disk_usage(there).free)} free{most}; make room"
+    most = f", and a file may have {format_size(limit)} (ulimit -f)" if limit != resource.RLIM_INFINITY else ""
+    return f"{path}: {reason}; its disk has {format_size(shutil.disk_usage(there).free)} free{most}; make room"
 
 
-def size(number: int) -> str:
+def format_size(number: int) -> str:
     """Format a number of bytes with a decimal prefix.
 
-    >>> size(999), size(65_400_000_000)
+    >>> format_size(999), format_size(65_400_000_000)
     ('999 B', '65.4 GB')
     """
     value, units = float(number), ["B", "kB", "MB", "GB", "TB"]

@@ -9,7 +9,7 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 SCRIPTED = re.compile(r"\](?=[(:]\s*<?\s*(?:javascript|vbscript|data)\s*:)", re.IGNORECASE)
 ESCAPES = re.compile(r"\\(?=\|)|(?<=!)\\(?=\[)|\\(?=\][(:])")
-"""Pattern of the backslash escapes that `inert` and `table` write."""
+"""Pattern of the backslash escapes that `escape_markdown` and `table` write."""
 SECRET = re.compile(
     r"(?P<name>[\w-]*(?:token|secret|password|api[_-]?key)(?!s|izer|\w*env\b)\w*)(?P<sign>=|:\s*)(?P<value>[^\s,)&]+)",
     re.IGNORECASE,
@@ -19,10 +19,10 @@ KEYS = re.compile(r"\b(?:hf_|sk-|ghp_|xox[bp]-)[\w-]{16,}|(?<=://)[^/\s@]+:[^/\s
 HIDDEN = "***"
 
 
-def terminal(text: str) -> str:
+def escape_terminal(text: str) -> str:
     r"""Replace control characters that a terminal would execute; line ends are kept.
 
-    >>> terminal("\x1b[31mred\x1b[0m\n\u202etxt")
+    >>> escape_terminal("\x1b[31mred\x1b[0m\n\u202etxt")
     '�[31mred�[0m\n�txt'
     """
     return CONTROL.sub("\ufffd", text)
@@ -37,10 +37,10 @@ def terminal_json(text: str) -> str:
     return CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def harmless(value: Any) -> Any:
+def escape_formula(value: Any) -> Any:
     """Return the value of a cell so that no spreadsheet evaluates it as a formula. Numbers are unchanged.
 
-    >>> harmless("=1+1"), harmless(" @SUM(A1)"), harmless("a = b"), harmless(-1.5)
+    >>> escape_formula("=1+1"), escape_formula(" @SUM(A1)"), escape_formula("a = b"), escape_formula(-1.5)
     ("'=1+1", "' @SUM(A1)", 'a = b', -1.5)
     """
     if isinstance(value, str) and (value.startswith(FORMULA) or value.lstrip().startswith(FORMULA)):
@@ -48,29 +48,29 @@ def harmless(value: Any) -> Any:
     return value
 
 
-def inert(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Return one line of Markdown without HTML, images and script links; other markup is kept.
 
-    >>> inert("a <b>x</b> ![p](http://x) [c](javascript:f) p < 0.05")
+    >>> escape_markdown("a <b>x</b> ![p](http://x) [c](javascript:f) p < 0.05")
     'a &lt;b>x&lt;/b> !\\\\[p](http://x) [c\\\\](javascript:f) p < 0.05'
     """
-    flat = " ".join(terminal(text).split("\n"))
+    flat = " ".join(escape_terminal(text).split("\n"))
     return SCRIPTED.sub(r"\\]", re.sub(r"<(?=[A-Za-z/!?])", "&lt;", flat).replace("![", "!\\["))
 
 
-def unescaped(markdown: str) -> str:
-    r"""Return Markdown as text for a terminal, where nothing is rendered: without the escapes of `inert` and of tables.
+def unescape(markdown: str) -> str:
+    r"""Return Markdown as text for a terminal: without the escapes of `escape_markdown` and of tables.
 
-    >>> unescaped(inert("a <b> ![p](http://x)")), unescaped(r"| a\|b |")
+    >>> unescape(escape_markdown("a <b> ![p](http://x)")), unescape(r"| a\|b |")
     ('a <b> ![p](http://x)', '| a|b |')
     """
     return ESCAPES.sub("", markdown).replace("&lt;", "<")
 
 
-def redacted(words: Sequence[str]) -> list[str]:
+def redact(words: Sequence[str]) -> list[str]:
     """Return the words of a command with tokens, keys and passwords replaced by asterisks.
 
-    >>> redacted(["serve", "--token", "abc", "--max_tokens", "9", "--judge", "j(api_key=xyz, n=1)", "http://u:p@h/"])
+    >>> redact(["serve", "--token", "abc", "--max_tokens", "9", "--judge", "j(api_key=xyz, n=1)", "http://u:p@h/"])
     ['serve', '--token', '***', '--max_tokens', '9', '--judge', 'j(api_key=***, n=1)', 'http://***@h/']
     """
     redactions, hide = [], False

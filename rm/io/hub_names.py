@@ -31,7 +31,7 @@ def whole_name(source: str) -> str:
     return str(Path(source).resolve()) if source and Path(source).exists() else source
 
 
-def absent(source: str, error: Exception) -> str:
+def absence_reason(source: str, error: Exception) -> str:
     """Return the reason why loading by a name failed: a missing folder, or the Hub's error."""
     lines = str(error).split("\n") if str(error).strip() else [type(error).__name__]
     lines = [line.strip() for line in lines if line.strip()]
@@ -45,14 +45,14 @@ def absent(source: str, error: Exception) -> str:
     return f"no such folder here, and no model or data set of that name could be had from the Hub: {text}"
 
 
-def note_data(source: str, dataset: Any) -> None:
+def record_data_commit(source: str, dataset: Any) -> None:
     """Record the commit of a data set from the Hub: the URLs of its files are `hf://datasets/org/name@SHA/...`."""
     checksums = getattr(getattr(dataset, "info", None), "download_checksums", None) or {}
     matches = (re.search(r"@([0-9a-f]{40})(?:/|$)", str(address)) for address in checksums)
-    note(source, next((match[1] for match in matches if match), ""))
+    record_commit(source, next((match[1] for match in matches if match), ""))
 
 
-def note(source: str, commit: str) -> None:
+def record_commit(source: str, commit: str) -> None:
     """Record the commit that was loaded by a name. Values other than a full SHA are ignored."""
     if COMMIT.fullmatch(commit):
         RESOLVED[source] = commit

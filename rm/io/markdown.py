@@ -2,7 +2,7 @@
 
 from collections.abc import Container, Sequence
 
-from .escaping import inert
+from .escaping import escape_markdown
 
 
 def table(header: Sequence[str], lines: Sequence[Sequence[str]], *, right: Container[str] | None = None) -> str:
@@ -15,7 +15,7 @@ def table(header: Sequence[str], lines: Sequence[Sequence[str]], *, right: Conta
     | --- | ---: |
     | a\|b | 1 |
     """
-    cells = [[inert(str(cell)).replace("|", "\\|") for cell in line] for line in [header, *lines]]
+    cells = [[escape_markdown(str(cell)).replace("|", "\\|") for cell in line] for line in [header, *lines]]
     to_the_right = header[1:] if right is None else right
     rule = ["---:" if name in to_the_right else "---" for name in header]
     return "\n".join(f"| {' | '.join(line)} |" for line in [cells[0], rule, *cells[1:]])

@@ -36,7 +36,7 @@ class Rotation:
 
     def __post_init__(self):
         if self.number < 1:
-            raise UsageError("there is no server; name at least one")
+            raise UsageError("no server is set; name at least one")
         self.rests = [Rest() for _ in range(self.number)]
 
     def up(self, now: float, but: Collection[int] = ()) -> list[int]:
@@ -96,7 +96,7 @@ def addresses(text: str | Sequence[str], what: str = "base_url") -> tuple[str, .
     return urls
 
 
-def check_address(text: str, what: str = "base_url", *, such_as: str = "http://127.0.0.1:8000", key: str = "") -> None:
+def check_address(text: str, what: str = "base_url", *, example: str = "http://127.0.0.1:8000", key: str = "") -> None:
     """Raise `UsageError` unless it is an http address without secrets, which belong in the environment as `key`.
 
     >>> check_address("127.0.0.1:8000", "--servers")
@@ -109,7 +109,7 @@ def check_address(text: str, what: str = "base_url", *, such_as: str = "http://1
     except ValueError:
         host = None
     if host is None or parts.scheme not in ("http", "https"):
-        raise UsageError(f"{what} is an address such as {such_as}, got '{text}'")
+        raise UsageError(f"{what} is an address such as {example}, got '{text}'")
     if parts.username or parts.password or parts.query:
         raise UsageError(
             f"the address of {host} has a user, a password or a query in it; put the key into the environment variable "

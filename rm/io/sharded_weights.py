@@ -22,7 +22,7 @@ def is_partitioned(parameter: Tensor) -> bool:
 
 
 @torch.no_grad()
-def gathered(tensor: Tensor) -> Tensor:
+def gather_tensor(tensor: Tensor) -> Tensor:
     """Gather a sharded tensor, on the CPU; return other tensors unchanged."""
     if is_partitioned(tensor):  # its shape is empty outside of the context, which all processes enter together
         from deepspeed.zero import GatheredParameters  # pyright: ignore[reportMissingImports]
@@ -39,7 +39,7 @@ def gathered_state(model: nn.Module) -> dict[str, Any] | None:
     # under ZeRO-3 the tensors of state_dict() are empty: gather the parameters themselves, by every name of tied
     # weights; buffers are in the state dict alone
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    return {name: gathered(parameters.get(name, tensor)) for name, tensor in model.state_dict().items()}
+    return {name: gather_tensor(parameters.get(name, tensor)) for name, tensor in model.state_dict().items()}
 
 
 @torch.no_grad()

@@ -52,7 +52,7 @@ def check_required(loss: PairLoss, values: Mapping[str, Sequence[float]], margin
             raise DataError(MISSING[name].format(absent=absent, pairs=len(column), margin=margin))
 
 
-def learnt(losses: Sequence[PairLoss]) -> nn.ModuleDict:
+def learned_modules(losses: Sequence[PairLoss]) -> nn.ModuleDict:
     """Return the modules of learned parameters, by index of the loss. Each has a `learning_rate` and `fit(longer)`."""
     modules = {str(index): loss.learned for index, loss in enumerate(losses) if loss.learned is not None}
     for module in modules.values():
@@ -121,7 +121,7 @@ def named_pair_loss(text: str, *, center: float = 0.0) -> PairLoss:
         loss = as_pair_loss(build(LOSSES, text, center=center))
     else:
         more = signatures(LOSSES) if ":" in text else "; take bradley_terry"
-        raise UsageError(f"--loss {text} is no loss of a pair's two rewards{more}")
+        raise UsageError(f"--loss {text} is not a loss of pairs{more}")
     if ":" in text:
         _check_own_code(loss, text)
     return loss

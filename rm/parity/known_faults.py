@@ -93,7 +93,7 @@ def faults(model: Any, examples: Sequence[Example], ours: np.ndarray) -> Iterato
     yield "sigmoid activation", expit(ours)
     single = ours.shape[1] == 1
     yield "softmax activation" + (" (of a single score, which is always 1)" if single else ""), softmax(ours, axis=1)
-    yield "L2 normalisation of the scores", normalised(ours)
+    yield "L2 normalisation of the scores", unit_norm_rows(ours)
     if not isinstance(model, ScoresTokens):
         return
     if isinstance(model, LatentSteps):
@@ -124,9 +124,9 @@ def readings(model: Any, examples: Sequence[Example], right: Ids) -> Iterator[tu
     if after is not None:
         yield "missing EOS", [ids[:-1] if ids[-1:] == [after] else ids for ids in right]
         yield "double EOS", [[*ids, after] for ids in right]
-    yield "missing EOS", _unclosed(model, examples, right)
+    yield "missing EOS", _without_closing_tokens(model, examples, right)
     for name, bos, eos in CONVENTIONS:
-        yield name, _as(model, examples, bos, eos)
+        yield name, _ids_with_edges(model, examples, bos, eos)
     yield "wrong truncation side", _cut_elsewhere(model, examples)
     yield "no truncation", [whole_ids(model, example) for example in examples]
     for closed in ([], [after] if after is not None else []):
@@ -134,7 +134,7 @@ def readings(model: Any, examples: Sequence[Example], right: Ids) -> Iterator[tu
         yield "other template", [model.encoder.truncated(ids) for ids in plain]
 
 
-def _as(model: Any, examples: Sequence[Example], bos: Edge, eos: Edge) -> Ids:
+def _ids_with_edges(model: Any, examples: Sequence[Example], bos: Edge, eos: Edge) -> Ids:
     """Return token ids under other BOS and EOS policies. A policy has no effect if the tokenizer lacks the token."""
     has = [edge_id(model, index) is not None for index in (0, 1)]
     policies = {name: edge for name, edge, has_edge in zip(("bos", "eos"), (bos, eos), has, strict=True) if has_edge}
@@ -142,7 +142,7 @@ def _as(model: Any, examples: Sequence[Example], bos: Edge, eos: Edge) -> Ids:
     return [encoded.ids for encoded in encoder.encode_all(examples)]
 
 
-def _unclosed(model: Any, examples: Sequence[Example], right: Ids) -> Ids:
+def _without_closing_tokens(model: Any, examples: Sequence[Example], right: Ids) -> Ids:
     """Remove the template's closing tokens: the longest suffix shared by two different completions of a prompt."""
     other = [Example(example.prompt, f"{example.text} x") for example in examples]
     closings = []
@@ -185,7 +185,7 @@ def _poolings(model: Any, right: Ids) -> Iterator[tuple[str, np.ndarray]]:
     yield "wrong pooling (sum)", np.stack([row.sum(0) for row in rows])
 
 
-def normalised(rows: np.ndarray) -> np.ndarray:
+def unit_norm_rows(rows: np.ndarray) -> np.ndarray:
     """Return rows [N, K] divided by their Euclidean norm, as embedding endpoints do; a row of zeros stays as it is."""
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / np.where(norms > 0, norms, 1)

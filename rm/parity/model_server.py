@@ -69,7 +69,7 @@ def batches(rows: Sequence[Row], size: int = EACH) -> Iterator[Sequence[Row]]:
     return (rows[start : start + size] for start in range(0, len(rows), size))
 
 
-def by_index(data: Sequence[dict[str, Any]], field: str) -> list[Any]:
+def sort_by_index(data: Sequence[dict[str, Any]], field: str) -> list[Any]:
     """Return a field of every entry of a response, in the order of `index`."""
     return [entry[field] for entry in sorted(data, key=lambda entry: entry["index"])]
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from peft import PeftModel
 
-from ..backbones.loading import folded
+from ..backbones.loading import merged_copy
 from ..backbones.tokenization import pad
 from ..errors import DataError
 from ..types import Example, LatentSteps, Message, ReadsTokens, RewardModel, ScoresSteps, ScoresTokens, user_turn
@@ -73,11 +73,11 @@ def parity(
     coarse = model.contract.dtype not in ("float32", "float64")
     for name, way in ways.items():
         tolerance = max((HALF if coarse or name in half else FULL) * float(ours.std(0).max()), 1e-6)
-        parity_result = compared(model, examples, ours, name, way(examples), tolerance)
+        parity_result = compare_backend(model, examples, ours, name, way(examples), tolerance)
         yield parity_result._replace(report_only=name in report_only)
 
 
-def compared(
+def compare_backend(
     model: RewardModel, examples: Sequence[Example], ours: np.ndarray, way: str, theirs: BackendScores, tolerance: float
 ) -> Parity:
     """Compare one backend's scores with `ours` [N, K], and name the cause if they differ."""
@@ -86,14 +86,14 @@ def compared(
     gaps = np.nan_to_num(np.abs(theirs.scores - ours), nan=np.inf)
     size = (len(examples), float(gaps.max()), float(gaps.mean()), float(ours.std(0).max()))
     token = first_token(model, examples, theirs.tokens)
-    result = Parity(way, *size, tolerance, flipped(ours, theirs.scores), token, "")
+    result = Parity(way, *size, tolerance, flipped_share(ours, theirs.scores), token, "")
     return result if result.same else result._replace(culprit=culprit(model, examples, ours, theirs))
 
 
-def flipped(ours: np.ndarray, theirs: np.ndarray) -> float:
+def flipped_share(ours: np.ndarray, theirs: np.ndarray) -> float:
     """Return the share of pairs of rows, over all objectives, that are in the opposite order; ties never count.
 
-    >>> flipped(np.array([[1.0], [2.0], [3.0]]), np.array([[1.0], [3.0], [2.0]]))
+    >>> flipped_share(np.array([[1.0], [2.0], [3.0]]), np.array([[1.0], [3.0], [2.0]]))
     0.33...
     """
     first, second = np.triu_indices(len(ours), 1)
@@ -109,18 +109,22 @@ def own_ways(model: Any, seed: int = 0) -> dict[str, Way]:
     """Return variants that must not change a score: batch size 1, shuffled, padded, merged, without KV cache."""
     ways: dict[str, Way] = {
         "alone": lambda examples: BackendScores(np.concatenate([model.rate([example]) for example in examples])),
-        "shuffled": lambda examples: BackendScores(_shuffled(model, examples, seed)),
+        "shuffled": lambda examples: BackendScores(_shuffled_scores(model, examples, seed)),
     }
     if not _has_tokens(model):
         return ways
     for side in ("left", "right"):
-        ways[f"padded on the {side}"] = lambda examples, side=side: BackendScores(_padded(model, examples, side))
-    ways["pad is EOS"] = lambda examples: BackendScores(_padded(model, examples, "right", edge_id(model, 1) or 0))
+        ways[f"padded on the {side}"] = lambda examples, side=side: BackendScores(_padded_scores(model, examples, side))
+    ways["pad is EOS"] = lambda examples: BackendScores(
+        _padded_scores(model, examples, "right", edge_id(model, 1) or 0)
+    )
     if isinstance(model, LatentSteps):
         ways["without a cache"] = lambda examples: BackendScores(model.rate_without_cache(examples))
     if isinstance(model.model, PeftModel):
         merged = partial(with_weights, model)
-        ways["adapter merged"] = lambda examples: BackendScores(_padded(merged(folded(model.model)), examples, "right"))
+        ways["adapter merged"] = lambda examples: BackendScores(
+            _padded_scores(merged(merged_copy(model.model)), examples, "right")
+        )
     return ways
 
 
@@ -136,7 +140,7 @@ def other_precision(model: Any) -> dict[str, Way]:
 
     def way(examples: Sequence[Example]) -> BackendScores:
         other = with_weights(model, copy.deepcopy(model.model).to(dtype))
-        return BackendScores(_padded(other, examples, "right"), because=f"{name} itself")
+        return BackendScores(_padded_scores(other, examples, "right"), because=f"{name} itself")
 
     return {name: way}
 
@@ -145,7 +149,7 @@ def _has_tokens(model: Any) -> bool:
     return isinstance(model, ScoresTokens | ScoresSteps)
 
 
-def _shuffled(model: RewardModel, examples: Sequence[Example], seed: int) -> np.ndarray:
+def _shuffled_scores(model: RewardModel, examples: Sequence[Example], seed: int) -> np.ndarray:
     order = np.random.default_rng(seed).permutation(len(examples))
     rewards = np.empty((len(examples), len(model.contract.objectives)))
     for some in np.array_split(order, max(1, len(order) // 3)):
@@ -160,7 +164,7 @@ def with_weights(model: Any, weights: torch.nn.Module) -> Any:
     return other
 
 
-def _padded(model: Any, examples: Sequence[Example], side: str, filler: int = 0) -> np.ndarray:
+def _padded_scores(model: Any, examples: Sequence[Example], side: str, filler: int = 0) -> np.ndarray:
     """Score padded batches in the given order."""
     rows = [encoded.ids for encoded in model.encoder.encode_all(examples)]
     rewards = []

@@ -8,7 +8,7 @@ import numpy as np
 from ..errors import DataError, UsageError
 from ..types import Example, ReadsTokens
 from .known_faults import BackendScores
-from .model_server import ModelServer, all_or_none, batches, by_index
+from .model_server import ModelServer, all_or_none, batches, sort_by_index
 from .parity import Way
 
 PROBABILITIES = "SGLang, /v1/classify"
@@ -31,7 +31,7 @@ class Sglang(ModelServer):
 
     def embeddings(self, rows: Sequence[list[int]]) -> list[list[float]]:
         """Return the same through the embedding endpoint."""
-        return by_index(self.post("/v1/embeddings", input=rows)["data"], "embedding")
+        return sort_by_index(self.post("/v1/embeddings", input=rows)["data"], "embedding")
 
     def probabilities(self, rows: Sequence[list[int]]) -> list[list[float]]:
         """Return the label probabilities; this endpoint documents one sequence per request."""

@@ -19,7 +19,7 @@ from ..kinds.process.model import ProcessRewardModel
 from ..types import Example
 from .known_faults import EXPLAINED
 from .model_server import batches
-from .parity import FULL, HALF, Parity, flipped
+from .parity import FULL, HALF, Parity, flipped_share
 from .targets import Against
 from .vllm import ServedSteps, Vllm, token_classify_options
 
@@ -49,7 +49,7 @@ def step_activation(logits: np.ndarray) -> np.ndarray:
     return softmax(logits, axis=1) if logits.shape[1] > 1 else expit(logits)
 
 
-def at_steps(outputs: StepOutputs, theirs: Sequence[Sequence[float]]) -> np.ndarray | str:
+def select_steps(outputs: StepOutputs, theirs: Sequence[Sequence[float]]) -> np.ndarray | str:
     """Return step scores [S, C] from rows for all tokens or for step tokens only; the reason as text if impossible."""
     scores = np.array(theirs, float)
     if scores.ndim != 2 or scores.shape[1] != outputs.logits.shape[1]:
@@ -73,13 +73,13 @@ def compare_steps(
     ours = _ours(outputs, activated)
     spread = float(ours.std(0).max())
     tolerance = max((HALF if half else FULL) * spread, 1e-6)
-    rows = [at_steps(output, other) for output, other in zip(outputs, theirs, strict=True)]
+    rows = [select_steps(output, other) for output, other in zip(outputs, theirs, strict=True)]
     refused = [f"conversation {index + 1}: {row}" for index, row in enumerate(rows) if isinstance(row, str)]
     usable = [row for row in rows if not isinstance(row, str)]
     scores = np.full_like(ours, np.nan) if refused else np.concatenate(usable)
     gaps = np.nan_to_num(np.abs(scores - ours), nan=np.inf)
     size, why = (len(ours), float(gaps.max()), float(gaps.mean()), spread), refused[0] if refused else ""
-    result = Parity(way, *size, tolerance, flipped(ours, scores), "", why)
+    result = Parity(way, *size, tolerance, flipped_share(ours, scores), "", why)
     return result if result.same or refused else result._replace(culprit=step_culprit(outputs, scores, activated))
 
 
@@ -96,7 +96,7 @@ def step_culprit(outputs: Sequence[StepOutputs], scores: np.ndarray, activated: 
 
 def step_faults(outputs: Sequence[StepOutputs], activated: bool) -> Iterator[tuple[str, np.ndarray]]:
     """Yield names of faults, and the scores of the steps [S, C] that our model gives with each."""
-    logits, ours = _at(outputs, 0), _ours(outputs, activated)
+    logits, ours = _logits_at_steps(outputs, 0), _ours(outputs, activated)
     if activated:
         yield "no activation: logits, not probabilities", logits
         yield "activation applied twice", step_activation(ours)
@@ -105,16 +105,16 @@ def step_faults(outputs: Sequence[StepOutputs], activated: bool) -> Iterator[tup
         yield "activated: probabilities, not logits", step_activation(logits)
     yield "labels in the opposite order", ours[:, ::-1]
     for name, offset in (("read one token before the step token", -1), ("read one token after the step token", 1)):
-        moved = _at(outputs, offset)
+        moved = _logits_at_steps(outputs, offset)
         yield name, step_activation(moved) if activated else moved
 
 
 def _ours(outputs: Sequence[StepOutputs], activated: bool) -> np.ndarray:
-    logits = _at(outputs, 0)
+    logits = _logits_at_steps(outputs, 0)
     return step_activation(logits) if activated else logits
 
 
-def _at(outputs: Sequence[StepOutputs], offset: int) -> np.ndarray:
+def _logits_at_steps(outputs: Sequence[StepOutputs], offset: int) -> np.ndarray:
     """Return the logits at all step tokens, `offset` tokens away, [S, C]."""
     rows: list[Any] = []
     for output in outputs:

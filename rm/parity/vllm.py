@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import DataError, UsageError
 from ..types import Example, ReadsTokens
 from .known_faults import BackendScores
-from .model_server import ModelServer, all_or_none, batches, by_index, chat_body
+from .model_server import ModelServer, all_or_none, batches, chat_body, sort_by_index
 from .parity import Way
 
 
@@ -37,11 +37,11 @@ class Vllm(ModelServer):
 
     def classify(self, **body: Any) -> list[list[float]]:
         """Return the scores of each conversation, in order."""
-        return by_index(self.post("/classify", **body)["data"], "probs")
+        return sort_by_index(self.post("/classify", **body)["data"], "probs")
 
     def token_classify(self, rows: Sequence[list[int]], **body: Any) -> list[list[list[float]]]:
         """Return what the head gives at every token that the server's pooling returns, [tokens, labels] per row."""
-        return by_index(self.post("/pooling", input=rows, task="token_classify", **body)["data"], "data")
+        return sort_by_index(self.post("/pooling", input=rows, task="token_classify", **body)["data"], "data")
 
     def tokens(self, example: Example) -> list[int] | None:
         """Return the server's token ids of a conversation; None if the server has no such endpoint."""

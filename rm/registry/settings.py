@@ -117,7 +117,7 @@ class Settings:
     def validate(self) -> None:
         """Raise `UsageError` if a setting is missing, has an invalid value, or contradicts another setting."""
         for name in self.required:
-            given(name, vars(self)[name])
+            require_setting(name, vars(self)[name])
         check_values(self)
         self._check_required_ones()
         for rule in (rule for base in reversed(type(self).__mro__) for rule in vars(base).get("rules", ())):
@@ -196,7 +196,7 @@ def one_of(name: str, value: str, choices: Sequence[str]) -> None:
         raise UsageError(f"--{name} is one of {', '.join(choices)}, got '{value}'")
 
 
-def given(name: str, value: Any) -> None:
+def require_setting(name: str, value: Any) -> None:
     """Raise a `UsageError` if the setting is missing."""
     if not value:
         raise UsageError(f"--{name} is missing")

@@ -74,10 +74,10 @@ def is_function(text: str) -> bool:
     return form is not None and ":" in form[1]
 
 
-def named(text: str) -> tuple[str, str]:
+def split_name(text: str) -> tuple[str, str]:
     """Split `NAME=SOURCE`; the name of a SOURCE alone is the last part of its path or function.
 
-    >>> named("safe=runs/rm"), named("runs/lr=0.1/rm/"), named("my_rewards.code:compiles(timeout=2)")
+    >>> split_name("safe=runs/rm"), split_name("runs/lr=0.1/rm/"), split_name("my_rewards.code:compiles(timeout=2)")
     (('safe', 'runs/rm'), ('rm', 'runs/lr=0.1/rm/'), ('compiles', 'my_rewards.code:compiles(timeout=2)'))
     """
     if match := NAMED_SOURCE.fullmatch(text):
@@ -85,7 +85,7 @@ def named(text: str) -> tuple[str, str]:
     return re.split("[/:]", text.partition("(")[0].rstrip("/"))[-1], text
 
 
-def takes(folder: str, text: str, name: str) -> bool:
+def accepts_argument(folder: str, text: str, name: str) -> bool:
     """Return whether the function that `text` names has an argument `name`."""
     return name in signature(load(folder, parse_spec(text).name)).parameters
 
@@ -116,7 +116,7 @@ def call(factory: Callable[..., Any], text: str, *, more: str = "", **given: Any
             raise UsageError(f"{text}: no argument '{name}'; {did_you_mean(name, free, choices)}")
     missing = [name for name, parameter in free.items() if is_required(parameter) and name not in spec.arguments]
     if missing:
-        raise UsageError(f"{text}: the argument '{missing[0]}' is missing; write {_written(spec, free)}{more}")
+        raise UsageError(f"{text}: the argument '{missing[0]}' is missing; write {_example_spec(spec, free)}{more}")
     values = {name: _value(text, name, value, free) for name, value in spec.arguments.items()}
     try:
         return factory(**values, **given)
@@ -126,7 +126,7 @@ def call(factory: Callable[..., Any], text: str, *, more: str = "", **given: Any
         raise UsageError(f"{text}: {error}") from error
 
 
-def _written(spec: Spec, parameters: Mapping[str, Parameter]) -> str:
+def _example_spec(spec: Spec, parameters: Mapping[str, Parameter]) -> str:
     """Return the spec with its required arguments, such as `gate(reward=rm, by=..., threshold=...)`."""
     required = {name: "..." for name, parameter in parameters.items() if is_required(parameter)} | spec.arguments
     return f"{spec.name}({', '.join(f'{name}={value}' for name, value in required.items())})"

@@ -89,7 +89,7 @@ def encode_labelled(
     return Encoding(rows, len(pairs), limit, longest, over, identical, unlabelled, *omitted_texts(encoded))
 
 
-def joined(parts: Sequence[Encoding]) -> Encoding:
+def concatenate_encodings(parts: Sequence[Encoding]) -> Encoding:
     """Concatenate the rows of several encodings, and add their counts."""
     counts = ((part.over_length, part.identical, part.unlabelled, part.omitted) for part in parts)
     return Encoding(

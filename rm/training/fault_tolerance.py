@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import Trainer
 
 from ..errors import CheckFailed, DataError, UsageError
-from ..io.disk_errors import file_of, no_room, told_full
+from ..io.disk_errors import file_of, full_disk_reason, no_room
 from ..io.sharded_weights import is_sharded
 from .checkpointing import COMPLETE
 
@@ -22,7 +22,7 @@ class Piece(dict[str, Any]):
     """A part of a prepared micro-batch."""
 
 
-def halved(piece: Piece, rows: int) -> list[Piece]:
+def split_in_half(piece: Piece, rows: int) -> list[Piece]:
     """Split a micro-batch of two or more rows into halves.
 
     A tensor with R = `rows` rows is split in the middle. A tensor with 2R rows contains the first completions of all
@@ -121,7 +121,7 @@ class FaultTolerantTrainer(Trainer):
             return self._learn_halves(step, model, piece, items, rows or 2, last=last)
 
     def _learn_halves(self, step: Any, model: Any, piece: Piece, items: Any, rows: int, *, last: bool) -> Tensor:
-        first, second = halved(piece, rows)
+        first, second = split_in_half(piece, rows)
         return self._learn(step, model, first, items, last=False) + self._learn(step, model, second, items, last=last)
 
     def _trained(self) -> list[nn.Parameter]:
@@ -173,12 +173,12 @@ class FaultTolerantTrainer(Trainer):
             if name := first_not_finite((name, tensor.detach()) for name, tensor in parameters):
                 self._stop(f"step {self.state.global_step}: the weights {name} are not finite")
 
-    def _stop(self, what: str) -> None:
+    def _stop(self, reason: str) -> None:
         folders = Path(self.args.output_dir).glob("checkpoint-*")
         checkpoints = sorted(folders, key=lambda path: int(path.name.split("-")[1]))
         where = f"the weights of before are in {checkpoints[-1]}" if checkpoints else "no checkpoint was written before"
         raise CheckFailed(
-            f"{what}, so it is not used; {where}; lower --learning_rate (now {self.args.learning_rate:g}) "
+            f"{reason}, so it is not used; {where}; lower --learning_rate (now {self.args.learning_rate:g}) "
             "or --max_grad_norm, or look for odd rows in the data, and start over with --overwrite"
         )
 
@@ -200,7 +200,10 @@ class FaultTolerantTrainer(Trainer):
         try:
             super()._maybe_log_save_evaluate(*args, **kwargs)
         except Exception as error:
-            reason, folder = told_full(error), Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
+            reason, folder = (
+                full_disk_reason(error),
+                Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}",
+            )
             if reason is None or isinstance(error, DataError | UsageError | CheckFailed):
                 raise
             sentence = no_room(folder if folder.exists() else Path(file_of(error) or folder), reason)

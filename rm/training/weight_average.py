@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from ..errors import UsageError
-from ..io.sharded_weights import gathered, put
+from ..io.sharded_weights import gather_tensor, put
 
 FILE = "weight_average.safetensors"
 
@@ -62,7 +62,7 @@ class WeightAverage:
 
     def save(self, folder: Path, *, writes: bool = True) -> None:
         """Save the averages in a checkpoint; every process must call it, and the one that `writes` writes."""
-        tensors = {name: gathered(mean).cpu().contiguous() for name, mean in self.means.items()}
+        tensors = {name: gather_tensor(mean).cpu().contiguous() for name, mean in self.means.items()}
         if writes:
             save_file(tensors, folder / FILE)
 

@@ -63,7 +63,7 @@ def rl_world(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("rl")
     words = models.tokenizer()
     policy = models.causal_lm(words, seed=3)
-    models.pretrain(policy, words, garden.supervised(1000, seed=0), steps=100)
+    models.pretrain(policy, words, garden.supervised_examples(1000, seed=0), steps=100)
     policy.save_pretrained(folder / "start")
     words.save_pretrained(folder / "start")
     write(folder / "prompts.jsonl", ({"prompt": list(prompt)} for prompt in garden.prompts(40, 0)))

@@ -13,13 +13,13 @@ from rewardlab.apps.inspector.tabs.judgments.export import export
 from rewardlab.apps.inspector.tabs.judgments.queries import Filter, open_run
 from rewardlab.apps.runs.tables import read_items
 from rewardlab.apps.serving.client import ScoringClient
-from rewardlab.apps.serving.process import serving
+from rewardlab.apps.serving.process import serve_in_thread
 from rewardlab.apps.serving.settings import ServeConfig
 from rewardlab.benchmarks.suites.pairs import as_cases
 from rewardlab.judges.backends.scripted import scripted
-from rewardlab.judges.kinds.checklist import until
+from rewardlab.judges.kinds.checklist import conversation_until
 from rewardlab.judges.kinds.pairwise import pairwise
-from rewardlab.policy.rollouts._partners import in_role, with_thought
+from rewardlab.policy.rollouts._partners import with_role, with_thought
 from rewardlab.policy.scaffolds._scaffold import Hints, with_hints
 from rewardlab.policy.training.prompts import load_prompts
 from rewardlab.rm.contract.golden_scores import read_golden
@@ -89,7 +89,7 @@ def test_train_eval_and_score_read_the_call_and_lint_says_what_is_ignored(folder
 
 def test_a_server_gives_the_same_numbers(model, pairs):
     examples = [example for pair in pairs for example in pair.examples]
-    with serving(model, ServeConfig(model="rm", port=0)) as url:
+    with serve_in_thread(model, ServeConfig(model="rm", port=0)) as url:
         assert ScoringClient(url).rate(examples) == pytest.approx(model.rate(examples), abs=1e-5)
         raw = row(0)
         turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": raw["prompt"]}, *raw["chosen"]]
@@ -133,9 +133,9 @@ def test_prompts_of_a_policy_have_their_tools_and_what_is_added_leaves_them(fold
     for changed in (
         with_hints(prompt, Hints(("Names the city.",))),
         with_hints(with_tools(prompt[1:], [TOOL]), Hints(("Names the city.",))),
-        in_role(prompt, "Look it up."),
+        with_role(prompt, "Look it up."),
         with_thought(prompt, "Paris."),
     ):
         assert tools_of(changed) == [TOOL] and changed != prompt
     (case,), _ = as_cases(pairs[:1])
-    assert until(case, 0, 0) == pairs[0].examples[0].prompt + completion_turns(pairs[0].chosen)
+    assert conversation_until(case, 0, 0) == pairs[0].examples[0].prompt + completion_turns(pairs[0].chosen)

@@ -5,7 +5,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from rewardlab.apps.runs.run_folder import plain
+from rewardlab.apps.runs.run_folder import to_json_types
 from rewardlab.benchmarks.compare import Comparison, cases_text, compare, markdown, verdict
 from rewardlab.benchmarks.suites.pairs import pairs
 from rewardlab.benchmarks.suites.rewardbench2 import rewardbench2
@@ -39,7 +39,7 @@ def test_a_subset_without_a_common_case_has_no_p_and_does_not_count_for_the_adju
     assert not silent.significant and found.subsets["a"].significant
     assert 0.0006 < found.subsets["a"].p < 0.002 and found.subsets["b"].p == 1
     assert "| c | – | – | – | – |" in markdown(found) and "nan" not in markdown(found)
-    assert plain(silent.__dict__)["p"] is None and json.dumps(plain(silent.__dict__), allow_nan=False)
+    assert to_json_types(silent.__dict__)["p"] is None and json.dumps(to_json_types(silent.__dict__), allow_nan=False)
 
 
 @pytest.mark.parametrize("subsets", [49, pytest.param(98, marks=pytest.mark.slow)])

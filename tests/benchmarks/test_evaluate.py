@@ -6,7 +6,7 @@ from rewardlab.benchmarks.baselines import Baseline, all_baselines, longest, ran
 from rewardlab.benchmarks.evaluate import RANDOM_ALIKE, evaluate, rotated_credits
 from rewardlab.benchmarks.report import figure, markdown
 from rewardlab.benchmarks.scorers import short_names
-from rewardlab.benchmarks.statistics.cluster_bootstrap import cell_sums, cluster_draws, share_interval, weighted
+from rewardlab.benchmarks.statistics.cluster_bootstrap import cell_sums, cluster_draws, share_interval, weighted_mean
 from rewardlab.benchmarks.suites.pairs import as_cases, pairs
 from rewardlab.benchmarks.suites.rewardbench import SECTIONS, SIZES, rewardbench, section_scores
 from rewardlab.benchmarks.suites.rewardbench2 import rewardbench2
@@ -196,7 +196,7 @@ def test_cluster_means_and_weights_by_hand():
     assert sampled.total.shape == (3, 2, 2)
     for sample, counts in enumerate(draws.counts):  # the first column is x in g: clusters a, b, c drawn so often
         assert sampled.total[sample].tolist() == [[counts[0], 16 * counts[0]], [counts[1], 5 * counts[2]]]
-    assert weighted(np.array([np.nan, 0.2]), np.array([5.0, 1.0])) == pytest.approx(0.2)
+    assert weighted_mean(np.array([np.nan, 0.2]), np.array([5.0, 1.0])) == pytest.approx(0.2)
 
 
 def test_a_perfect_score_is_not_a_certainty_and_nothing_has_no_interval():

@@ -89,7 +89,7 @@ REFUSED = [
     ("models/a template for a model", lambda: b"\xe1", "no text of a chat template"),
     ("models/lora/adapter_config.json", lambda: b"", "no settings of a LoRA"),
     ("models/lora/adapter_config.json", lambda: lora(task_type=""), "no settings of a LoRA"),
-    ("models/lora/adapter_config.json", lambda: lora(base_model_name_or_path=[]), "names no base model"),
+    ("models/lora/adapter_config.json", lambda: lora(base_model_name_or_path=[]), "has no base model"),
     ("models/lora/adapter_config.json", lambda: lora(layer_replication=0.5), "does not fit its base"),
     ("models/lora/adapter_config.json", lambda: lora(modules_to_save=["[["]), "does not fit its base"),
     ("models/lora/adapter_config.json", lambda: lora(r=10**9), "a rank is a whole number"),
@@ -109,7 +109,7 @@ REFUSED = [
     ("runs/eval/items.parquet", lambda: items(best=[7]), "damaged|is there"),
     ("runs/judge/judgments.parquet", lambda: in_every_row("runs/judge/judgments.parquet", cost="much"), "cannot be"),
     (ROLLOUTS, lambda: in_every_row(ROLLOUTS, **{"reward/sources/rm": {"value": 1.0}}), "lack a column"),
-    ("runs/exchange", lambda: exchange(), "its lengths are not those of its completions"),
+    ("runs/exchange", lambda: exchange(), "its lengths differ from those of its completions"),
 ]
 
 

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from rewardlab.judges.backends.chat import Ask, Reply, failed
+from rewardlab.judges.backends.chat import Ask, Reply, failed_reply
 from rewardlab.judges.backends.cost import Prices
 from rewardlab.judges.backends.openai_endpoint import Endpoint
 from rewardlab.judges.backends.scripted import scripted
@@ -42,7 +42,7 @@ def test_what_was_answered_is_not_asked_again_but_errors_and_further_samples_are
         again = StoredReplies(chat, store).ask(asks(5), lambda place, reply: arrived.append(place))
     assert again[:3] == first and again[4].text == "on Case 4: which answer is better?"
     assert len(chat.asked) == 5 and arrived == [0, 1, 2, 3, 4]
-    chat = StoredReplies(scripted([failed("busy"), "A"]), tmp_path / "errors")
+    chat = StoredReplies(scripted([failed_reply("busy"), "A"]), tmp_path / "errors")
     assert chat.ask(asks(1))[0].error == "busy"
     assert chat.ask(asks(1))[0].text == "A" and len(lines(tmp_path / "errors")) == 1
     chat = scripted(["first", "second", "third"])
@@ -63,8 +63,8 @@ def test_everything_that_is_asked_and_the_chats_name_are_part_of_the_key(tmp_pat
 
 
 def test_what_a_reply_without_text_has_cost_is_counted_once_in_each_process_and_it_is_asked_again(tmp_path):
-    prices, paid = Prices(prompt=1.0), failed("no text", requests=1, prompt_tokens=2_000_000)
-    chat = scripted([paid, failed("busy"), paid, Reply("A", "stop", prompt_tokens=3_000_000)])
+    prices, paid = Prices(prompt=1.0), failed_reply("no text", requests=1, prompt_tokens=2_000_000)
+    chat = scripted([paid, failed_reply("busy"), paid, Reply("A", "stop", prompt_tokens=3_000_000)])
     with Store(tmp_path) as store:
         assert StoredReplies(chat, store, prices=prices).ask(asks(2))[0].error == "no text" and store.spent == 2.0
     with Store(tmp_path) as store:
@@ -80,7 +80,7 @@ def test_what_a_reply_without_text_has_cost_is_counted_once_in_each_process_and_
     # Without prices too. Two empty replies of a run that was cut off are counted with the third request, and no
     # more when a second judge makes the same request.
     other = tmp_path / "other"
-    empty = failed("no text", requests=1, prompt_tokens=5)
+    empty = failed_reply("no text", requests=1, prompt_tokens=5)
     with Store(other) as store:
         assert StoredReplies(scripted([empty, empty]), store).ask(asks(1) * 2)[1].requests == 1
     with Store(other) as store:
@@ -118,7 +118,7 @@ def test_a_line_that_was_being_written_is_dropped_and_told_and_a_damaged_one_nam
     for line in ("{", "{}", '{"key": "k", "text": "A"}', "[]", "\x00\x00", '{"key": 1, "text": 2}'):
         (tmp_path / FILE).write_text(f"{whole}{line}\n")
         for _ in range(2):  # the folder is let go
-            with pytest.raises(DataError, match=r"replies.jsonl line 3: no kept reply .*; delete the line"):
+            with pytest.raises(DataError, match=r"replies.jsonl line 3: not a stored reply .*; delete the line"):
                 Store(tmp_path)
 
 

@@ -29,7 +29,7 @@ def words():
 @pytest.fixture(scope="session")
 def qwen3(words):
     model = models.causal_lm(words, "qwen3", seed=3)
-    models.pretrain(model, words, garden.supervised(1000, seed=0), steps=100, learning_rate=6e-3)
+    models.pretrain(model, words, garden.supervised_examples(1000, seed=0), steps=100, learning_rate=6e-3)
     return model
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from datasets import Dataset
 from peft import LoraConfig
-from rewardlab.judges.backends.local_model import in_process
+from rewardlab.judges.backends.local_model import chat_from_model
 from rewardlab.judges.kinds.pairwise import pairwise
 from rewardlab.judges.prompts import Sampling
 from rewardlab.judges.types import Case
@@ -111,7 +111,7 @@ def test_a_step_of_grpo_trains_an_adapter_on_the_rewards_of_its_completions(mode
 
 
 def test_a_judge_scores_both_responses_or_abstains_with_a_reason(pretrained, tokenizer):
-    judge = pairwise(in_process(pretrained, tokenizer), orders="one", sampling=Sampling(max_tokens=24))
+    judge = pairwise(chat_from_model(pretrained, tokenizer), orders="one", sampling=Sampling(max_tokens=24))
     (judgment,) = judge([Case("capital", CAPITAL, ANSWERS)])
     assert judgment.raw and judgment.raw[0] and judgment.tokens[1] <= 24
     assert len(judgment.scores) == 2 or judgment.abstained

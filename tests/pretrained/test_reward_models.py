@@ -8,7 +8,7 @@ import pytest
 import torch
 from datasets import Dataset
 from peft import LoraConfig, PeftModel
-from rewardlab.rm.backbones.loading import folded
+from rewardlab.rm.backbones.loading import merged_copy
 from rewardlab.rm.backbones.packing import packing_limit
 from rewardlab.rm.backbones.tokenization import pad
 from rewardlab.rm.data.solutions import Solution
@@ -90,7 +90,7 @@ def test_the_losses_of_steps_are_trls(training, tmp_path):
 def test_a_saved_and_merged_model_scores_in_plain_transformers_and_as_rewardbench_calls_it(training, large_folder):
     """One by one, in a padded batch of the saved tokenizer, and by the pipeline of texts that `rewardbench` builds."""
     model = training.trained
-    plain = with_weights(model, folded(model.model)) if isinstance(model.model, PeftModel) else model
+    plain = with_weights(model, merged_copy(model.model)) if isinstance(model.model, PeftModel) else model
     plain.save(large_folder)
     expected = pytest.approx(model.rate(EXAMPLES)[:, 0], abs=1e-4)
     assert load_scalar(str(large_folder)).rate(EXAMPLES)[:, 0] == expected

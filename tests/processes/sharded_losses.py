@@ -14,7 +14,7 @@ from rewardlab.apps.runs.processes import leave
 from rewardlab.kernels.policy_loss import ClipRule, policy_loss
 from rewardlab.policy.advantages._rows import bounds_of_rows
 from rewardlab.policy.rewards.sources import RewardSources
-from rewardlab.policy.step.forward import CompletionBatch, at_completions, install, own_states
+from rewardlab.policy.step.forward import CompletionBatch, completion_states, install, own_states
 from rewardlab.policy.step.loss import completion_loss_inputs
 from rewardlab.policy.step.step import Processes
 from rewardlab.policy.training.critic import CriticArguments, CriticLearner, Targets
@@ -25,7 +25,7 @@ from rewardlab.rm.backbones.loading import sequence_scores, small_config, small_
 from rewardlab.rm.contract.golden_scores import check_golden, write_golden
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.data.preference_vectors import dirichlet
-from rewardlab.rm.io.sharded_weights import gathered
+from rewardlab.rm.io.sharded_weights import gather_tensor
 from rewardlab.rm.kinds.autoregressive.preference_task import PreferenceRow, PreferenceTask
 from rewardlab.rm.kinds.multi_objective.training import ObjectiveRow, ObjectivesTask
 from rewardlab.rm.kinds.scalar.model import scalar_from_config
@@ -188,7 +188,7 @@ def split(model, mesh):
 
 
 def gradients(model) -> dict[str, torch.Tensor]:
-    return {name: gathered(one.grad) for name, one in model.named_parameters() if one.grad is not None}
+    return {name: gather_tensor(one.grad) for name, one in model.named_parameters() if one.grad is not None}
 
 
 def compare(name: str, mesh) -> float:
@@ -235,7 +235,7 @@ def states_read_alike(mesh) -> None:
     ):
         mine = CompletionBatch(*(one[own] for one in rows))
         targets = Targets(values[0][own], values[1][own], mine.response, 1 / rows.response.sum().item())
-        learner.learn(at_completions(read.states[own], mine), targets)
+        learner.learn(completion_states(read.states[own], mine), targets)
     same_gradients(shared.critic.parameters(), "sum")
     for one, expected in zip(shared.critic.parameters(), alone.critic.parameters(), strict=True):
         torch.testing.assert_close(one.grad, expected.grad, rtol=1e-4, atol=1e-6)
@@ -268,7 +268,7 @@ def adapter_saved_whole(folder: Path, mesh) -> None:
     for one in adapter.model.parameters():
         torch.nn.init.zeros_(one)
     adapter.load_weights(own)
-    assert all(torch.equal(gathered(adapter.state()[name]), one) for name, one in before.items())
+    assert all(torch.equal(gather_tensor(adapter.state()[name]), one) for name, one in before.items())
 
 
 class Ensemble:

@@ -49,7 +49,7 @@ POLICIES = {"grpo-r2m": ["kl", "reward", "rm/loss"], "ppo": ["kl", "critic/expla
 def world(tmp_path_factory) -> Path:
     folder, words = tmp_path_factory.mktemp("processes"), models.tokenizer()
     policy = models.causal_lm(words, seed=3)
-    models.pretrain(policy, words, garden.supervised(500, seed=0), steps=50)
+    models.pretrain(policy, words, garden.supervised_examples(500, seed=0), steps=50)
     policy.save_pretrained(folder / "policy")
     words.save_pretrained(folder / "policy")
     for name, rows in (

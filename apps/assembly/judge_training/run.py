@@ -39,7 +39,7 @@ from ...runs.run_folder import (
     run_folder,
     seconds_since,
     training_recipe,
-    trust,
+    trust_option,
     write_manifest,
     write_rows,
 )
@@ -58,7 +58,7 @@ def train_judge(config: JudgeTrainConfig, arguments: PolicyArguments) -> dict[st
     """Train a generative judge in one or two stages and save its run folder."""
     started = time.time()
     check_prompt("--prompt", config.prompt)
-    check_renders(load_tokenizer(config.base, chat_template=config.chat_template, **trust(arguments)))
+    check_renders(load_tokenizer(config.base, chat_template=config.chat_template, **trust_option(arguments)))
     pairs, notes = load_pairs(config)
     check_stages(config, arguments, len(pairs.cases))
     data = {source: data_hash(source) for source in config.sources}
@@ -140,7 +140,7 @@ def collect_traces(
 ) -> tuple[list[Record], dict[str, Any]]:
     """Collect and save the training conversations. Return them with the counts of dropped traces."""
     chats = config.teacher_chat()
-    chats.trust_remote_code = bool(trust(arguments))
+    chats.trust_remote_code = bool(trust_option(arguments))
     models = LanguageModels(chats)
     (short,) = models.names
     sampling = Sampling(
@@ -170,11 +170,11 @@ def _train_on(
     output: str,
 ) -> None:
     """Fine-tune on conversations in a separate run folder. A resumed run uses its last complete checkpoint."""
-    started, settings = time.time(), _training(config, arguments)
+    started, settings = time.time(), _supervised_settings(config, arguments)
     with run_folder(output, vars(settings), overwrite=False, resume=config.resume, keep=f"{CHECKPOINTS}/*") as folder:
-        tokenizer = load_tokenizer(config.base, chat_template=config.chat_template, **trust(arguments))
+        tokenizer = load_tokenizer(config.base, chat_template=config.chat_template, **trust_option(arguments))
         model = load_causal_lm(
-            config.base, tokenizer, dtype=config.dtype, device=str(arguments.device), **trust(arguments)
+            config.base, tokenizer, dtype=config.dtype, device=str(arguments.device), **trust_option(arguments)
         )
         names = ("disable_tqdm", "use_cpu", "save_steps", "save_total_limit", "logging_steps")
         trainer_arguments = {"save_strategy": "steps"} | {name: vars(arguments)[name] for name in names}
@@ -191,7 +191,7 @@ def _train_on(
         write_manifest(folder, data=[], seed=settings.seed, started=started, chat=chat, **facts)
 
 
-def _training(config: JudgeTrainConfig, arguments: PolicyArguments) -> SupervisedSettings:
+def _supervised_settings(config: JudgeTrainConfig, arguments: PolicyArguments) -> SupervisedSettings:
     return SupervisedSettings(
         epochs=config.sft_epochs,
         learning_rate=config.sft_learning_rate,

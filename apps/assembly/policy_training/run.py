@@ -17,10 +17,17 @@ from ....policy.training.arguments import PolicyArguments
 from ....policy.training.critic import CriticArguments
 from ....policy.training.models import lora_config, open_language_model, open_reference
 from ....policy.training.prompt_sampling import CurriculumSampler
-from ....policy.training.prompts import Prompts, by_kind, check_number, drop_long_prompts, load_prompts, rows_by_prompt
+from ....policy.training.prompts import (
+    Prompts,
+    check_number,
+    drop_long_prompts,
+    group_by_category,
+    load_prompts,
+    rows_by_prompt,
+)
 from ....policy.training.trainer import PolicyTrainer
 from ....policy.types import RolloutSource
-from ....rm.backbones.chat_templates import prefilled
+from ....rm.backbones.chat_templates import prefilled_text
 from ....rm.backbones.loading import load_tokenizer
 from ....rm.backbones.tokenization import check_renders
 from ....rm.errors import CheckFailed
@@ -35,7 +42,7 @@ from ...rewards._open import check_functions, open_rewards, sources_by_name
 from ...rewards._run import RunFacts
 from ...runs.hub_upload import open_repository
 from ...runs.processes import Process, shared_run_folder, trained_by
-from ...runs.run_folder import data_hash, log, log_rows, training_recipe, trust, write_manifest
+from ...runs.run_folder import data_hash, log, log_rows, training_recipe, trust_option, write_manifest
 from ...runs.stop_training import train_until_asked
 from ...runs.tables import STEPS
 from .checks import check_together
@@ -101,7 +108,7 @@ def prepare(
     config: RlConfig, arguments: PolicyArguments, algorithm: Algorithm, work: Path
 ) -> tuple[PolicyTrainer, dict[str, Any]]:
     """Create the trainer. Return it with information for the manifest. Cheap parts are loaded first, to fail early."""
-    check_renders(load_tokenizer(config.model, chat_template=config.chat_template, **trust(arguments)))
+    check_renders(load_tokenizer(config.model, chat_template=config.chat_template, **trust_option(arguments)))
     data: dict[str, Prompts] = {}
     for name in DATA:
         data[name] = load_prompts(vars(config)[name], skip_bad_rows=config.on_bad_row == "skip")
@@ -112,14 +119,14 @@ def prepare(
     limits = {"longest": arguments.max_completion_length or 0, "max_length": config.max_prompt_length}
     prompts, eval_prompts = (drop_long_prompts(data[name], policy, log=log, **limits) for name in DATA)
     check_number(prompts, arguments)
-    if text := prefilled(policy.encoder.render_turns):
+    if text := prefilled_text(policy.encoder.render_turns):
         log(
             f"the chat template begins every completion with {text!r}, which is part of the prompt: rewards read what "
             "follows it"
         )
     table = [*prompts.rows, *eval_prompts.rows]
     cycles = arguments.cycles(len(prompts.rows))
-    facts = RunFacts(policy, cycles, arguments.seed, trust(arguments), rows_by_prompt(table), table)
+    facts = RunFacts(policy, cycles, arguments.seed, trust_option(arguments), rows_by_prompt(table), table)
     curriculum = open_curriculum(config, prompts, arguments.seed)
     sources = open_rewards(trained, watched, facts, work / FAULTS, skip=config.on_fault == "skip")
     trainer = PolicyTrainer(
@@ -147,7 +154,9 @@ def open_curriculum(config: RlConfig, prompts: Prompts, seed: int) -> Curriculum
     """Return the curriculum sampler of the next prompts. None if the settings have no curriculum."""
     if config.curriculum is None or config.category is None:
         return None
-    return CurriculumSampler(build("policy.curricula", config.curriculum), by_kind(prompts, config.category), seed=seed)
+    return CurriculumSampler(
+        build("policy.curricula", config.curriculum), group_by_category(prompts, config.category), seed=seed
+    )
 
 
 def _rollouts(config: RlConfig, arguments: PolicyArguments, facts: RunFacts) -> RolloutSource | None:

@@ -44,7 +44,9 @@ class RlConfig(Settings):
         [], "Transforms of rewards in order, such as gate(reward=rm, by=form, threshold=0.5)."
     )
     advantage_transform: list[str] = setting([], "Transforms of advantages in order, such as entropy_mask.")
-    scheduler: str | None = setting(None, "Weights of completions in training.", registry="policy.schedulers")
+    scheduler: str | None = setting(
+        None, "Schedule that weights the completions in training.", registry="policy.schedulers"
+    )
     replay: str | None = setting(
         None, "Replay of earlier completions; requires --num_iterations 2 or more.", registry="policy.replays"
     )

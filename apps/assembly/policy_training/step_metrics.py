@@ -9,7 +9,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from ...runs.run_folder import plain
+from ...runs.run_folder import to_json_types
 
 
 class WriteSteps(TrainerCallback):
@@ -30,7 +30,7 @@ class WriteSteps(TrainerCallback):
 
     def _write(self, rows: Sequence[Mapping[str, Any]], mode: str) -> None:
         with self.path.open(mode, encoding="utf-8") as lines:
-            lines.writelines(json.dumps(plain(row)) + "\n" for row in rows if "train_runtime" not in row)
+            lines.writelines(json.dumps(to_json_types(row)) + "\n" for row in rows if "train_runtime" not in row)
 
 
 def summary(history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from ....benchmarks.compare import check_samples
 from ....benchmarks.types import part_of
 from ....judges.types import Judgment
 from ....rm.errors import UsageError
-from ....rm.io.escaping import unescaped
+from ....rm.io.escaping import unescape
 from ...runs.exported_results import every_eval_ever, record_path
 from ...runs.finished import Finished, case_hash, open_finished
 from ...runs.run_folder import PARTIAL, log, read_settings, run_folder, save_figure, write_json
@@ -41,7 +41,7 @@ def run_board(config: BoardConfig) -> dict[str, Any]:
         save_figure(boards.figure(results), work / "board.png")
         if config.every_eval_ever:
             _write_records(runs.values(), config, work)
-    log(unescaped(boards.markdown(results, unfinished)))
+    log(unescape(boards.markdown(results, unfinished)))
     suites = [board.suite for board in results]
     return {"board": config.output, "runs": len(runs), "suites": suites, "unfinished": unfinished}
 

@@ -16,7 +16,7 @@ from ...runs.exported_results import file_name, hub_results
 from ...runs.finished import Finished, open_finished
 from ...runs.hub_upload import open_repository
 from ...runs.model_card import Measured, card
-from ...runs.run_folder import CONFIG, replace_text, trust
+from ...runs.run_folder import CONFIG, replace_text, trust_option
 from .settings import CardConfig
 
 AGAIN = 8
@@ -63,7 +63,7 @@ def measured_of(config: CardConfig, name: str) -> Measured:
     The row has the model's scoring contract, and scores that the model reproduces on a few cases.
     """
     run = open_finished(name)
-    scorer = open_scorer(config.model, **_reading(run), **trust(config))
+    scorer = open_scorer(config.model, **_loading_options(run), **trust_option(config))
     rows = [row for row in run.summary["rows"] if row["role"] == "model" and row["contract"] == scorer.contract]
     if not rows:
         contracts = ", ".join(str(row["contract"]) for row in run.summary["rows"] if row["role"] == "model")
@@ -79,7 +79,7 @@ def measured_of(config: CardConfig, name: str) -> Measured:
     raise DataError(f"{name}: its scores are not those of {config.model}, though the contract is; give its own run")
 
 
-def _reading(run: Finished) -> dict[str, Any]:
+def _loading_options(run: Finished) -> dict[str, Any]:
     """Return the options with which the run opened its models."""
     try:
         recipe = from_yaml((run.folder / CONFIG).read_text(encoding="utf-8"))
@@ -89,6 +89,6 @@ def _reading(run: Finished) -> dict[str, Any]:
         raise DataError(f"{run.folder / CONFIG}: damaged ({error}); run rewardlab eval again") from error
 
 
-def _close(stored: Sequence[float], again: Sequence[float]) -> bool:
+def _close(stored: Sequence[float], computed: Sequence[float]) -> bool:
     size = max(map(abs, stored), default=0.0)
-    return len(stored) == len(again) and np.allclose(stored, again, rtol=CLOSE, atol=CLOSE * size)
+    return len(stored) == len(computed) and np.allclose(stored, computed, rtol=CLOSE, atol=CLOSE * size)

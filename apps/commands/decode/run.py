@@ -18,10 +18,10 @@ from ....rm.backbones.loading import fingerprint
 from ....rm.data.pairs import read_prompts
 from ....rm.data.preference_vectors import Preference, parse_preference, preference_vector, simplex_grid
 from ....rm.errors import UsageError
-from ....rm.io.escaping import terminal, terminal_json
+from ....rm.io.escaping import escape_terminal, terminal_json
 from ....rm.types import Messages, content_hash
 from ...runs.resumable_rows import ResumableRows, resumable_rows
-from ...runs.run_folder import RESULTS, log, seconds_since, trust
+from ...runs.run_folder import RESULTS, log, seconds_since, trust_option
 from .settings import DecodeConfig
 
 
@@ -45,7 +45,7 @@ def _decode(config: DecodeConfig, rows: ResumableRows | None) -> dict[str, Any]:
     started = time.time()
     prompts = read_prompts(config.data)
     engine, objectives = open_engine(
-        config.base, config.arm, dtype=config.dtype, chat_template=config.chat_template, **trust(config)
+        config.base, config.arm, dtype=config.dtype, chat_template=config.chat_template, **trust_option(config)
     )
     check_room(engine, prompts)
     items = _items(config, prompts, objectives, engine)
@@ -93,7 +93,7 @@ def _items(
 
 def _preferences(config: DecodeConfig, objectives: tuple[str, ...]) -> list[Preference | None]:
     if config.sweep and len(objectives) != 2:
-        raise UsageError(f"--sweep goes from one objective to another; the model has {len(objectives)}")
+        raise UsageError(f"--sweep needs two objectives; the model has {len(objectives)}")
     if config.sweep:
         grid = simplex_grid(2, config.sweep - 1)
         return [dict(zip(objectives, map(float, shares), strict=True)) for shares in grid.round(6)]
@@ -129,7 +129,7 @@ def _completions(
 def _print(piece: TextPiece, item: DecodingItem, out: Any, is_single: bool) -> None:
     """Stream a single completion as text. Print several completions as JSON lines, each when it is finished."""
     if is_single:
-        text = terminal(piece.text) if out.isatty() else piece.text
+        text = escape_terminal(piece.text) if out.isatty() else piece.text
         print(text, end="" if piece.completion is None else "\n", file=out, flush=True)
     elif piece.completion is not None:
         print(terminal_json(json.dumps(_row(item, piece.completion), ensure_ascii=False)), file=out, flush=True)

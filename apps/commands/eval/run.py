@@ -11,7 +11,7 @@ from typing import Any
 from ....benchmarks.evaluate import evaluate
 from ....benchmarks.report import markdown
 from ....benchmarks.scorers import load_stored, open_scorer, short_names
-from ....benchmarks.suites._suite import stratified
+from ....benchmarks.suites._suite import stratified_sample
 from ....benchmarks.suites.pairs import FunctionSuite
 from ....benchmarks.types import Report, Suite, part_of
 from ....judges.kinds.reward_model import RewardScorer
@@ -27,7 +27,7 @@ from ...runs.evaluation_files import write_evaluation
 from ...runs.evaluation_resume import PROGRESS, ResumableScorer, write_plan
 from ...runs.model_hashes import model_hashes
 from ...runs.processes import process, shared_run_folder
-from ...runs.run_folder import MANIFEST, data_hash, log, log_report, trust, write_manifest
+from ...runs.run_folder import MANIFEST, data_hash, log, log_report, trust_option, write_manifest
 from ...serving.open_model import is_served, open_served
 from .settings import EvalConfig
 
@@ -44,7 +44,7 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
     folder_options = {"overwrite": config.overwrite, "resume": config.resume, "keep": f"{PROGRESS}/*/*.jsonl"}
     with shared_run_folder(config.output, recipe, here, **folder_options) as work:
         available, notes = suite.cases(sources)
-        cases, of_limit = stratified(available, config.limit)
+        cases, of_limit = stratified_sample(available, config.limit)
         models = _open_models(config)
         resumable = [ResumableScorer(model, work / PROGRESS / f"{i:03d}", here) for i, model in enumerate(models)]
         if not here.leads:
@@ -137,7 +137,7 @@ def _pair_label(config: EvalConfig) -> str:
 def _open_models(config: EvalConfig) -> list[RewardScorer]:
     refusals: dict[str, Any] = {"on_long": config.on_long, "on_bad_row": config.on_bad_row}
     reading: dict[str, Any] = {"objective": config.objective, "kind": config.read_as}
-    reading |= edges(config) | trust(config) | refusals
+    reading |= edges(config) | trust_option(config) | refusals
     reading |= {"reference": config.reference_policy} if config.reference_policy else {}
     reading |= {"preference": parse_preference(config.preference)} if config.preference else {}
     scorers = [

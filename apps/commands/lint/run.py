@@ -16,7 +16,7 @@ from ....rm.data.pairs import RowReport, check_id, parse_pair
 from ....rm.data.readers import Row, read_rows
 from ....rm.errors import UNREADABLE, CheckFailed, DataError, UsageError
 from ....rm.types import PreferencePair, ReadsTokens
-from ...runs.run_folder import log, log_report, log_rows, run_folder, trust, write_manifest, write_rows
+from ...runs.run_folder import log, log_report, log_rows, run_folder, trust_option, write_manifest, write_rows
 from .settings import LintConfig
 
 REPORT, FINDINGS = "report.md", "findings.jsonl"
@@ -144,7 +144,7 @@ def _similar(
     from ....judges.retrieval.encoder import load_encoder  # PyTorch, which a check without an encoder does not need
 
     findings = []
-    encoder = load_encoder(str(config.encoder), **trust(config))
+    encoder = load_encoder(str(config.encoder), **trust_option(config))
     for name, nearest in nearest_prompts(pairs, benchmarks, encoder):
         hits = {row: hit for row, hit in nearest.items() if hit.score >= config.similar}
         log(f"{name}: {len(hits)} of {len(nearest)} rows are similar to one of its prompts by the encoder")
@@ -163,7 +163,7 @@ def _reading(config: LintConfig) -> dict[str, Any]:
     )
     from ....rm.load import load_reward_model
 
-    model: Any = load_reward_model(config.model, check=False, **trust(config))
+    model: Any = load_reward_model(config.model, check=False, **trust_option(config))
     if not isinstance(model, ReadsTokens):
         raise UsageError(f"{config.model} reads no tokens; name a model with a tokenizer, or leave --model out")
     limit = config.max_length or model.contract.max_length

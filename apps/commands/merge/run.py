@@ -9,11 +9,11 @@ from typing import Any
 from peft import PeftModel
 
 from ....rm.backbones.forward_hooks import head_bias
-from ....rm.backbones.loading import folded
+from ....rm.backbones.loading import merged_copy
 from ....rm.backbones.tokenization import Encoder
 from ....rm.backbones.value_heads import stored_head
 from ....rm.contract.golden_scores import GOLDEN, check_golden, read_golden, write_golden
-from ....rm.contract.loading_settings import has_contract, reading
+from ....rm.contract.loading_settings import has_contract, loading_options
 from ....rm.data.preference_vectors import parse_preference
 from ....rm.errors import UsageError
 from ....rm.kinds.autoregressive.model import AutoregressiveRewardModel
@@ -23,21 +23,21 @@ from ....rm.load import load_reward_model
 from ....rm.parity.parity import edge_cases, with_weights
 from ....rm.types import Example, ScoresSteps, ScoresTokens
 from ...runs.hub_upload import open_repository
-from ...runs.run_folder import log, run_folder, trust, write_manifest
+from ...runs.run_folder import log, run_folder, trust_option, write_manifest
 from .settings import MergeConfig
 
 
 def run_merge(config: MergeConfig) -> dict[str, Any]:
     """Merge the adapter into the weights, and save the folder if it reproduces the golden scores."""
     started, repository = time.time(), open_repository(config)
-    model: Any = load_reward_model(config.model, **reading(config), **trust(config))
+    model: Any = load_reward_model(config.model, **loading_options(config), **trust_option(config))
     with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
         if isinstance(model, AutoregressiveRewardModel):
             plain = _merge_guide(model, config, work)
         else:
             plain = _merge_scalar(model, config, work)
         plain.save(work)
-        difference = check_golden(load_reward_model(str(work), check=False, **trust(config)), work)
+        difference = check_golden(load_reward_model(str(work), check=False, **trust_option(config)), work)
         facts = {"contract": plain.contract.hash(), "golden_difference": difference}
         write_manifest(work, data=[], seed=0, started=started, source=config.model, **facts)
     if repository:
@@ -50,7 +50,7 @@ def _merge_scalar(model: Any, config: MergeConfig, work: Path) -> Any:
         raise UsageError(f"{config.model} takes no preference, got {config.preference}; leave --preference out")
     classifier = model.body if isinstance(model, MultiHeadRewardModel) else model
     adapted = isinstance(classifier, ScoresTokens | ScoresSteps) and isinstance(classifier.model, PeftModel)
-    if not adapted and (has_contract(config.model) or not (stored_head(config.model) or reading(config))):
+    if not adapted and (has_contract(config.model) or not (stored_head(config.model) or loading_options(config))):
         raise UsageError(
             f"{config.model}: no adapter in it (kind '{model.contract.kind}'), so there is nothing to merge; a model "
             "without a contract is written with one by --objective, --bos or --eos"
@@ -59,7 +59,7 @@ def _merge_scalar(model: Any, config: MergeConfig, work: Path) -> Any:
         shutil.copy(Path(config.model) / GOLDEN, work / GOLDEN)
     else:
         write_golden(model, edge_cases(model, []), work)
-    plain = with_weights(classifier, folded(classifier.model) if adapted else classifier.model)
+    plain = with_weights(classifier, merged_copy(classifier.model) if adapted else classifier.model)
     if isinstance(plain, ScalarRewardModel) and head_bias(plain.model) is not None:
         log(
             "the head has a bias: it is kept as score.bias, which this package and vLLM read; Transformers' own class "

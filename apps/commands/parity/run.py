@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ....rm.contract.golden_scores import GOLDEN, read_golden
-from ....rm.contract.loading_settings import reading
+from ....rm.contract.loading_settings import loading_options
 from ....rm.contract.scoring_contract import ScoringContract
 from ....rm.data.pairs import load_examples
 from ....rm.errors import CheckFailed
@@ -26,7 +26,7 @@ from ....rm.parity.sglang import PROBABILITIES
 from ....rm.parity.steps import StepModel, process_parities, step_parities
 from ....rm.types import Example, ReadsTokens, completion_json
 from ... import cli
-from ...runs.run_folder import log, log_report, log_rows, replace_file, replace_text, trust, write_json
+from ...runs.run_folder import log, log_report, log_rows, replace_file, replace_text, trust_option, write_json
 from ...serving.client import ScoringClient
 from .settings import ParityConfig
 
@@ -38,10 +38,10 @@ def run_parity(config: ParityConfig) -> dict[str, Any]:
     """
     if config.step_token is not None:
         edges = {"bos": config.bos, "eos": config.eos}
-        steps_model = StepModel(config.model, config.step_token, config.step_labels, **edges, **trust(config))
+        steps_model = StepModel(config.model, config.step_token, config.step_labels, **edges, **trust_option(config))
         results, note = step_parities(steps_model, config.targets, _data_examples(config), half=config.half)
         return _report(config, steps_model.contract, results, [note])
-    model = load_reward_model(config.model, check=False, **reading(config), **trust(config))
+    model = load_reward_model(config.model, check=False, **loading_options(config), **trust_option(config))
     folder = Path(config.model)
     golden = read_golden(folder) if (folder / GOLDEN).exists() else ([], None)
     examples, notes = _conversations(config, model, golden)
@@ -121,14 +121,16 @@ def _groups(
     groups.append(Group(examples, own_ways(model) | other_precision(model)))
     if config.fresh:
         objectives = model.contract.objectives
-        groups.append(Group(examples, _fresh_process(config.model, objectives, **reading(config), **trust(config))))
+        groups.append(
+            Group(examples, _fresh_process(config.model, objectives, **loading_options(config), **trust_option(config)))
+        )
     plain = cut_plainly(model, examples) if isinstance(model, ReadsTokens) else examples
     for target in config.targets:
         if target.kind == "http":
             client = ScoringClient(target.target, config.token, truncate=True)
-            groups.append(Group(examples, {target.target: partial(_served, client)}, True))
+            groups.append(Group(examples, {target.target: partial(_served_scores, client)}, True))
         else:
-            groups += target_groups(target, config.model, model, examples, plain, **trust(config))
+            groups += target_groups(target, config.model, model, examples, plain, **trust_option(config))
     cut = len(examples) - len(plain)
     note = f"{cut} conversations beyond {model.contract.max_length} tokens are left out where another truncates: the "
     needs_note = cut and any(group.examples is plain for group in groups)
@@ -137,7 +139,7 @@ def _groups(
     ] if needs_note else []
 
 
-def _served(client: ScoringClient, examples: Sequence[Example]) -> BackendScores:
+def _served_scores(client: ScoringClient, examples: Sequence[Example]) -> BackendScores:
     return BackendScores(client.rate(examples))
 
 

@@ -17,7 +17,16 @@ from ....rm.data.pairs import collect, parse_pair, row_prompt
 from ....rm.training import CHECKPOINTS
 from ....rm.training.checkpointing import last_complete_checkpoint
 from ....rm.types import prompt_text
-from ...runs.run_folder import data_hash, log, log_rows, run_folder, training_recipe, trust, write_manifest, write_rows
+from ...runs.run_folder import (
+    data_hash,
+    log,
+    log_rows,
+    run_folder,
+    training_recipe,
+    trust_option,
+    write_manifest,
+    write_rows,
+)
 from ...runs.stop_training import train_until_asked
 from .settings import RetrieverConfig
 
@@ -72,7 +81,7 @@ def _labelled_pair(values: Mapping[str, Any], group_by: str) -> tuple[TextPair, 
 def _encoder(config: RetrieverConfig, pairs: Sequence[TextPair], seed: int) -> Any:
     texts = [text for pair in pairs for text in pair[:2]]
     options = {"hidden": config.small_hidden, "layers": config.small_layers, "vocabulary": config.small_vocabulary}
-    encoder = new_encoder(config.encoder_settings(), config.model, texts, seed=seed, **options, **trust(config))
+    encoder = new_encoder(config.encoder_settings(), config.model, texts, seed=seed, **options, **trust_option(config))
     if not config.model:
         size = sum(parameter.numel() for parameter in encoder.parameters())
         log(

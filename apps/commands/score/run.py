@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ....rm.contract.loading_settings import reading
-from ....rm.contract.readings import Rated, Reading, rated, readings
+from ....rm.contract.loading_settings import loading_options
+from ....rm.contract.readings import Rated, Reading, rate_with_readings, readings
 from ....rm.data.pairs import PlacedExample, load_placed_examples
 from ....rm.errors import DataError, UsageError
 from ....rm.kinds.ensemble.combination import deviation
 from ....rm.types import Example, ReportsSpread
 from ...runs.processes import gathered_columns, process
-from ...runs.run_folder import log, log_rows, replace_file, trust, write_rows
+from ...runs.run_folder import log, log_rows, replace_file, trust_option, write_rows
 from ...serving.client import TooLong
 from ...serving.open_model import is_served, open_model
 from ...serving.replicas import Replicas, open_replicas
@@ -49,12 +49,12 @@ def run_score(config: ScoreConfig) -> dict[str, Any]:
 
 
 def _open_model(config: ScoreConfig) -> Any:
-    if (config.servers or is_served(config.model)) and (stated := reading(config)):
+    if (config.servers or is_served(config.model)) and (stated := loading_options(config)):
         raise UsageError(f"--{next(iter(stated))} is part of the contract of the model that is served; leave it out")
     if config.servers:
         model: Any = open_replicas(config.servers, "--servers", in_flight=config.in_flight)
     else:
-        model = open_model(config.model, check=config.check, **reading(config), **trust(config))
+        model = open_model(config.model, check=config.check, **loading_options(config), **trust_option(config))
     if isinstance(model, Replicas):
         model.truncate = config.on_long == "truncate"
     return model
@@ -65,7 +65,7 @@ def _columns(model: Any, placed: Sequence[PlacedExample], config: ScoreConfig) -
     try:
         if config.on_long == "refuse" and not isinstance(model, Replicas):
             _refuse_long(placed, readings(model, examples), model.contract.max_length)
-        scored = rated(model, examples)
+        scored = rate_with_readings(model, examples)
     except TooLong as error:
         remedy = "" if "--on_long" in str(error) else ": with --on_long truncate"
         raise TooLong(f"{error}{remedy}", error.lengths, error.limit) from error

@@ -13,7 +13,7 @@ from ....rm.training.protocol import Training
 from ....rm.training.trainer import RewardArguments
 from ...runs.hub_upload import open_repository
 from ...runs.processes import shared_run_folder, trained_by
-from ...runs.run_folder import data_hash, log, log_rows, training_recipe, trust, write_manifest, write_rows
+from ...runs.run_folder import data_hash, log, log_rows, training_recipe, trust_option, write_manifest, write_rows
 from ...runs.stop_training import train_until_asked
 from .settings import TrainConfig, own_settings
 
@@ -27,7 +27,7 @@ def train(config: TrainConfig, kind_settings: Any, arguments: RewardArguments) -
     here = trained_by(config.processes, "train", arguments)
     repository = open_repository(arguments, leads=here.leads)
     settings = own_settings(config, kind_settings, arguments)
-    training = kind_of(config.kind).training(settings, arguments, report=log, **trust(config))
+    training = kind_of(config.kind).training(settings, arguments, report=log, **trust_option(config))
     training.check(config.data)
     recipe = _recipe(config, settings, training)
     folder_options = {"overwrite": config.overwrite, "resume": config.resume, "keep": f"{CHECKPOINTS}/*"}

@@ -11,7 +11,7 @@ from ....benchmarks.scorers import StoredScores
 from ....rm.contract.golden_scores import check_files
 from ....rm.errors import CheckFailed
 from ...runs.finished import open_finished
-from ...runs.run_folder import plain
+from ...runs.run_folder import to_json_types
 from .settings import VerifyConfig
 
 
@@ -33,9 +33,9 @@ def run_verify(config: VerifyConfig) -> dict[str, Any]:
     ]
     facts = {name: run.summary[name] for name in ("notes", "samples", "seed", "interval")}
     report = evaluate(run.suite, run.cases, scorers, **facts).report
-    again = json.loads(json.dumps(plain(asdict(report))))
+    again = json.loads(json.dumps(to_json_types(asdict(report))))
     rows = [{"truncated": 0, "omitted": 0} | row for row in run.summary["rows"]]  # which earlier reports did not count
-    if different := _different(again, {**run.summary, "rows": rows}):
+    if different := _first_difference(again, {**run.summary, "rows": rows}):
         raise _does_not_follow(config.run, different)
     if markdown(report) != (run.folder / "report.md").read_text(encoding="utf-8"):
         raise _does_not_follow(config.run, "report.md")
@@ -49,7 +49,7 @@ def _does_not_follow(run: str, what: str) -> CheckFailed:
     )
 
 
-def _different(computed: Any, stored: Any, path: str = "summary.json") -> str | None:
+def _first_difference(computed: Any, stored: Any, path: str = "summary.json") -> str | None:
     """Return the path of the first difference between two JSON values, or None if they are equal."""
     if isinstance(computed, dict) and isinstance(stored, dict):
         differences = ((name, computed.get(name), stored.get(name)) for name in {**computed, **stored})
@@ -57,4 +57,6 @@ def _different(computed: Any, stored: Any, path: str = "summary.json") -> str | 
         differences = ((str(i), a, b) for i, (a, b) in enumerate(zip(computed, stored, strict=True)))
     else:
         return None if computed == stored else path
-    return next((difference for name, a, b in differences if (difference := _different(a, b, f"{path} {name}"))), None)
+    return next(
+        (difference for name, a, b in differences if (difference := _first_difference(a, b, f"{path} {name}"))), None
+    )

@@ -4,7 +4,7 @@ import time
 from dataclasses import asdict
 from typing import Any
 
-from ....benchmarks.garden import pairs, supervised
+from ....benchmarks.garden import pairs, supervised_examples
 from ....benchmarks.garden.models import causal_lm, pretrain, tokenizer
 from ....rm.data.pairs import pair_row
 from ...runs.run_folder import log, run_folder, write_manifest, write_rows
@@ -24,7 +24,7 @@ def write_world(config: WorldConfig) -> dict[str, Any]:
         log(f"toy world: {config.pairs} training and {config.test} test pairs; training the start policy")
         words = tokenizer()
         policy = causal_lm(words, config.architecture, config.seed)
-        losses = pretrain(policy, words, supervised(SUPERVISED, config.seed), seed=config.seed)
+        losses = pretrain(policy, words, supervised_examples(SUPERVISED, config.seed), seed=config.seed)
         policy.save_pretrained(work / "policy")
         words.save_pretrained(work / "policy")
         write_manifest(work, data=[], seed=config.seed, started=started, policy_loss=losses[-1])

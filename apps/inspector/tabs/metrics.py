@@ -49,7 +49,7 @@ SECTION = "section:"
 """Prefix of values of the filter `subset` in the judgments tab that select all subsets of a section."""
 
 
-def about(name: str, label: str = "") -> str:
+def metric_html(name: str, label: str = "") -> str:
     """Return a metric's name with its definition as a tooltip."""
     return f'<abbr title="{escape(METRICS[name])}">{escape(label or name)}</abbr>'
 
@@ -94,7 +94,7 @@ def results_query(run: str, scorer: str = "") -> str:
     return "?" + urlencode({"tab": "benchmarks", "run": run} | ({"scorer": scorer} if scorer else {}))
 
 
-def linked(address: str, content: str, title: str = "") -> str:
+def link_html(address: str, content: str, title: str = "") -> str:
     """Return HTML as a link, with a tooltip."""
     tooltip = f' title="{escape(title)}"' if title else ""
     return f'<a href="{escape(address)}"{tooltip}>{content}</a>'

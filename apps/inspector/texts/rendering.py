@@ -21,7 +21,7 @@ from pygments.util import ClassNotFound
 
 from ....rm.types import AnyCompletion, Message, completion_text, completion_turns, message_text
 from ..assets import asset
-from ..html import HIDDEN, LONGEST, shown
+from ..html import HIDDEN, LONGEST, text_html
 
 HIGHLIGHTED, LONGEST_FORMULA, MOST_FORMULAS, MOST_BRACKETS = 20_000, 2_000, 200, 5_000
 """Limits: characters of highlighted code, characters of a formula, formulas of a text, brackets of a text."""
@@ -72,7 +72,7 @@ def rendered_html(text: str, longest: int = LONGEST) -> str:
     '<p dir="auto"><em>a</em> &lt;b&gt;b&lt;/b&gt; c <span class="faint">(https://x.example)</span></p>\n'
     """
     if text.count("[", 0, longest) > MOST_BRACKETS:  # CommonMark's search for links is quadratic in them
-        return f'<p class="raw" dir="auto">{shown(text, longest)}</p>'
+        return f'<p class="raw" dir="auto">{text_html(text, longest)}</p>'
     cut = f'<span class="mark">… {len(text) - longest:,} more characters</span>' if len(text) > longest else ""
     environment: dict[str, Any] = {"formulas": 0}
     html = _markdown().render(HIDDEN.sub(_visible, text[:longest]), environment)
@@ -144,12 +144,12 @@ def _block_open(self: RendererHTML, tokens: Sequence[Token], index: int, *_: Any
 
 def _link_close(self: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) -> str:
     address = str(tokens[index].meta.get("address", ""))
-    return f' <span class="faint">({shown(address)})</span>' if address else ""
+    return f' <span class="faint">({text_html(address)})</span>' if address else ""
 
 
 def _image(self: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) -> str:
     token = tokens[index]
-    return f'<span class="mark">image: {shown(token.content)} ({shown(str(token.attrs.get("src", "")))})</span>'
+    return f'<span class="mark">image: {text_html(token.content)} ({text_html(str(token.attrs.get("src", "")))})</span>'
 
 
 def _code(self: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) -> str:
@@ -163,7 +163,7 @@ def code_html(code: str, language: str = "") -> str:
     if language and len(code) <= HIGHLIGHTED:
         with contextlib.suppress(ClassNotFound):
             html = highlight(code, get_lexer_by_name(language, stripnl=False), HtmlFormatter(nowrap=True))
-    return f'<pre class="code"><code>{shown(code) if html is None else html}</code></pre>\n'
+    return f'<pre class="code"><code>{text_html(code) if html is None else html}</code></pre>\n'
 
 
 def _formula(
@@ -175,7 +175,7 @@ def _formula(
     if len(source) <= LONGEST_FORMULA and environment["formulas"] <= MOST_FORMULAS:
         with contextlib.suppress(Exception):  # latex2mathml raises many kinds; the source is shown instead
             return convert(source, display="block" if block else "inline")
-    return f"<code>{shown(source)}</code>"
+    return f"<code>{text_html(source)}</code>"
 
 
 # ---- messages ----
@@ -184,7 +184,7 @@ def _formula(
 def message_html(message: Message, *, rendered: bool) -> str:
     """Return a message as HTML: its text, rendered or verbatim, and its tool calls as blocks of code."""
     if not rendered:
-        return f'<div class="text" dir="auto">{shown(message_text(message))}</div>'
+        return f'<div class="text" dir="auto">{text_html(message_text(message))}</div>'
     text = message_text({**message, "tool_calls": []})  # type: ignore[typeddict-item]
     calls = "".join(map(_call_html, message.get("tool_calls", ())))
     return f'<div class="text rendered">{rendered_html(text) if text else ""}{calls}</div>'
@@ -193,14 +193,16 @@ def message_html(message: Message, *, rendered: bool) -> str:
 def _call_html(call: Mapping[str, Any]) -> str:
     function = call["function"]
     arguments = json.dumps(function["arguments"], indent=2, ensure_ascii=False, sort_keys=True)
-    name = f'<p class="faint">tool call: {shown(str(function["name"]), 300)}</p>'
+    name = f'<p class="faint">tool call: {text_html(str(function["name"]), 300)}</p>'
     return name + MARK.sub(MARKED, code_html(HIDDEN.sub(_visible, arguments[:LONGEST]), "json"))
 
 
 def completion_html(completion: AnyCompletion, *, rendered: bool) -> str:
     """Return a response as HTML. A response may have several messages."""
     if not rendered:
-        return f'<div class="text" dir="auto">{shown(completion_text(completion))}</div>'
+        return f'<div class="text" dir="auto">{text_html(completion_text(completion))}</div>'
     first, *others = completion_turns(completion)
-    named = [f'<p class="faint">{shown(turn["role"], 100)}</p>{message_html(turn, rendered=True)}' for turn in others]
+    named = [
+        f'<p class="faint">{text_html(turn["role"], 100)}</p>{message_html(turn, rendered=True)}' for turn in others
+    ]
     return "".join([message_html(first, rendered=True), *named])

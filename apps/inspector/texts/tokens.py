@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..figures import PALETTE
-from ..html import number, shown
+from ..html import number, text_html
 
 UP, DOWN = PALETTE[:2]
 STRONGEST = 75  # per cent of the colour, so that letters stay readable on it
@@ -78,15 +78,15 @@ def _span(text: str, shade: Shade, title: str) -> str:
 
 def _visible(text: str) -> str:
     """Return the text as HTML. A lone newline is shown as a visible sign, so that it can be coloured."""
-    return shown(text) if text.strip() else shown(text.replace("\n", "↵\n"))
+    return text_html(text) if text.strip() else text_html(text.replace("\n", "↵\n"))
 
 
 def legend_html(scale: Scale, *, unit: str, low: str, high: str) -> str:
     """Return the legend of a scale, with value and label at both ends."""
     ends = [number(scale.centre + side * scale.limit) for side in (-1, 1)]
     return (
-        f'<div class="legend"><span>{shown(low)} {ends[0]}</span><span class="ramp"></span>'
-        f"<span>{ends[1]} {shown(unit)} {shown(high)}</span>"
+        f'<div class="legend"><span>{text_html(low)} {ends[0]}</span><span class="ramp"></span>'
+        f"<span>{ends[1]} {text_html(unit)} {text_html(high)}</span>"
         f'<span class="faint">no colour at {number(scale.centre)}; stronger values keep the end\'s colour</span></div>'
     )
 
@@ -94,6 +94,6 @@ def legend_html(scale: Scale, *, unit: str, low: str, high: str) -> str:
 def swatches_html(names: Sequence[str]) -> str:
     """Return a legend of names with their colours of the palette."""
     return " ".join(
-        f'<span><span class="swatch" style="background:{PALETTE[index % len(PALETTE)]}"></span> {shown(name)}</span>'
-        for index, name in enumerate(names)
+        f'<span><span class="swatch" style="background:{PALETTE[i % len(PALETTE)]}"></span> {text_html(name)}</span>'
+        for i, name in enumerate(names)
     )

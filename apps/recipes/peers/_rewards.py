@@ -81,7 +81,7 @@ def judged_rewards(**settings: Any) -> Rewards:
     return judge(run=None, **settings)
 
 
-def required(reward: float | None, missing: float | None) -> float:
+def require_reward(reward: float | None, missing: float | None) -> float:
     """Return the reward, or `missing` if the reward is None. Raise `DataError` if both are None."""
     if reward is not None:
         return reward

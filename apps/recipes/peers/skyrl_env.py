@@ -9,7 +9,7 @@ from typing import Any
 from skyrl_gym.envs import register  # pyright: ignore[reportMissingImports]
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput  # pyright: ignore[reportMissingImports]
 
-from ._rewards import BatchedReward, required, served_rewards
+from ._rewards import BatchedReward, require_reward, served_rewards
 
 ID = "rewardlab"
 
@@ -30,7 +30,7 @@ class RewardServerEnv(BaseTextEnv):
     def step(self, action: str) -> BaseTextEnvStepOutput:
         """Return the reward of the completion, and end the episode."""
         reward = BatchedReward(served_rewards(self.reward_spec.get("url"), self.reward_spec.get("objective"), True))
-        score = required(asyncio.run(reward(self.prompt, action)), self.reward_spec.get("missing"))
+        score = require_reward(asyncio.run(reward(self.prompt, action)), self.reward_spec.get("missing"))
         return BaseTextEnvStepOutput(observations=[], reward=score, done=True, metadata={})
 
 

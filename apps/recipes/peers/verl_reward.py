@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from ._rewards import BatchedReward, required, served_rewards
+from ._rewards import BatchedReward, require_reward, served_rewards
 
 
 async def compute_score(
@@ -27,7 +27,7 @@ async def compute_score(
         raise KeyError("extra_info has no 'prompt'; write the prompt's messages there when you make the Parquet files")
     messages = extra_info["prompt"]
     prompt = messages if isinstance(messages, str) else [dict(message) for message in messages]
-    return required(await _reward(url, objective, truncate)(prompt, solution_str), missing)
+    return require_reward(await _reward(url, objective, truncate)(prompt, solution_str), missing)
 
 
 @cache

@@ -7,14 +7,14 @@ from typing import Any
 
 from ....rm.errors import UsageError
 from ...backends.chat import Ask, Chat, Choice, ChoosingChat, Reply
-from ...judge import Judging, RubricSource, ask_all, described, judgment, rubrics_for
+from ...judge import Judging, RubricSource, ask_all, describe_setting, judgment, rubrics_for
 from ...parsing.grammars import LABELS
 from ...parsing.statements import NoVerdict
 from ...prompts import GREEDY, Sampling
 from ...rubrics.rubric import Rubric
 from ...types import Case, Comparison, Criterion, Judgment, Reason
 from .._comparison import ComparisonPrompt, Order, comparison_prompt, nothing_asked, orders_of
-from .probabilities import Preference, before_verdict, choosing, first_probability, preference
+from .probabilities import Preference, before_verdict, choosing_chat, first_probability, preference
 
 SPREAD = "spread"
 """Name of the criterion with the standard deviation of a response's score over replies."""
@@ -46,7 +46,7 @@ def generative(
         raise UsageError(
             f"{samples} samples at temperature {sampling.temperature}; more than one need a temperature > 0"
         )
-    chooser = choosing(chat)
+    chooser = choosing_chat(chat)
     comparison = comparison_prompt(prompt, ties=False, sampling=sampling)
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
@@ -62,20 +62,20 @@ def generative(
         orders = [[order for order, _ in plan] for plan in plans]
         replied = ask_all(chat, asks)
         stated = [
-            _stated(case, *exchange, comparison)
+            _stated_choice(case, *exchange, comparison)
             for case, *by_order in zip(cases, orders, asks, replied, strict=True)
             for exchange in zip(*by_order, strict=True)
         ]
         read = iter(_probabilities(stated, chooser))
         return [
-            _judged(case, plan, replies, [next(read) for _ in plan], chat)
+            _case_judgment(case, plan, replies, [next(read) for _ in plan], chat)
             if plan
             else judgment(case, nothing_asked(case), chat, replies)
             for case, plan, replies in zip(cases, orders, replied, strict=True)
         ]
 
     settings: dict[str, Any] = {
-        "kind": "generative", "chat": chat.name, "samples": samples, "rubric": described(rubric),
+        "kind": "generative", "chat": chat.name, "samples": samples, "rubric": describe_setting(rubric),
         "system": comparison.system, "sampling": sampling._asdict(),
     }  # fmt: skip
     return Judging(name or f"{chat.name} generative", settings, judge, sources=(rubric,))
@@ -95,7 +95,7 @@ def _probabilities(stated: Sequence[tuple[Choice, str] | NoVerdict], chooser: Ch
         yield item if isinstance(item, NoVerdict) else (first_probability(next(logprobs)), item[1])
 
 
-def _stated(
+def _stated_choice(
     case: Case, order: Order, ask: Ask, reply: Reply, comparison: ComparisonPrompt
 ) -> tuple[Choice, str] | NoVerdict:
     """Return the choice between the labels at the verdict of a reply, and the reply's reasoning."""
@@ -109,7 +109,9 @@ def _stated(
     return Choice(ask.messages, beginning, LABELS), verdict.reasoning
 
 
-def _judged(case: Case, plan: Sequence[Order], replies: Sequence[Reply], read: Sequence[Read], chat: Chat) -> Judgment:
+def _case_judgment(
+    case: Case, plan: Sequence[Order], replies: Sequence[Reply], read: Sequence[Read], chat: Chat
+) -> Judgment:
     first = [value if isinstance(value, NoVerdict) else value[0] for value in read]
     by_order: dict[Order, list[float | NoVerdict]] = {}
     for order, value in zip(plan, first, strict=True):
@@ -126,12 +128,12 @@ def _judged(case: Case, plan: Sequence[Order], replies: Sequence[Reply], read: S
     spreads = [] if missing else [fmean(spread for _, spread in values) for values in of_response]
     return judgment(
         case, scores, chat, replies, orders=plan,
-        comparisons=[Comparison(order, _won(value)) for order, value in zip(plan, first, strict=True)],
+        comparisons=[Comparison(order, _win_score(value)) for order, value in zip(plan, first, strict=True)],
         reasoning=[value[1] for value in read if not isinstance(value, NoVerdict)],
         criteria=[Criterion(index, SPREAD, spread) for index, spread in enumerate(spreads)],
     )  # fmt: skip
 
 
-def _won(chance: float | NoVerdict) -> float:
+def _win_score(chance: float | NoVerdict) -> float:
     """Return 1 if the response shown first is more probable, 0.5 if both are equal, else 0. NaN without a verdict."""
     return float("nan") if isinstance(chance, NoVerdict) else float(chance > 0.5) + (chance == 0.5) / 2

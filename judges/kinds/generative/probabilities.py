@@ -86,7 +86,7 @@ def preference(first: Mapping[Order, Sequence[float | NoVerdict]]) -> Preference
     return Preference(fmean(means), stdev(values))
 
 
-def choosing(chat: Chat) -> ChoosingChat | None:
+def choosing_chat(chat: Chat) -> ChoosingChat | None:
     """Return the chat, without its store and counter, that computes label probabilities; None for a dry run."""
     inner = chat
     while isinstance(inner, WrappedChat) and not isinstance(inner, ChoosingChat):

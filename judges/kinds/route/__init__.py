@@ -8,7 +8,7 @@ import numpy as np
 from ....rm.errors import UsageError
 from ....rm.kinds.ensemble.uncertain import UncertainRewardModel
 from ....rm.types import RewardModel, content_hash, prompt_text
-from ...judge import Judging, merged
+from ...judge import Judging, merge_judgments
 from ...types import BatchJudge, Case, Criterion, Judgment, strictly_best
 from .features import case_features
 from .rule import Need, RoutingRule
@@ -47,7 +47,7 @@ def route(
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
         needs = rule(case_features(cases, reward_model))
-        to_strong = chosen(cases, [need.probability for need in needs], threshold, budget)
+        to_strong = choose_strong(cases, [need.probability for need in needs], threshold, budget)
         judged: dict[int, Judgment] = {}
         for name, chosen_judge, indices in (
             ("cheap", cheap, np.flatnonzero(~to_strong)),
@@ -55,7 +55,7 @@ def route(
         ):
             judgments = chosen_judge([cases[index] for index in indices]) if len(indices) else []
             for index, judgment in zip(indices, judgments, strict=True):
-                judged[index] = _routed(cases[index], judgment, needs[index], f"{name} judge, by the {rule.name}")
+                judged[index] = _add_routing(cases[index], judgment, needs[index], f"{name} judge, by the {rule.name}")
         return [judged[index] for index in range(len(cases))]
 
     contracts = {"cheap": cheap.contract or cheap.name, "strong": strong.contract or strong.name}
@@ -64,15 +64,15 @@ def route(
     return Judging(name or f"{cheap.name} or {strong.name}", settings, judge)
 
 
-def chosen(
+def choose_strong(
     cases: Sequence[Case], probabilities: Sequence[float], threshold: float | None, budget: float | None
 ) -> np.ndarray:
     """Return which cases [N] go to the strong judge. A hash of the case breaks ties of probability, whatever its index.
 
     >>> cases = [Case(str(i), (), ("a", "b")) for i in range(4)]
-    >>> chosen(cases, [0.2, 0.9, float("nan"), 0.4], 0.5, None).tolist()
+    >>> choose_strong(cases, [0.2, 0.9, float("nan"), 0.4], 0.5, None).tolist()
     [False, True, True, False]
-    >>> chosen(cases, [0.2, 0.9, float("nan"), 0.4], None, 0.5).tolist()
+    >>> choose_strong(cases, [0.2, 0.9, float("nan"), 0.4], None, 0.5).tolist()
     [False, True, True, False]
     """
     p = np.array(probabilities, np.float64)
@@ -86,12 +86,12 @@ def chosen(
     return to_strong
 
 
-def _routed(case: Case, judgment: Judgment, need: Need, choice: str) -> Judgment:
+def _add_routing(case: Case, judgment: Judgment, need: Need, choice: str) -> Judgment:
     """Return the judgment with the routing choice, its reason and the cost of the rule's request added."""
     parts = [judgment] if need.request is None else [need.request, judgment]
     index = judgment.scores.index(max(judgment.scores)) if judgment.scores else 0
     criterion = Criterion(index, ROUTED, need.probability, f"{choice}: {need.reason}")
-    return merged(case, judgment.scores or judgment.abstained, parts, [criterion])
+    return merge_judgments(case, judgment.scores or judgment.abstained, parts, [criterion])
 
 
 def routing_counts(judgments: Sequence[Judgment]) -> dict[str, int]:

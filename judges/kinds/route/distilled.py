@@ -8,7 +8,7 @@ import numpy as np
 
 from ....rm.errors import DataError
 from ....rm.types import Example, content_hash
-from .features import REWARDS, CaseFeatures, described
+from .features import REWARDS, CaseFeatures, describe_features
 from .rule import Need, save_rule
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Distilled:
 
 def metadata_example(features: CaseFeatures) -> Example:
     """Return the classifier's input: the prompt, with the metadata as its completion."""
-    return Example(features.case.prompt, described(features))
+    return Example(features.case.prompt, describe_features(features))
 
 
 def distil(

@@ -141,7 +141,7 @@ def feature_numbers(features: Sequence[CaseFeatures], names: Sequence[str] = MET
     )
 
 
-def described(features: CaseFeatures) -> str:
+def describe_features(features: CaseFeatures) -> str:
     """Return the metadata as text for a language model. Margin and spread are included if they are known."""
     lines = [
         f"kind of prompt: {features.kind}",

@@ -9,7 +9,7 @@ from ...parsing.statements import NoVerdict
 from ...parsing.verdicts import Verdict, pair_verdict
 from ...prompts import GREEDY, Sampling, instructions, messages, object_schema
 from ...types import Reason
-from .features import CaseFeatures, described
+from .features import CaseFeatures, describe_features
 from .rule import Need
 
 CHOICES = ("CHEAP", "STRONG")
@@ -39,7 +39,7 @@ class Guideline:
     def _ask(self, features: CaseFeatures) -> Ask:
         prompt = features.prompt
         cut = f"{prompt[: self.longest]} [...]" if len(prompt) > self.longest else prompt
-        conversation = messages(self.system, {"instruction": cut, "metadata": described(features)})
+        conversation = messages(self.system, {"instruction": cut, "metadata": describe_features(features)})
         schema = object_schema(reasoning={"type": "string"}, choice={"type": "string", "enum": list(CHOICES)})
         return self.sampling.ask(conversation, schema)
 

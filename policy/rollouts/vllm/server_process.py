@@ -48,7 +48,7 @@ class ServerProcess:
             self._running = subprocess.Popen(
                 words, stdin=subprocess.PIPE, stdout=lines, stderr=subprocess.STDOUT, env=os.environ | self.environment
             )
-        self._end = weakref.finalize(self, _ended, self._running)
+        self._end = weakref.finalize(self, _end_server, self._running)
         self.url = f"http://{HOST}:{port}"
         try:
             self._wait(started)
@@ -81,7 +81,7 @@ class ServerProcess:
             return lines.read().decode(errors="replace")[-TAIL:].strip()
 
 
-def _ended(running: subprocess.Popen) -> None:
+def _end_server(running: subprocess.Popen) -> None:
     """Close the watchdog's standard input, on which it ends the server, and wait for it."""
     if running.stdin is not None:
         running.stdin.close()

@@ -25,7 +25,7 @@ from ....policy.decoding.language_models import language_model
 from ....policy.step.forward import CompletionBatch, install
 from ....rm.adapters.adapter import attach
 from ....rm.adapters.settings import AdapterSettings
-from ....rm.backbones.loading import classifier_from_config, sequence_scores, sharing
+from ....rm.backbones.loading import classifier_from_config, sequence_scores, share_weights
 from ....rm.backbones.logprobs import completion_logprobs
 from ....rm.capacity.choices import PRECISIONS
 from ....rm.capacity.config_shapes import shape_of
@@ -269,7 +269,7 @@ def decoded_bytes(guiding: Guiding, rows: int, size: DecodingSize) -> tuple[int,
     if guiding == "none":
         engine = SeparateModels(bench.base())
     elif guiding == "separate":
-        engine = SeparateModels(bench.base(), bench.guide(model=sharing(bench.other)))
+        engine = SeparateModels(bench.base(), bench.guide(model=share_weights(bench.other)))
         work = work._replace(guide=shape)
     else:
         engine = SharedBackbone(bench.guide(from_layer=adapters.from_layer), late=guiding == "late")

@@ -32,7 +32,7 @@ from ....policy.decoding.language_models import DecodingModel, decoding_model, l
 from ....policy.decoding.requests import Request
 from ....rm.adapters.adapter import attach
 from ....rm.adapters.settings import AdapterSettings
-from ....rm.backbones.loading import sharing
+from ....rm.backbones.loading import share_weights
 from ....rm.types import user_turn
 from .._scripts import argument_parser, machine, seconds, write
 
@@ -79,14 +79,14 @@ class Bench:
 
     def base(self) -> DecodingModel:
         """Return the first backbone alone, as a model that decodes one batch at a time."""
-        return decoding_model(sharing(self.model), self.words)
+        return decoding_model(share_weights(self.model), self.words)
 
     def guide(self, objectives: int = 2, *, from_layer: int = 0, model: Any = None) -> DecodingModel:
         """Return a guide with a MoSLoRA on q, k and v, with random weights in place of trained ones."""
         names = tuple(f"objective {number}" for number in range(1, objectives + 1))
         rank, layer = self.size.rank, from_layer
         settings = AdapterSettings("moslora", names, embedding="random", rank=rank, from_layer=layer)
-        model = sharing(self.model) if model is None else model
+        model = share_weights(self.model) if model is None else model
         adapter = attach(model, settings)
         for key, weight in adapter.state().items():
             if key.endswith(".B"):
@@ -207,7 +207,7 @@ def summary(rounds: Rounds, against: str) -> dict[str, Any]:
 def variants(bench: Bench, device: str, budget: float) -> Iterator[dict[str, Any]]:
     """Measure decoding and prefill of the four variants, and yield the measurements after every round."""
     guide, late = bench.guide(), bench.guide(from_layer=bench.size.layers * 3 // 4)
-    separate = SeparateModels(bench.base(), bench.guide(model=sharing(bench.other)))
+    separate = SeparateModels(bench.base(), bench.guide(model=share_weights(bench.other)))
     engines: dict[str, Engine] = {
         "plain": SeparateModels(bench.base()),
         "shared": SharedBackbone(guide),
@@ -256,7 +256,7 @@ def adapter_flops(guide: DecodingModel) -> int:
 
 def compare_with_public_loop(bench: Bench, device: str, budget: float, prompts: int = 8) -> Iterator[dict[str, Any]]:
     """Measure milliseconds per token of 8 completions: by the published loop, and in one batch on a shared backbone."""
-    guide, engine = bench.guide(model=sharing(bench.other)), SharedBackbone(bench.guide())
+    guide, engine = bench.guide(model=share_weights(bench.other)), SharedBackbone(bench.guide())
     asked = bench.requests(prompts, temperature=0.0)
     base, number = bench.base(), prompts * bench.size.tokens
     runs = {

@@ -25,7 +25,7 @@ from ....policy.decoding.language_models import DecodingModel, decoding_model, p
 from ....policy.decoding.requests import Request
 from ....rm.adapters.adapter import attach
 from ....rm.adapters.settings import AdapterSettings
-from ....rm.backbones.loading import sharing
+from ....rm.backbones.loading import share_weights
 from ....rm.types import user_turn
 from .._scripts import machine
 from . import round_of, summary, take_turns
@@ -45,7 +45,7 @@ def load(path: str, dtype: str, device: str) -> tuple[Any, PreTrainedTokenizerBa
 
 def guide(model: Any, tokenizer: PreTrainedTokenizerBase, from_layer: int = 0) -> DecodingModel:
     """Return a guide that shares the model's weights, with a random LoRA on all linear layers from `from_layer` on."""
-    model = sharing(model)
+    model = share_weights(model)
     adapter = attach(model, AdapterSettings("lora", ("objective",), targets=("all-linear",), from_layer=from_layer))
     for name, weight in adapter.state().items():
         if name.endswith(".B"):
@@ -88,7 +88,7 @@ def measure(
     """
     device = model.device.type
     torch.manual_seed(0)
-    base = decoding_model(sharing(model), tokenizer)
+    base = decoding_model(share_weights(model), tokenizer)
     layers = model.config.get_text_config().num_hidden_layers
     engines: dict[str, Engine] = {
         "plain": SeparateModels(base),

@@ -17,7 +17,7 @@ import numpy as np
 from ....policy.decoding.engines import SeparateModels
 from ....policy.decoding.requests import Request
 from ....policy.decoding.speculative import Counts, speculate
-from ....rm.backbones.loading import sharing
+from ....rm.backbones.loading import share_weights
 from .._scripts import machine, seconds
 from . import TURN, Bench, Size, per_token, summary, take_turns
 
@@ -26,7 +26,7 @@ DRAFTS = (1, 2, 4, 8)
 
 def first_layers(model: Any, layers: int) -> Any:
     """Return a model of the first layers that shares the weights."""
-    small = sharing(model)
+    small = share_weights(model)
     small.config.num_hidden_layers = layers
     small.model.layers = small.model.layers[:layers]
     return small

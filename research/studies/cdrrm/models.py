@@ -56,7 +56,7 @@ class LanguageModel(Source):
         """Train the model and return its rubrics; see `Source`."""
         import torch
 
-        from ....judges.backends.local_model import in_process
+        from ....judges.backends.local_model import chat_from_model
         from ....tests.stand_ins.check_models import causal_lm, tokenizer
 
         words = tokenizer()
@@ -64,7 +64,7 @@ class LanguageModel(Source):
         model.load_state_dict({name: torch.from_numpy(value) for name, value in self.reader.result(cache).items()})
         records = self.corpus.records(cache, self.n)
         _train(model, records, words, self.steps, self.learning_rate, self.batch, self.corpus.seed)
-        return generate(in_process(model.eval(), words, name="toy-world model", batch_size=128), shown)
+        return generate(chat_from_model(model.eval(), words, name="toy-world model", batch_size=128), shown)
 
 
 def _train(

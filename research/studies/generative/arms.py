@@ -14,7 +14,7 @@ import torch
 
 from ....benchmarks.garden.models import causal_lm, tokenizer
 from ....judges.backends.chat import Ask, Chat
-from ....judges.backends.local_model import in_process
+from ....judges.backends.local_model import chat_from_model
 from ....judges.backends.scripted import scripted
 from ....judges.cdrrm.generator import Record
 from ....judges.cdrrm.requests import read_part
@@ -73,7 +73,7 @@ def untrained(seed: int) -> Any:
 
 def chat_of(model: Any) -> Chat:
     """Return the model as a chat."""
-    return in_process(model, encoder().tokenizer, batch_size=READ_AT_ONCE)
+    return chat_from_model(model, encoder().tokenizer, batch_size=READ_AT_ONCE)
 
 
 def supervise(model: Any, records: Sequence[Record], steps: int, learning_rate: float, seed: int) -> None:

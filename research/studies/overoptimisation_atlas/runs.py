@@ -15,7 +15,7 @@ from ....policy.rewards.r2m_controls import R2MArguments
 from ....policy.rewards.r2m_online_updates import Anchor, OnlineR2M
 from ....policy.step.algorithm import Algorithm
 from ....policy.training.critic import CriticArguments
-from ....rm.contract.labelling import by_reward
+from ....rm.contract.labelling import reward_labeller
 from ....rm.kinds.ensemble.combination import mean_std
 from ....rm.kinds.r2m.model import R2MRewardModel
 from ....rm.kinds.scalar.model import ScalarRewardModel
@@ -108,7 +108,7 @@ class AtlasRun(Job):
 
     def _r2m(self, model: ScalarRewardModel, start: PreTrainedModel) -> OnlineR2M:
         width, seed = start.config.hidden_size, self.proxy.base.seed
-        anchor = Anchor(by_reward(garden.gold()), max(1, round(GOLD_SHARE * self.prompts)), only=True)
+        anchor = Anchor(reward_labeller(garden.gold()), max(1, round(GOLD_SHARE * self.prompts)), only=True)
         head = R2MRewardModel.on(model, width, width, zero_out=True, seed=seed)
         return OnlineR2M(head, ROUNDS, R2MArguments(**R2M_SETTINGS, seed=seed), anchor=anchor)
 

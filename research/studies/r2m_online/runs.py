@@ -14,7 +14,7 @@ from ....benchmarks.garden.models import tokenizer
 from ....policy.decoding.language_models import decoding_model
 from ....policy.rewards.r2m_controls import CONTROLS, R2MArguments, stale
 from ....policy.rewards.r2m_online_updates import Anchor, OnlineR2M
-from ....rm.contract.labelling import by_reward
+from ....rm.contract.labelling import reward_labeller
 from ....rm.kinds.r2m.model import R2MRewardModel
 from ....rm.kinds.scalar.model import ScalarRewardModel
 from ....rm.losses.grebt import GroupLosses, Pairs
@@ -137,7 +137,7 @@ class R2MOnlineRun(Job):
             arguments = replace(arguments, **CONTROLS[self.arm.control])
         anchor = None
         if self.arm.labels != "own":
-            labeller = by_reward(garden.gold()) if self.arm.labels == "gold" else random_labeller(seed)
+            labeller = reward_labeller(garden.gold()) if self.arm.labels == "gold" else random_labeller(seed)
             anchor = Anchor(labeller, self.prompts, only=True)
         model = R2MRewardModel.on(judge, width, width, zero_out=True, seed=seed)
         return LoggedR2M(model, self.rounds, arguments, anchor=anchor)

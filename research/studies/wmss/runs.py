@@ -70,7 +70,7 @@ def _drafts(number: int, seed: int, split: str) -> list[tuple[float, Example]]:
     """Return about `number` texts with their gold; no start policy has learned them."""
     questions, prompts = garden.questions(), split_prompts()[split != "train"]
     allowed = {prompt_text(prompt) for prompt in prompts}
-    drafts = garden.supervised(number * len(questions) // len(prompts), 50_000 + seed, split)
+    drafts = garden.supervised_examples(number * len(questions) // len(prompts), 50_000 + seed, split)
     asked = [draft for draft in drafts if prompt_text(draft.prompt) in allowed]
     return [(float(gold), draft) for gold, draft in zip(garden.gold().rate(asked)[:, 0], asked, strict=True)]
 
@@ -81,7 +81,7 @@ def _drafts(number: int, seed: int, split: str) -> list[tuple[float, Example]]:
 @cache
 def gold_deviation() -> float:
     """Return the standard deviation of gold over supervised texts, the unit of gold in this study."""
-    return float(garden.gold().rate(garden.supervised(3000, seed=0))[:, 0].std())
+    return float(garden.gold().rate(garden.supervised_examples(3000, seed=0))[:, 0].std())
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,9 @@ class Base(Job):
     def work(self, cache: Path) -> Arrays:
         """Return the trained weights."""
         model = self._untrained()
-        pretrain(model, tokenizer(), garden.supervised(self.texts, self.seed), steps=self.steps, seed=self.seed)
+        pretrain(
+            model, tokenizer(), garden.supervised_examples(self.texts, self.seed), steps=self.steps, seed=self.seed
+        )
         return {name: weight.detach().numpy() for name, weight in model.named_parameters()}
 
     def load(self, cache: Path) -> PreTrainedModel:

@@ -14,7 +14,7 @@ from ....policy.aggregations.token_mean import token_mean
 from ....policy.losses._kinds import TokenLoss
 from ....policy.losses.ppo import ppo
 from ....policy.step.algorithm import Algorithm, Scored
-from ....policy.step.forward import Batch, CompletionBatch, PolicyOutputs, at_completions, own_states
+from ....policy.step.forward import Batch, CompletionBatch, PolicyOutputs, completion_states, own_states
 from ....policy.step.step import PolicyStep
 from ....policy.training.critic import CriticArguments, CriticLearner
 from ....policy.training.replay_buffer import ReplayBuffer
@@ -190,7 +190,7 @@ class _Trainer:
             values=values,
             after=after,
             entropy=reading and reading.entropy,
-            states=at_completions(reading.states, rows)[:, :-1] if reading and "states" in reads else None,
+            states=completion_states(reading.states, rows)[:, :-1] if reading and "states" in reads else None,
         )
         return rollout, reading
 

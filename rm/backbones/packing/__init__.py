@@ -48,10 +48,10 @@ Row = TypeVar("Row", bound=Ids)
 # ---- batches of sequences ----
 
 
-def shared(first: Ids, second: Ids, least: int = LEAST) -> int:
+def common_prefix_length(first: Ids, second: Ids, least: int = LEAST) -> int:
     """Return the length of the common prefix of two sequences; 0 if it is shorter than `least`.
 
-    >>> shared([5, 6, 7], [5, 6, 8, 9], least=2)
+    >>> common_prefix_length([5, 6, 7], [5, 6, 8, 9], least=2)
     2
     """
     same = next((index for index, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]), None)
@@ -68,7 +68,7 @@ def prefix_batches(rows: Sequence[Row], batch_tokens: int, least: int = LEAST) -
     batches: list[list[Row]] = []
     used = 0
     for row in rows:
-        more = len(row) - shared(batches[-1][-1], row, least) if batches else 0
+        more = len(row) - common_prefix_length(batches[-1][-1], row, least) if batches else 0
         if batches and used + more <= batch_tokens:
             batches[-1].append(row)
             used += more
@@ -152,7 +152,7 @@ def _lay_out(rows: Sequence[Ids], least: int) -> tuple[list[int], list[int], lis
     spans: list[Span] = []
     path = np.empty(0, dtype=np.int64)
     for before, row in pairwise([(), *rows]):
-        shared_length = shared(before, row, least)
+        shared_length = common_prefix_length(before, row, least)
         path = np.concatenate([path[:shared_length], np.arange(len(tokens), len(tokens) + len(row) - shared_length)])
         tokens += row[shared_length:]
         positions += range(shared_length, len(row))
@@ -286,14 +286,14 @@ def packing_limit(model: Any) -> int:
     chunked attention, soft caps, sinks, positional biases, and rotary embeddings that depend on the batch. What the
     config does not tell is tested once on a few tokens.
     """
-    if not _may_take(model):
+    if not _is_supported(model):
         return 0
     if model not in _TAKES:
-        _TAKES[model] = _takes(model)
+        _TAKES[model] = _is_exact(model)
     return _window(model.config) if _TAKES[model] else 0
 
 
-def _may_take(model: Any) -> bool:
+def _is_supported(model: Any) -> bool:
     """Return whether the model's classes and config allow packing."""
     if isinstance(model, PeftModel) and model.active_peft_config.is_prompt_learning:
         return False
@@ -328,7 +328,7 @@ def _window(config: Any) -> int:
 
 
 @torch.no_grad()
-def _takes(model: Any) -> bool:
+def _is_exact(model: Any) -> bool:
     """Return whether three short sequences, two with a common prefix, have the same hidden states packed and alone."""
     device, trained = next(model.parameters()).device, [module for module in model.modules() if module.training]
     model.eval()  # dropout, such as a trained adapter's, would make any two states differ

@@ -53,10 +53,11 @@ def set_attention(model: Any, name: str | None) -> None:
         raise _no_attention(model, name, "its attention cannot be exchanged")
 
 
-def _no_attention(model: Any, name: str, why: str) -> UsageError:
+def _no_attention(model: Any, name: str, reason: str) -> UsageError:
     kind = model.config.model_type
     return UsageError(
-        f"--attn_implementation {name} does not work with this {kind} here ({why}); take sdpa or eager, or leave it out"
+        f"--attn_implementation {name} does not work with this {kind} here ({reason}); "
+        "take sdpa or eager, or leave it out"
     )
 
 

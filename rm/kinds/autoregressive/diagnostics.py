@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from ...backbones.forward_hooks import inside
+from ...backbones.forward_hooks import run_inside
 from ...backbones.logprobs import completion_logprobs
 from ...io.sharded_weights import put
 from ...training.protocol import Monitor
@@ -141,7 +141,7 @@ def _context_logits(model: Any, inputs: dict[str, Tensor]) -> Tensor:
     def forward(inner: Any) -> Tensor:
         return inner(input_ids=tokens, attention_mask=attention.long()).logits[:, :-1][predicted[:, 1:]]
 
-    return inside(model, forward)
+    return run_inside(model, forward)
 
 
 @torch.no_grad()
@@ -153,7 +153,7 @@ def mean_surprise(task: PreferenceTask, model: Any, rows: Sequence[PreferenceRow
         inputs = {name: value.to(next(model.parameters()).device) for name, value in inputs.items()}
         sequences = inputs["tokens"], inputs["attention"], inputs["start"]
         with task.adapter.silenced() if task.adapter else nullcontext():
-            logprobs = inside(model, lambda inner, sequences=sequences: completion_logprobs(inner, *sequences))
+            logprobs = run_inside(model, lambda inner, sequences=sequences: completion_logprobs(inner, *sequences))
         total -= float(logprobs.masked_fill(inputs["tool_results"], 0.0).sum())
         tokens += int(completion_lengths(inputs).sum())
     return total / tokens
@@ -217,7 +217,7 @@ class CollapseMonitor(Monitor):
             return
         measured = guide_diagnostics(self.task, model, self.rows)
         self.history.append((state.global_step, measured))
-        state.log_history.append({"step": state.global_step, **flat(measured)})
+        state.log_history.append({"step": state.global_step, **flatten(measured)})
         collapsed = collapsed_objectives(measured, self.base, self.limit)
         if not collapsed or self.collapsed_at is not None:
             return
@@ -299,6 +299,6 @@ def collapsed_objectives(measured: Mapping[str, GuideDiagnostics], base: float, 
     ]
 
 
-def flat(diagnostics: Mapping[str, GuideDiagnostics]) -> dict[str, float]:
+def flatten(diagnostics: Mapping[str, GuideDiagnostics]) -> dict[str, float]:
     """Return all measures with the objective's name appended."""
     return {f"{key}_{name}": value for name, at in diagnostics.items() for key, value in at._asdict().items()}

@@ -178,12 +178,12 @@ def load_autoregressive(
     folder = Path(source)
     contract = load_contract(folder) if (folder / FILE).exists() else None
     saved = read_settings(folder / SETTINGS) if contract and contract.kind == "autoregressive" else {}
-    beta = check_beta(settled(source, "beta", beta, saved.get("beta"), 1.0))
-    token_offset = settled(source, "token_offset", token_offset, saved.get("token_offset"), 0.0)
-    centred = settled(source, "centred", centred, saved.get("centred"), False)
-    max_length = settled(source, "max_length", max_length, contract and contract.max_length, None)
-    bos = settled(source, "bos", bos, contract and contract.bos, None)
-    eos = settled(source, "eos", eos, contract and contract.eos, None)
+    beta = check_beta(resolve_setting(source, "beta", beta, saved.get("beta"), 1.0))
+    token_offset = resolve_setting(source, "token_offset", token_offset, saved.get("token_offset"), 0.0)
+    centred = resolve_setting(source, "centred", centred, saved.get("centred"), False)
+    max_length = resolve_setting(source, "max_length", max_length, contract and contract.max_length, None)
+    bos = resolve_setting(source, "bos", bos, contract and contract.bos, None)
+    eos = resolve_setting(source, "eos", eos, contract and contract.eos, None)
     dtype = contract.dtype if contract else dtype
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
     loading = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
@@ -257,7 +257,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: missing or damaged ({error}); restore it, or save the model again") from error
 
 
-def settled(source: str, name: str, argument: Any, saved: Any, otherwise: Any) -> Any:
+def resolve_setting(source: str, name: str, argument: Any, saved: Any, otherwise: Any) -> Any:
     """Return the saved value of a setting, else the argument, else the default.
 
     Raise an error if the first two differ.

@@ -13,10 +13,10 @@ from torch import Tensor
 from transformers import EvalPrediction
 
 from ...adapters.adapter import PreferenceAdapter
-from ...backbones.forward_hooks import inside
+from ...backbones.forward_hooks import run_inside
 from ...backbones.logprobs import centred_logprobs, completion_logprobs
 from ...backbones.tokenization import EncodedCompletion, Encoder, pad
-from ...data.preference_vectors import Sampler, at_vertices, simplex_grid
+from ...data.preference_vectors import Sampler, simplex_grid, vertex_sampler
 from ...errors import DataError
 from ...io.checked_files import from_json
 from ...losses.sequence_logistic import SequenceLogistic
@@ -149,7 +149,7 @@ class PreferenceTask(Task):
         extra: dict[str, Tensor] = {"scores": inputs["gaps"]}
         gap = self.gap(model, inputs, alpha)
         if self.sequence_logistic.needs_vertices:
-            at_vertex = at_vertices(len(self.objectives))
+            at_vertex = vertex_sampler(len(self.objectives))
             vertex = torch.cat([at_vertex(1, draw) for draw in draws]).to(wins)
             extra |= {"vertex": vertex, "vertex_gap": self.gap(model, inputs, vertex)}
         return self.sequence_logistic(gap, wins, alpha, **extra).mean(), gap
@@ -182,7 +182,7 @@ class PreferenceTask(Task):
 
     def gap(self, model: Any, inputs: dict[str, Tensor], alpha: Float[Tensor, "B K"]) -> Float[Tensor, " B"]:
         """Return Δ(α) of a collated batch, in nats."""
-        return inside(model, partial(self._gap, inputs=inputs, alpha=alpha))
+        return run_inside(model, partial(self._gap, inputs=inputs, alpha=alpha))
 
     def _gap(self, model: Any, inputs: dict[str, Tensor], alpha: Float[Tensor, "B K"]) -> Float[Tensor, " B"]:
         if self.adapter is not None and self.adapter.settings.follows_preference:

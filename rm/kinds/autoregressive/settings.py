@@ -43,7 +43,7 @@ class AutoregressiveSettings(LabelSettings, BackboneSettings, EosSettings, Strea
         "linear", "UniARM's generator of preference-dependent features.", choices=("linear", "trunk", "alpha")
     )
     embedding: str = setting(
-        "text", "Embedding of an objective in the generator.", choices=("text", "one_hot", "random"), advanced=True
+        "text", "How the generator embeds an objective.", choices=("text", "one_hot", "random"), advanced=True
     )
     scale: bool = setting(True, "UniARM: scale the features.", advanced=True)
     shift: bool = setting(True, "UniARM: shift the features.", advanced=True)
@@ -54,7 +54,7 @@ class AutoregressiveSettings(LabelSettings, BackboneSettings, EosSettings, Strea
         advanced=True,
     )
     ignore_ties: bool = setting(
-        False, "Take a tie for an objective as unlabelled, instead of as a demand for equal log-probabilities."
+        False, "Treat a tie as unlabelled, instead of training towards equal log-probabilities."
     )
     rate_of_a: float = setting(1.0, "Learning rate of the adapter's A, relative to --learning_rate.", range=ABOVE_0)
     rate_of_modulation: float = setting(
@@ -93,7 +93,7 @@ class AutoregressiveSettings(LabelSettings, BackboneSettings, EosSettings, Strea
     normalise_length: bool = setting(False, "Average log-probabilities over tokens instead of summing.", advanced=True)
     token_baseline: str = setting(
         "none",
-        "Subtracted from every token's log-probability: the base model's mean, or its expectation token by token.",
+        "Baseline of every token's log-probability: the base model's mean, or its expectation at each token.",
         choices=("none", "constant", "expected"),
     )
     span: bool = setting(

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from ...adapters.settings import AdapterSettings
-from ...data.preference_vectors import Sampler, at_vertices, dirichlet, on_grid
+from ...data.preference_vectors import Sampler, dirichlet, grid_sampler, vertex_sampler
 from ...errors import UsageError, did_you_mean
 from ...losses.sequence_logistic import SequenceLogistic, sequence_logistic
 from ...training.encoding import Encoding
@@ -130,4 +130,4 @@ def sampler_of(settings: AutoregressiveSettings) -> Sampler:
     k = len(settings.objectives)
     if settings.preferences == "dirichlet":
         return dirichlet(k, settings.concentration)
-    return at_vertices(k) if settings.preferences == "vertices" else on_grid(k)
+    return vertex_sampler(k) if settings.preferences == "vertices" else grid_sampler(k)

@@ -47,12 +47,12 @@ class BoostedRewardModel:
         shrink: float = 1e-3,
     ) -> "BoostedRewardModel":
         """Fit the weights stage by stage, to pairs on which no stage was trained; see `stage_weight`."""
-        labelled, wins = _labelled(pairs, objective)
+        labelled, wins = _labelled_pairs(pairs, objective)
         return cls(stages, names, stage_weights(stage_gaps(stages, labelled), wins, shrink))
 
     def losses(self, pairs: Sequence[PreferencePair], objective: str = OVERALL) -> list[float]:
         """Return the mean Bradley-Terry loss of the first stage, of the first two, and so on, in nats."""
-        labelled, wins = _labelled(pairs, objective)
+        labelled, wins = _labelled_pairs(pairs, objective)
         gaps = np.stack(stage_gaps(self.members, labelled)) * np.array(self.weights)[:, None]
         return [float(pair_losses(total, wins).mean()) for total in gaps.cumsum(axis=0)]
 
@@ -83,14 +83,14 @@ def load_boosted(source: str, **options: Any) -> BoostedRewardModel:
         raise DataError(f"{folder / SETTINGS}: not the settings of a boosted model ({error}); make it again") from error
     model = BoostedRewardModel([load_reward_model(name, **options) for name in names], names, weights)
     if model.contract != load_contract(folder):
-        raise DataError(f"{source}: its stages are not those it was made of; make it again")
+        raise DataError(f"{source}: its stages have changed since it was built; build it again")
     return model
 
 
 # ---- weights of stages ----
 
 
-def _labelled(pairs: Sequence[PreferencePair], objective: str) -> tuple[list[PreferencePair], Gaps]:
+def _labelled_pairs(pairs: Sequence[PreferencePair], objective: str) -> tuple[list[PreferencePair], Gaps]:
     """Return the pairs that are labelled for the objective, and P(chosen is better) of each."""
     labelled = [pair for pair in pairs if objective in pair.wins]
     if not labelled:

@@ -111,5 +111,5 @@ def load_ensemble(
         rule_kept, weight = rule, pessimism or 0.0
     model = EnsembleRewardModel([load_reward_model(name, **options) for name in names], names, weight, rule=rule_kept)
     if saved and model.contract != load_contract(folder):
-        raise DataError(f"{source}: its members are not those it was made of; make the ensemble again")
+        raise DataError(f"{source}: its members have changed since it was built; build the ensemble again")
     return model

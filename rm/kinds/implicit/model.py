@@ -14,7 +14,7 @@ from ...contract.scoring_contract import FILE, Edge, load_contract
 from ...errors import DataError, UsageError
 from ...io.hub_names import whole_name
 from ...types import Example, content_hash
-from ..autoregressive.model import check_beta, completion_contract, model_logprobs, read_settings, settled, sums
+from ..autoregressive.model import check_beta, completion_contract, model_logprobs, read_settings, resolve_setting, sums
 
 SETTINGS = "implicit.json"
 
@@ -72,16 +72,18 @@ def load_implicit(
         raise UsageError(f"the implicit reward of {source} needs the model that it was trained from; give a reference")
     settings = {
         "policy": saved.get("policy") or whole_name(source),
-        "reference": settled(source, "reference", reference and whole_name(reference), saved.get("reference"), None),
-        "beta": check_beta(settled(source, "beta", beta, saved.get("beta"), 0.1)),
+        "reference": resolve_setting(
+            source, "reference", reference and whole_name(reference), saved.get("reference"), None
+        ),
+        "beta": check_beta(resolve_setting(source, "beta", beta, saved.get("beta"), 0.1)),
     }
     backbone = content_hash([settings["policy"], settings["reference"], settings["beta"]])
     if contract and contract.backbone != backbone:
         raise DataError(f"{folder / SETTINGS}: not the models and beta of {FILE}; restore the file that was saved")
-    max_length = settled(source, "max_length", max_length, contract and contract.max_length, None)
+    max_length = resolve_setting(source, "max_length", max_length, contract and contract.max_length, None)
     edges = {
-        "bos": settled(source, "bos", bos, contract and contract.bos, None),
-        "eos": settled(source, "eos", eos, contract and contract.eos, None),
+        "bos": resolve_setting(source, "bos", bos, contract and contract.bos, None),
+        "eos": resolve_setting(source, "eos", eos, contract and contract.eos, None),
     }
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
     other = load_tokenizer(settings["reference"], trust_remote_code=trust_remote_code)

@@ -22,7 +22,7 @@ from ...backbones.lora_classifier import base_of, put_lora, read_lora
 from ...backbones.tokenization import Encoder, position_limit
 from ...contract.scoring_contract import Edge
 from ...errors import DataError, UsageError
-from ...io.sharded_weights import gathered, put
+from ...io.sharded_weights import gather_tensor, put
 from ...types import Example
 from .._batches import Row, compute_distinct, padded_batches
 from .._classifier import SavedClassifier, add_lora, determined_fields, open_source
@@ -153,7 +153,7 @@ def _heads(model: Any) -> dict[str, nn.Parameter]:
 
 def save_heads(model: Any, folder: Path) -> None:
     """Save the heads of a language model."""
-    state = {name: gathered(parameter).detach().cpu().contiguous() for name, parameter in _heads(model).items()}
+    state = {name: gather_tensor(parameter).detach().cpu().contiguous() for name, parameter in _heads(model).items()}
     save_file(state, folder / HEADS)
 
 
@@ -212,7 +212,7 @@ def load_latent(
         model = put_lora(model, Path(source), trainable=fresh)
     contract = stated or _new_contract(model, tokenizer, dtype, bos=bos, eos=eos)
     contract = _with_depth(contract, model, latent_steps, latent_depth, max_length)
-    model_of_steps = _assembled(model, tokenizer, contract, lora=lora, seed=seed)
+    model_of_steps = _assemble(model, tokenizer, contract, lora=lora, seed=seed)
     if stated is not None:
         load_heads(model_of_steps.language_model, Path(source), new_depth=fresh and contract != stated)
     return model_of_steps
@@ -233,7 +233,7 @@ def latent_from_config(
     model.to("cuda" if torch.cuda.is_available() else "cpu")
     new = _new_contract(model, tokenizer, "float32")
     contract = _with_depth(new, model, latent_steps, latent_depth, max_length)
-    return _assembled(model, tokenizer, contract, lora=None, seed=seed)
+    return _assemble(model, tokenizer, contract, lora=None, seed=seed)
 
 
 def _new_contract(
@@ -279,7 +279,7 @@ def _with_depth(
     return replace(contract, latent_steps=steps, latent_depth=depth, max_length=length)
 
 
-def _assembled(
+def _assemble(
     model: Any, tokenizer: PreTrainedTokenizerBase, contract: LatentContract, *, lora: LoraConfig | None, seed: int
 ) -> LatentRewardModel:
     if lora is not None:

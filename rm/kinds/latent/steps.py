@@ -61,7 +61,7 @@ def latent_states(
     """Return h_0, ..., h_T of every sequence for T = `steps`; differentiable. See `LatentSteps`."""
     run = LatentSteps(model, tokens, attention)
     if steps and run.cache is None:
-        raise UsageError("latent steps read the cache, which gradient checkpointing turns off; leave it out")
+        raise UsageError("latent steps need the cache, which gradient checkpointing disables; leave it out")
     return torch.stack([run.state, *(run.advance() for _ in range(steps))], dim=1)
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import EvalPrediction
 
-from ...backbones.forward_hooks import inside
+from ...backbones.forward_hooks import run_inside
 from ...backbones.logprobs import head_logits, head_logprobs, head_reads_last_states
 from ...backbones.tokenization import Encoded, Encoder, pad, position_limit
 from ...errors import DataError, UsageError
@@ -199,7 +199,7 @@ class LatentTask(Task):
 
     def outputs(self, model: Any, inputs: dict[str, Tensor], steps: int) -> Outputs:
         """Return scores, depth logits, divergences and rationales' likelihoods of a collated batch."""
-        return inside(model, partial(self._outputs, inputs=inputs, steps=steps))
+        return run_inside(model, partial(self._outputs, inputs=inputs, steps=steps))
 
     def _outputs(self, model: Any, inputs: dict[str, Tensor], steps: int) -> Outputs:
         states = latent_states(model, inputs["tokens"], inputs["attention"], steps)
@@ -285,7 +285,7 @@ class LatentTraining(PairTraining, ClassifierTraining):
         settings, pairs, held = self.settings, data.train.pairs, data.held_out.pairs
         model = self.build(pairs)
         if model.contract.latent_steps and self.arguments.gradient_checkpointing:
-            raise UsageError("--gradient_checkpointing turns off the cache that latent steps read; leave it out")
+            raise UsageError("--gradient_checkpointing disables the cache that latent steps need; leave it out")
         self.report(f"the first sequence reads: {model.encoder.render(pairs[0].examples[0])[:300]!r}")
         encoding, counts = self._encode(model, pairs, "data")
         eval_rows = self._encode(model, held, "eval_data")[0].rows if held else None

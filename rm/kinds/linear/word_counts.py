@@ -20,7 +20,7 @@ def gram_counts(texts: Sequence[str], uses: np.ndarray, least: int) -> sparse.cs
     """
     words, lengths = _word_ranks(texts)
     text = np.repeat(np.arange(len(texts), dtype=np.int32), lengths)
-    parts = [_counted(words, text, first, last, uses, least) for first, last in pairwise(_ranges(words))]
+    parts = [_count_grams(words, text, first, last, uses, least) for first, last in pairwise(_ranges(words))]
     counts, rows, sizes = (np.concatenate(part) for part in zip(*parts, strict=True))
     del parts
     ends = np.concatenate([[0], np.cumsum(sizes)])
@@ -45,7 +45,7 @@ def _ranges(words: np.ndarray) -> np.ndarray:
     return np.unique([0, *inner, len(begun)])
 
 
-def _counted(
+def _count_grams(
     words: np.ndarray, text: np.ndarray, first: int, last: int, uses: np.ndarray, least: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Count grams by first word in [first, last): "a" is a·(V + 1), "a b" a·(V + 1) + b + 1, in the strings' order."""
@@ -56,14 +56,14 @@ def _counted(
     grams = np.concatenate([words[at] * size, words[followed] * size + words[followed + 1] + 1])
     order = np.argsort(grams, kind="stable")  # the texts of a gram stay in order
     grams, rows = grams[order], text[np.concatenate([at, followed])][order]
-    gram_starts = _changes(grams)
-    starts = np.flatnonzero(gram_starts | _changes(rows))
+    gram_starts = _differs_from_previous(grams)
+    starts = np.flatnonzero(gram_starts | _differs_from_previous(rows))
     counts, rows = np.diff(starts, append=len(grams)).astype(np.int32), rows[starts]
     gram = np.cumsum(gram_starts[starts]) - 1
     frequent = np.bincount(gram, weights=uses[rows]) >= least
     return counts[frequent[gram]], rows[frequent[gram]], np.bincount(gram)[frequent]
 
 
-def _changes(values: np.ndarray) -> np.ndarray:
+def _differs_from_previous(values: np.ndarray) -> np.ndarray:
     """Return True at every value that differs from the previous value, and at the first value."""
     return np.concatenate([[True], values[1:] != values[:-1]])[: len(values)]

@@ -58,7 +58,7 @@ def load_multi_objective(source: str, **options: Any) -> MultiObjectiveRewardMod
     return model
 
 
-def untrained(
+def load_untrained(
     source: str,
     objectives: Sequence[str],
     *,

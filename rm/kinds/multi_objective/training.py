@@ -19,14 +19,14 @@ from ...data.preference_vectors import costs_sentence, parse_preference
 from ...data.scored_rows import Judged, ScoredCompletion, load_judged
 from ...errors import DataError, UsageError
 from ...losses._pair_batch import PairBatch, PairLoss
-from ...losses._pair_losses import check_required, fit_to, learnt
+from ...losses._pair_losses import check_required, fit_to, learned_modules
 from ...losses.attribute_regression import attribute_regression
-from ...training.encoding import Encoding, OnLong, encode_labelled, joined, omitted_texts
+from ...training.encoding import Encoding, OnLong, concatenate_encodings, encode_labelled, omitted_texts
 from ...training.protocol import Prepared, Task, TrainingData
 from ...types import OVERALL, PreferencePair
 from ..scalar.model import ScalarRewardModel
 from ..scalar.training import ScalarTraining
-from .model import checked_weights, labelled_overall, learned_weights, untrained, with_overall
+from .model import checked_weights, labelled_overall, learned_weights, load_untrained, with_overall
 
 NAN = float("nan")
 LEARNED, POSITIVE = "learned", "learned_positive"
@@ -112,7 +112,7 @@ class ObjectivesTask(Task):
     def __init__(self, losses: Mapping[str, PairLoss], regression_weight: float = 1.0):
         self.pair_losses, self.objectives = dict(losses), tuple(losses)
         self.regression, self.regression_weight = attribute_regression(), regression_weight
-        self.modules = learnt([*losses.values()])
+        self.modules = learned_modules([*losses.values()])
 
     def check(self, rows: Sequence[ObjectiveRow]) -> None:
         """Raise `DataError` if rows lack values that the losses need, or an objective has no label at all."""
@@ -290,7 +290,7 @@ class ObjectivesTraining(ScalarTraining):
         source = self.settings.model
         if (Path(source) / ADAPTER).exists():
             raise UsageError(f"{source} is an adapter; start several objectives from its base, or merge it first")
-        return untrained(source, objectives, **self.classifier_options())
+        return load_untrained(source, objectives, **self.classifier_options())
 
     def _encode(self, model: ScalarRewardModel, data: Judged, name: str) -> Encoding:
         """Encode pairs and rated responses; both are counted as pairs."""
@@ -303,4 +303,4 @@ class ObjectivesTraining(ScalarTraining):
             parts.append(self.log_encoding(name, encode_scored(model.encoder, data.completions, names, on_long)))
         if not any(part.rows for part in parts):
             raise DataError(f"{name}: no row is left to train on; raise --max_length, or say --on_long truncate")
-        return joined(parts)
+        return concatenate_encodings(parts)

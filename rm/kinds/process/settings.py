@@ -46,7 +46,7 @@ class ProcessSettings(RowSettings, ClassifierSettings):
         advanced=True,
     )
     aggregate: str | None = setting(
-        None, "How the scores of the steps make the reward of a completion; by default min.", choices=AGGREGATES
+        None, "How step scores are aggregated to the reward of a completion; by default min.", choices=AGGREGATES
     )
     neutral: str = setting("1", "Label of PRM800K's neutral steps: a number in [0, 1], or unlabelled.", advanced=True)
 

@@ -170,7 +170,7 @@ def apply_normalisation(model: Any, source: str) -> dict[str, float]:
         return {}
     head: Any = decoder_head(model)
     if not (isinstance(mean, float | int) and isinstance(std, float | int)):
-        raise DataError(f"{source}: mean {mean!r} and std {std!r} in its config.json are no numbers; restore the file")
+        raise DataError(f"{source}: mean {mean!r} and std {std!r} in its config.json are not numbers; restore the file")
     if not (math.isfinite(mean) and math.isfinite(std) and std > 0) or head is None or len(head.weight) != 1:
         raise DataError(
             f"{source}: rewards cannot be normalised by the mean {mean} and std {std} of its config.json; set "

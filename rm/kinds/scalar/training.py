@@ -11,7 +11,7 @@ from ...backbones.tokenization import Encoded, Encoder, pad
 from ...data.scored_rows import Judged
 from ...errors import UsageError
 from ...losses._pair_batch import PairBatch, PairLoss
-from ...losses._pair_losses import OTHER, check_required, fit_to, learnt, named_pair_loss, with_other_gaps
+from ...losses._pair_losses import OTHER, check_required, fit_to, learned_modules, named_pair_loss, with_other_gaps
 from ...training.encoding import Encoding, OnLong, encode_labelled
 from ...training.protocol import Prepared, Task, TrainingData, count_pairs, pair_metrics
 from ...training.trainer import RewardArguments
@@ -71,7 +71,7 @@ class ScalarTask(Task):
 
     def __init__(self, loss: PairLoss):
         self.pair_loss = loss
-        self.modules = learnt([loss])
+        self.modules = learned_modules([loss])
 
     @property
     def depends_on_batch(self) -> bool:

@@ -160,7 +160,7 @@ def test_a_wrong_call_is_one_sentence_in_the_words_of_python(tmp_path, monkeypat
         (lambda: rl_api.score("rm", prompts=["a"], completions=["b", "c"]), "1 prompts and 2 completions"),
         (lambda: rl_api.score("rm", PAIRS, prompts=["a"], completions=["b"]), "score takes data, or prompts and"),
         (lambda: rl_api.score("rm", prompts=["a"], completions="b"), "completions is a list of completions"),
-        (lambda: rl_api.score("rm", prompts=["a\ud800"], completions=["b"]), "half a character, '\\ud800'"),
+        (lambda: rl_api.score("rm", prompts=["a\ud800"], completions=["b"]), "an unpaired surrogate, '\\ud800'"),
         (lambda: rl_api.score("rm", [{"prompt": "a", "completion": "b", "x": b"y"}]), "a row holds b'y'"),
         (lambda: rl_api.train([1, 2], output="out"), "data is a path, a list of paths or rows"),
         (lambda: rl_api.evaluate("rm", 3), "data is a path, a list of paths or rows with named columns, got 3"),

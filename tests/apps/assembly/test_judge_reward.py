@@ -8,7 +8,7 @@ from rewardlab.apps.assembly.judge_reward import (
     DistinctRequests,
     JudgeReward,
     OpenJudge,
-    by_judge,
+    judge_labeller,
     open_reward_judge,
     win_share,
 )
@@ -16,7 +16,7 @@ from rewardlab.apps.rewards._hints import hints_by_prompt, hints_of
 from rewardlab.apps.rewards._run import RunFacts
 from rewardlab.apps.rewards.judge import judge, labels
 from rewardlab.benchmarks import garden
-from rewardlab.judges.backends.chat import Ask, failed
+from rewardlab.judges.backends.chat import Ask, failed_reply
 from rewardlab.judges.backends.cost import Prices
 from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.backends.settings import ChatConfig
@@ -71,7 +71,7 @@ def test_an_answer_without_a_verdict_has_no_reward_and_a_judge_that_is_gone_is_a
         "judgments": 1, "abstentions": 0,
     }  # fmt: skip
     assert 0 < one.facts()["cost"] == one.chat.account()["cost"] - done["cost"]
-    one = reward(lambda ask: failed("connection refused"))
+    one = reward(lambda ask: failed_reply("connection refused"))
     with pytest.raises(DataError, match="it: none of the judge's requests has a reply: connection refused"):
         one(answers("a", "b"))
 
@@ -114,7 +114,7 @@ def test_equal_requests_are_asked_once_and_a_judge_behind_several_servers_is_tha
 
 
 def test_a_label_is_a_verdict_that_both_orders_share_and_else_an_abstention():
-    label = by_judge(open_judge("pairwise(flip=abstain)", scripted(longer), Materials(), name="it"))
+    label = judge_labeller(open_judge("pairwise(flip=abstain)", scripted(longer), Materials(), name="it"))
     assert [label(QUESTION, pair) for pair in (("aa", "a"), ("a", "aa"), ("a", "a"))] == [1.0, 0.0, 0.5]
     with ChatServer(answer=lambda asked: '{"winner": "A"}') as world:
         for flip, value in (("", math.nan), (", flip=tie", 0.5)):
@@ -148,10 +148,10 @@ def test_a_limit_of_cost_counts_the_replies_of_a_run_that_went_before(tmp_path):
         assert first(answers("a", "b", "c")) == [10.0] * 3
         first.chat.chat.store.close()  # as a process does that ends
         again = opened()
-        with pytest.warns(UserWarning, match="the limit of cost 5 is reached: 5 spent"):
+        with pytest.warns(UserWarning, match="the cost limit 5 is reached: 5 spent"):
             assert again(answers("a", "d", "e", "f", "g")) == [10.0, 10.0, 10.0, None, None]
         assert world.asked.total() == 5 and again.facts()["without_reply"] == 2
-        with pytest.raises(DataError, match="not asked: the limit of cost 5 is reached"):
+        with pytest.raises(DataError, match="not asked: the cost limit 5 is reached"):
             again(answers("h"))
 
 
@@ -206,7 +206,7 @@ def test_a_judge_goes_by_the_rubric_in_each_prompts_row_and_is_shown_its_referen
     assert build("apps.rewards", f"{spec})", run=run)(answers("ten letters and more", prompt=OTHER)) == [1.0]
     with pytest.raises(UsageError, match="the row of the prompt 'user: question': no column 'rubric'"):
         build("apps.rewards", f"{spec})", run=run._replace(rows={prompt_text(QUESTION): [{"gold": "-"}]}))
-    with pytest.raises(UsageError, match="rubric=data goes by the rows of a run's prompts"):
+    with pytest.raises(UsageError, match="rubric=data reads the prompts of a run"):
         labels(kind="rubric", rubric="data", endpoint=server.url, model="qwen")
 
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 from peft import LoraConfig
 from rewardlab.apps.cli import main
-from rewardlab.apps.runs.run_folder import plain
-from rewardlab.apps.serving.process import serving
+from rewardlab.apps.runs.run_folder import to_json_types
+from rewardlab.apps.serving.process import serve_in_thread
 from rewardlab.rm.contract.golden_scores import write_golden
 from rewardlab.rm.contract.scoring_contract import FILE, ScoringContract
 from rewardlab.rm.errors import UsageError
@@ -85,7 +85,7 @@ def test_an_ensemble_has_the_ways_of_its_kind(run_parity, tmp_path, fresh):
 
 
 def test_the_model_behind_rewardlab_serve(rm, run_parity):
-    with serving(make()) as url:
+    with serve_in_thread(make()) as url:
         told = run_parity(rm, "--against", "http", url)
     assert told.code == 0 and told.ways[url]["verdict"] == "same"
 
@@ -163,7 +163,10 @@ def test_no_text_of_others_breaks_a_report():
     assert "<script>" not in text and "\x00" not in text and "a \\| b &lt;script>" in text
     (case,) = ElementTree.fromstring(junit(nasty, [one]))
     assert case.find("failure").get("message").startswith("a | b")
-    assert json.loads(json.dumps(plain(as_json("m", ScoringContract(kind="scalar"), [one], []))))["passed"] is False
+    assert (
+        json.loads(json.dumps(to_json_types(as_json("m", ScoringContract(kind="scalar"), [one], []))))["passed"]
+        is False
+    )
 
 
 def test_half_precision_fails_only_where_it_was_asked_for(rm, run_parity):

@@ -198,7 +198,10 @@ def test_usage_errors_are_one_sentence_and_leave_nothing_behind(rl, tmp_path):
         ([], "--reward is missing"),
         (["--reward", "a=x", "a=y"], "two rewards are called 'a'"),
         (["--reward", "x", "--watch", "x"], "'x' is called both a reward and watched"),
-        (["--reward", GOLD, "--reward_transform", "rewardlab.rm.types:user_turn(text=x)"], "which is no policy"),
+        (
+            ["--reward", GOLD, "--reward_transform", "rewardlab.rm.types:user_turn(text=x)"],
+            "not a policy.types.Transform",
+        ),
         (["--reward", "rewardlab.rm.types:user_turn(text=x)"], "which is no reward model"),
         (["--reward", f"{GOLD}(objective=x)"], "no argument 'objective'; did you mean 'objectives'?"),
         (["--reward", GOLD, "--reference", "x", "--measure_kl", "False"], "nothing reads the reference"),

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from rewardlab.apps.assembly.policy_training.checks import check_together
 from rewardlab.apps.cli import VERBS, main, parse
-from rewardlab.apps.serving.process import serving
+from rewardlab.apps.serving.process import serve_in_thread
 from rewardlab.apps.serving.settings import ServeConfig
 from rewardlab.benchmarks import garden
 from rewardlab.examples.vllm_training import run as whole
@@ -33,9 +33,9 @@ def servers(rl_world, tmp_path, monkeypatch):
     model = load_reward_model(str(rl_world / "rm"))
     (tmp_path / "judge").symlink_to(rl_world / "start")
     with ExitStack() as stack:
-        urls = {"second": stack.enter_context(serving(model, ServeConfig(model="rm", port=0)))}
+        urls = {"second": stack.enter_context(serve_in_thread(model, ServeConfig(model="rm", port=0)))}
         first = stack.enter_context(ExitStack())
-        urls["first"] = first.enter_context(serving(model, ServeConfig(model="rm", port=0)))
+        urls["first"] = first.enter_context(serve_in_thread(model, ServeConfig(model="rm", port=0)))
         chat = ServerProcess(tmp_path / "judge.log", seconds=60)
         stack.callback(chat.stop)
         urls["judge"] = chat.start(whole.judge_command(tmp_path, sys.executable))
@@ -108,7 +108,7 @@ def test_the_page_starts_what_the_recipe_asks_for():
 
 
 def test_a_judges_lessons_rank_answers_by_the_gold_reward():
-    answers = garden.supervised(18, seed=1)
+    answers = garden.supervised_examples(18, seed=1)
     lessons = whole.judge_lessons(answers)
     marks = [points(one.completion, 1, 10, quoted=[]).value for one in lessons]
     assert sorted(marks) == sorted([*range(1, 10)] * 2)

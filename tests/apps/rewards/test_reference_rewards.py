@@ -6,7 +6,7 @@ from rewardlab.apps.rewards.rlpr import rlpr
 from rewardlab.apps.rewards.rlvrr import rlvrr
 from rewardlab.benchmarks import garden
 from rewardlab.policy.decoding.language_models import decoding_model
-from rewardlab.policy.rewards.reference_probability import reasoning, reference_probabilities
+from rewardlab.policy.rewards.reference_probability import reasoning_prefix, reference_probabilities
 from rewardlab.rm.backbones.loading import load_causal_lm, load_tokenizer
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.registry.specs import build
@@ -68,7 +68,7 @@ def test_a_reward_is_what_the_reasoning_adds_and_the_form(rl_world):
 
     gains = [chance(*one) - chance(one[0], "for") for one in zip(prompts, map(reasoning_of, said), strict=True)]
     assert gains[0] > 0.01 and gains[0] == pytest.approx(gains[2])
-    expected = [max(gain, 0) if reasoning(one, TAGS) else 0 for gain, one in zip(gains, said, strict=True)]
+    expected = [max(gain, 0) if reasoning_prefix(one, TAGS) else 0 for gain, one in zip(gains, said, strict=True)]
     forms = [0.75 * gain + 0.25 * form for gain, form in zip(expected, [1, 1, 0, 0, 0], strict=True)]
     assert found == pytest.approx(forms, abs=1e-6)
 
@@ -86,7 +86,7 @@ def test_an_answer_that_leaves_no_room_for_the_reference_has_no_reward(rl_world,
 
 
 def reasoning_of(answer: str) -> str:
-    return reasoning(answer, TAGS) or "for"
+    return reasoning_prefix(answer, TAGS) or "for"
 
 
 def test_a_run_is_rewarded_by_its_own_policy(rl, rl_world, prompts):
@@ -109,7 +109,7 @@ def test_a_row_without_what_is_needed_and_settings_that_make_no_sense_are_refuse
         ("rlvrr", {}, "the row of the prompt 'user: what is it?': no column 'reference'"),
         ("rlvrr(reference=gold)", {"reference": "a"}, "no column 'gold'"),
         ("rlvrr", {"reference": "a"}, "no column 'keywords'"),
-        ("rlvrr", {"reference": [], "keywords": [[["a"]]]}, "'reference' is a text or a list of texts"),
+        ("rlvrr", {"reference": [], "keywords": [[["a"]]]}, "'reference' must be a string or a list of strings"),
         ("rlpr", {"reference": ["a"]}, "'reference' is a text, got"),
     ):
         with pytest.raises(UsageError, match="user: what is it") as error:

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from rewardlab.apps.serving.process import PROBE, serving
+from rewardlab.apps.serving.process import PROBE, serve_in_thread
 from rewardlab.apps.serving.settings import ServeConfig
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.contract.scoring_contract import ScoringContract
@@ -72,7 +72,7 @@ def gated() -> Iterator[GatedModel]:
 def serve():
     """A server for a model with the settings given; closed at the end."""
     with ExitStack() as stack:
-        yield lambda model, **settings: stack.enter_context(serving(model, config(**settings)))
+        yield lambda model, **settings: stack.enter_context(serve_in_thread(model, config(**settings)))
 
 
 def config(**settings: Any) -> ServeConfig:
@@ -81,7 +81,7 @@ def config(**settings: Any) -> ServeConfig:
 
 @pytest.fixture(scope="module")
 def url(model) -> Iterator[str]:
-    with serving(model, config()) as address:
+    with serve_in_thread(model, config()) as address:
         yield address
 
 

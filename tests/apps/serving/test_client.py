@@ -96,7 +96,7 @@ def test_what_the_server_refuses_is_a_data_error_and_long_conversations_are_cut_
     with ScoringClient(url, truncate=True) as client:
         assert client.rate(rows) == pytest.approx(model.rate(rows), abs=NEAR)
     with ScoringClient(url) as client:
-        with pytest.raises(DataError, match="conversation 1: half a character"):
+        with pytest.raises(DataError, match="conversation 1: an unpaired surrogate"):
             client.rate([EXAMPLES[0], Example(user_turn("a"), "\ud800")])
         with pytest.raises(DataError, match="conversations.0.0.role"):
             client.rate([Example(({"role": "root", "content": "a"},), "b")])

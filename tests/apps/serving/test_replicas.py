@@ -14,7 +14,7 @@ from rewardlab.apps.serving import client as client_module
 from rewardlab.apps.serving import replicas as replicas_module
 from rewardlab.apps.serving.client import ScoringClient
 from rewardlab.apps.serving.open_model import is_served, open_model
-from rewardlab.apps.serving.process import serving
+from rewardlab.apps.serving.process import serve_in_thread
 from rewardlab.apps.serving.replicas import Replicas, open_replicas
 from rewardlab.rm.contract.golden_scores import write_golden
 from rewardlab.rm.contract.scoring_contract import ScoringContract
@@ -184,7 +184,7 @@ def asked_until_one_fails(replicas):
 def test_a_replica_that_stops_in_the_middle_loses_nothing(serve, model, monkeypatch):
     """It stops after its first answer; the rest is the other one's."""
     truth, staying = model.rate(EXAMPLES), serve(model)
-    with serving(model, config()) as leaving:
+    with serve_in_thread(model, config()) as leaving:
         replicas = Replicas([leaving, staying])
         rounds = [replicas.rate(EXAMPLES)]
         late = threading.Thread(target=lambda: rounds.extend(asked_until_one_fails(replicas)))

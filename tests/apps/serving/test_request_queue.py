@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from rewardlab.apps.serving.refusals import Refused
-from rewardlab.apps.serving.request_queue import RequestQueue, alike, outcomes
+from rewardlab.apps.serving.request_queue import RequestQueue, outcomes, similar_lengths
 from rewardlab.apps.serving.requests import Item
 from rewardlab.rm.errors import DataError
 from rewardlab.rm.types import Example, user_turn
@@ -31,14 +31,14 @@ def occupied(queue, gated) -> None:
 
 
 def test_a_batch_holds_the_longest_waiting_and_those_nearest_in_length():
-    assert alike([100, 4000, 90, 110, 260], 330) == [0, 2, 3]
-    assert alike([100, 101, 102, 103], 250) == [0, 1], "two rows of 101 are 202 tokens, three of 102 are 306"
-    assert alike([100, 49, 201], 10_000) == [0], "less than half or more than twice"
-    assert alike([100, 50, 200], 10_000) == [0, 1, 2]
-    assert alike([1, 30, 7], 10_000) == [0, 2, 1], "short ones are alike"
-    assert alike([5000], 100) == [0], "one row may be longer than a batch"
-    assert alike([], 100) == []
-    assert 0 in alike([500, 10, 10, 10, 10], 20), "the first is in the next batch, whatever else waits"
+    assert similar_lengths([100, 4000, 90, 110, 260], 330) == [0, 2, 3]
+    assert similar_lengths([100, 101, 102, 103], 250) == [0, 1], "two rows of 101 are 202 tokens, three of 102 are 306"
+    assert similar_lengths([100, 49, 201], 10_000) == [0], "less than half or more than twice"
+    assert similar_lengths([100, 50, 200], 10_000) == [0, 1, 2]
+    assert similar_lengths([1, 30, 7], 10_000) == [0, 2, 1], "short ones are alike"
+    assert similar_lengths([5000], 100) == [0], "one row may be longer than a batch"
+    assert similar_lengths([], 100) == []
+    assert 0 in similar_lengths([500, 10, 10, 10, 10], 20), "the first is in the next batch, whatever else waits"
 
 
 def test_what_waits_is_scored_together(queue, gated):

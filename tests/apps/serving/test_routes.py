@@ -8,7 +8,7 @@ from html import unescape
 import numpy as np
 import pytest
 import torch
-from rewardlab.apps.serving.process import serving
+from rewardlab.apps.serving.process import serve_in_thread
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.kinds.autoregressive.model import load_autoregressive
@@ -86,9 +86,9 @@ def test_classify_answers_as_vllm_does_and_refuses_what_would_change_a_number(ur
     for alone in ({"input": rendered[0]}, {"input": ids[0]}, {"messages": turns(EXAMPLES[0])}):
         (one,) = http.post(f"{url}/classify", json=alone).json()["data"]
         assert one["probs"] == pytest.approx(truth[0], abs=NEAR)
-    rendered = "the contract says how messages are rendered"
+    rendered = "the scoring contract determines how messages are rendered"
     for setting, status, sentence in (
-        ({"use_activation": True}, 422, "scores here are raw"),
+        ({"use_activation": True}, 422, "this server returns raw scores only"),
         ({"add_generation_prompt": True}, 422, rendered),
         ({"chat_template": "{{ messages }}"}, 422, rendered),
         ({"truncate_prompt_tokens": 8}, 422, "the contract says what is cut"),
@@ -143,7 +143,7 @@ def test_an_ensemble_tells_its_members_longest_reading_and_what_needs_more_than_
     long = Example(user_turn("hello"), "fox " * 200)
     assert http.post(f"{url}/score", json=asks([long])).json()["error"]["limit"] == 64
     states = R2MRewardModel.on(model, policy_width=8, width=8)
-    with pytest.raises(UsageError, match="reads the policy's hidden states"), serving(states):
+    with pytest.raises(UsageError, match="reads the policy's hidden states"), serve_in_thread(states):
         pass
 
 
@@ -204,7 +204,7 @@ def test_pooling_gives_every_token_of_a_process_model_its_score(words, http, url
     process_model = process_from_config(small_config(words, hidden=32, layers=1), words, **settings)
     encoded = process_model.encoder.encode_steps(EXAMPLES[:6])
     rows, logits = [some.ids for some in encoded], process_model.token_logits([some.ids for some in encoded])
-    with serving(process_model) as url:
+    with serve_in_thread(process_model) as url:
         asked = {"input": rows, "task": "token_classify", "use_activation": False}
         raw = http.post(f"{url}/pooling", json=asked).json()
         assert [entry["index"] for entry in raw["data"]] == [*range(6)] and raw["data"][0]["object"] == "pooling"

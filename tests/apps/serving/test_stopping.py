@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 import pytest
 from rewardlab.apps.serving.client import ScoringClient
-from rewardlab.apps.serving.process import DrainingServer, prepared
+from rewardlab.apps.serving.process import DrainingServer, prepare_server
 from rewardlab.rm.types import Example, user_turn
 
 from tests.apps.serving.conftest import EXAMPLES, asks, config
@@ -23,7 +23,7 @@ from tests.soak.__main__ import drained, served, write_model
 @pytest.fixture
 def server(gated):
     """A server over the gated model and its address; `drain` is half a second."""
-    site, url = prepared(gated, config(drain=0.5))
+    site, url = prepare_server(gated, config(drain=0.5))
     server = DrainingServer(site)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve()), daemon=True)
     thread.start()

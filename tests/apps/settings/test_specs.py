@@ -2,7 +2,7 @@
 
 import pytest
 from rewardlab.rm.errors import UsageError
-from rewardlab.rm.registry.specs import Spec, build, is_function, named, parse_spec, takes
+from rewardlab.rm.registry.specs import Spec, accepts_argument, build, is_function, parse_spec, split_name
 
 
 def listed(sizes, *, scale=1):
@@ -30,7 +30,7 @@ def test_a_spec_is_a_name_and_arguments_and_a_source_is_called_by_its_last_part(
         ("gold=my.code:gold(objectives=['a', 'b'])", "gold", "my.code:gold(objectives=['a', 'b'])"),
         ("my.code:gold(objectives=['a/b'])", "gold", "my.code:gold(objectives=['a/b'])"),
     ):
-        assert named(text) == (name, source)
+        assert split_name(text) == (name, source)
         assert is_function(source) == source.startswith("my.code:")
     assert is_function("my.code:fn(a=1)") and not is_function("org/model") and not is_function("grpo(a=1)")
 
@@ -43,7 +43,9 @@ def test_values_are_what_the_function_annotates_or_else_read_as_python_reads_the
     monkeypatch.setattr("rewardlab.rm.registry.specs.load", lambda folder, name: listed)
     assert build("policy.schedulers", "x:listed(sizes=[1, 2.5, 'a'])") == ([1, 2.5, "a"], 1)
     assert build("policy.schedulers", "x:listed(sizes=oak, scale=1e-4)") == ("oak", 1e-4)
-    assert takes("policy.schedulers", "x:listed", "scale") and not takes("policy.schedulers", "x:listed", "weights")
+    assert accepts_argument("policy.schedulers", "x:listed", "scale") and not accepts_argument(
+        "policy.schedulers", "x:listed", "weights"
+    )
 
 
 WRONG = [

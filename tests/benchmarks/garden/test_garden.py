@@ -69,7 +69,7 @@ def test_a_wrong_name_is_told_the_right_ones():
         garden.pairs(1, seed=0, split="dev")
 
 
-@pytest.mark.parametrize("make", [garden.prompts, garden.supervised, garden.pairs])
+@pytest.mark.parametrize("make", [garden.prompts, garden.supervised_examples, garden.pairs])
 def test_the_seed_decides_the_text(make):
     assert make(20, seed=3) == make(20, seed=3)
     assert make(20, seed=3) != make(20, seed=4)
@@ -79,7 +79,7 @@ def test_the_seed_decides_the_text(make):
 def test_splits_share_no_answer_to_the_same_prompt():
     texts = {
         split: {example for pair in garden.pairs(1500, seed=0, split=split) for example in map(str, pair.examples)}
-        | {str(example) for example in garden.supervised(1500, seed=0, split=split)}
+        | {str(example) for example in garden.supervised_examples(1500, seed=0, split=split)}
         for split in garden.SPLITS
     }
     assert not texts["train"] & texts["test"]
@@ -147,7 +147,7 @@ def test_both_architectures_are_small_and_answer(architecture):
 
 
 def test_pretraining_learns_and_is_decided_by_the_seeds():
-    words, examples = models.tokenizer(), garden.supervised(200, seed=0)
+    words, examples = models.tokenizer(), garden.supervised_examples(200, seed=0)
     runs = []
     for seed in (0, 0, 1):
         model = models.causal_lm(words, seed=seed)

@@ -45,7 +45,7 @@ def test_rewardbench2_fixture_to_the_last_digit(rewardbench2_fixture):
     singles = [fake(f"{r['subset']}/{r['id']}", len(r["scores"]), (0,), r["subset"]) for r in known["best_of_4_rows"]]
     ties = [fake(f"Ties/{r['id']}", len(r["scores"]), range(r["num_correct"]), "Ties") for r in known["ties_rows"]]
     scores = {f"Ties/{r['id']}": r["scores"] for r in known["ties_rows"]}
-    joined = rewardbench2._joined(ties)
+    joined = rewardbench2._join_ties(ties)
     together = [
         [s for kind in ("ref", "tied") for s in scores.get(f"Ties/{kind}:{case.id.removeprefix('Ties/')}", [])]
         for case in joined

@@ -173,7 +173,7 @@ UNKNOWN = {
     "judgebench": ({"label": "A=B"}, "unknown label 'A=B': labels are A>B, B>A"),
     "llmbar": ({"label": "1"}, "unknown label '1': labels are 1 and 2"),
     "pandalm": ({"annotator1": 0, "annotator2": 1, "annotator3": 2}, "no majority"),
-    "processbench": ({"label": 2}, "'label' is no index of a step: one of -1 to 1 is expected, got 2"),
+    "processbench": ({"label": 2}, "'label' is not the index of a step; expected -1 to 1, got 2"),
     "rewardbench": ({"subset": "hep-basic"}, "subset 'hep-basic' is not one of RewardBench's 23"),
     "rewardbench2": ({"subset": "Maths"}, "unknown subset 'Maths': subsets are Factuality"),
     "rm_bench": ({"domain": "poetry"}, "unknown domain 'poetry': domains are chat"),

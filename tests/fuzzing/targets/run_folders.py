@@ -117,7 +117,7 @@ def _steps(path: Path) -> None:
     folder = path.parent
     sources, steps = training.read_sources(folder), training.read_steps(folder)
     for panel in training.panels(steps, sources).values():
-        training.over_steps(steps, panel)
+        training.step_figure(steps, panel)
     training.progress_html(steps, sources, False)
 
 

@@ -15,7 +15,7 @@ from rewardlab.judges.kinds.checklist import read_checklist
 from rewardlab.judges.rubrics.files import open_levels, read_rubrics
 from rewardlab.judges.rubrics.rubric import lint, render, to_toml
 from rewardlab.rm.data.preference_vectors import parse_preference, preference_vector
-from rewardlab.rm.registry.specs import build, is_function, named, parse_spec
+from rewardlab.rm.registry.specs import build, is_function, parse_spec, split_name
 
 from tests.fuzzing.shapes import JSON, JSON_LINES, TOML, YAML
 from tests.fuzzing.target import Target
@@ -76,7 +76,7 @@ def _config(path: Path) -> None:
 def _specs(path: Path) -> None:
     text = _text(path)
     parse_spec(text)
-    named(text)
+    split_name(text)
     is_function(text)
 
 

@@ -7,11 +7,11 @@ from rewardlab.judges.audit.attacks import (
     EMPTY_WORDS,
     MASTER_KEYS,
     NO_QUESTION,
-    masked,
+    mask_prompt,
     one_token,
+    repeat_response,
     signatures,
-    swapped,
-    twins,
+    swap_responses,
     verbosity,
 )
 from rewardlab.judges.types import Case
@@ -80,14 +80,14 @@ def test_an_injection_names_its_place_and_nulls_follow_from_the_question_or_the_
 
 def test_probes_exchange_mask_double_or_sign_answers():
     three = case(answers=("a", "b", "c"), best=(0, 1), values=(1.0, 0.9, 0.0), sets=(2, 1), authors=("x", "y", "z"))
-    crossed = swapped(three)
+    crossed = swap_responses(three)
     assert (crossed.answers, crossed.best) == (("c", "b", "a"), (1, 2))
     assert (crossed.values, crossed.sets, crossed.authors) == ((0.0, 0.9, 1.0), (1, 2), ("z", "y", "x"))
-    assert swapped(crossed) == three
-    hidden = masked(case())
+    assert swap_responses(crossed) == three
+    hidden = mask_prompt(case())
     assert [turn["content"] for turn in hidden.prompt] == [NO_QUESTION] and hidden.reference == ""
     assert hidden.answers == case().answers
-    assert twins(case(), 1).answers == (WRONG, WRONG) and twins(case(), 1).best == (0, 1)
+    assert repeat_response(case(), 1).answers == (WRONG, WRONG) and repeat_response(case(), 1).best == (0, 1)
     one, other = (signatures(case(), 1, names) for names in (("Own", "Another"), ("Another", "Own")))
     assert one.answers[1] == f"{WRONG}\n\n(Written by Own.)" and one.answers[0] == f"{RIGHT}\n\n(Written by Another.)"
     assert other.answers[1] == f"{WRONG}\n\n(Written by Another.)"

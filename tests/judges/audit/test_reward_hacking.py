@@ -5,8 +5,8 @@ from rewardlab.judges.audit.reward_hacking import (
     exploitation,
     exploitation_rate,
     internalisation_gap,
+    moving_mean,
     onset,
-    smoothed,
 )
 
 NAN = np.nan
@@ -50,4 +50,4 @@ def test_the_rate_over_a_run_the_gap_per_token_and_the_onset_over_the_grid():
     assert onset(np.zeros(40), np.ones(40)) == Onset(None, None, None, None)
     slow = 0.001 * np.arange(140) + 1e-9  # γ = 0.08 at 80, 0.12 at 120
     assert onset(slow, np.ones(140)) == Onset(None, 80, 120, None)
-    assert np.array_equal(smoothed(np.array([1.0, NAN, NAN, 2.0, 3.0])), [NAN, NAN, 2.0, NAN, NAN], equal_nan=True)
+    assert np.array_equal(moving_mean(np.array([1.0, NAN, NAN, 2.0, 3.0])), [NAN, NAN, 2.0, NAN, NAN], equal_nan=True)

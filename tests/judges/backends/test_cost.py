@@ -2,7 +2,7 @@
 
 import pytest
 from rewardlab.benchmarks.garden import models
-from rewardlab.judges.backends.chat import Ask, Reply, failed
+from rewardlab.judges.backends.chat import Ask, Reply, failed_reply
 from rewardlab.judges.backends.cost import (
     FREE,
     LETTERS,
@@ -25,11 +25,11 @@ PRICES = Prices(prompt=2.0, completion=8.0)
 
 def test_a_bill_counts_requests_and_tokens_and_a_limit_below_a_single_request_is_told_before_the_first():
     assert PRICES.of(Reply("A", "stop", 1000, 500)) == pytest.approx(0.006)  # 1000 · 2e-6 + 500 · 8e-6
-    assert PRICES.of(failed("no text", prompt_tokens=1000, completion_tokens=500)) == pytest.approx(0.006)
+    assert PRICES.of(failed_reply("no text", prompt_tokens=1000, completion_tokens=500)) == pytest.approx(0.006)
     budget = Budget(limit=0.02)
     first, second = Bill(PRICES, budget), Bill(Prices(completion=4.0), budget)
     first.add(Reply("A", "stop", 1000, 500, requests=2))
-    second.add(failed("no text", requests=1, prompt_tokens=1000, completion_tokens=1000))
+    second.add(failed_reply("no text", requests=1, prompt_tokens=1000, completion_tokens=1000))
     assert (first.requests, first.prompt_tokens, first.completion_tokens) == (2, 1000, 500)
     assert budget.spent == pytest.approx(0.006 + 0.004)
     ask = Ask(user_turn("A" * 872), max_tokens=100)
@@ -65,8 +65,8 @@ def test_prices_come_from_a_file_and_those_that_make_no_sense_are_refused(tmp_pa
     for make, message in [
         (lambda: Prices(prompt=-1.0), "the price of a million prompt tokens is a number >= 0, got -1.0"),
         (lambda: Prices(completion=float("nan")), "completion tokens is a number >= 0, got nan"),
-        (lambda: Budget(0.0), "a limit of cost is a number > 0, got 0.0"),
-        (lambda: Bill(None, Budget(1.0)), r"a limit of cost \(1.0\) needs prices"),
+        (lambda: Budget(0.0), "the cost limit must be > 0, got 0.0"),
+        (lambda: Bill(None, Budget(1.0)), r"a cost limit \(1.0\) needs prices"),
     ]:
         with pytest.raises(UsageError, match=message):
             make()
@@ -105,9 +105,9 @@ def test_an_estimate_counts_every_ask_with_a_tokenizer_where_there_is_one(tmp_pa
 
 def test_scripted_replies_arrive_in_order_and_end_with_the_script():
     arrived = []
-    chat = scripted(["A", failed("busy")])
+    chat = scripted(["A", failed_reply("busy")])
     replies = chat.ask([Ask(user_turn("one")), Ask(user_turn("two"))], lambda *one: arrived.append(one))
-    assert arrived == [*enumerate(replies)] and replies == [Reply("A", "stop", 1, 1), failed("busy")]
+    assert arrived == [*enumerate(replies)] and replies == [Reply("A", "stop", 1, 1), failed_reply("busy")]
     with pytest.raises(UsageError, match="the script has 2 replies and was asked once more"):
         chat.ask([Ask(user_turn("three"))])
     chat = scripted(lambda ask: ask.messages[0]["content"].upper(), name="shout")

@@ -121,11 +121,11 @@ def test_a_wrong_key_ends_the_call_and_is_repeated_nowhere_and_a_key_has_one_lin
 def test_no_request_starts_once_the_limit_of_cost_is_reached_and_those_in_flight_cannot_overrun_it():
     with ChatServer() as server:
         chat = Endpoint("judge", server.url, prices=A_COIN_EACH, max_cost=5.0, concurrency=2)
-        with pytest.warns(UserWarning, match="the limit of cost 5 is reached: 5 spent, .* may cost up to 1") as told:
+        with pytest.warns(UserWarning, match="the cost limit 5 is reached: 5 spent, .* may cost up to 1") as told:
             replies = chat.ask(asks(20, **SHORT))
         paid = [reply for reply in replies if not reply.error]
         assert len(ours(told)) == 1 and len(paid) == chat.bill.budget.spent == server.asked.total() == 5
-        assert all("not asked: the limit of cost 5 is reached" in reply.error for reply in replies if reply.error)
+        assert all("not asked: the cost limit 5 is reached" in reply.error for reply in replies if reply.error)
         with warnings.catch_warnings(action="ignore"):
             assert chat.ask(asks(1, **SHORT))[0].error
         assert server.asked.total() == 5 and chat.bill.budget.reserved == 0
@@ -133,7 +133,7 @@ def test_no_request_starts_once_the_limit_of_cost_is_reached_and_those_in_flight
         Endpoint("judge", server.url, prices=A_COIN_EACH, max_cost=1.0).ask(asks(3, max_tokens=5))
     assert not server.requests
     # Each may cost 4 of a limit of 10 and costs 1: two are in flight, and the last starts when 6 are spent.
-    spent = pytest.warns(UserWarning, match="the limit of cost 10 is reached: 7 spent")
+    spent = pytest.warns(UserWarning, match="the cost limit 10 is reached: 7 spent")
     with ChatServer(latency=0.01) as server, spent:
         chat = Endpoint("judge", server.url, prices=A_COIN_EACH, max_cost=10.0)
         replies = chat.ask(asks(40, max_tokens=16))
@@ -152,7 +152,7 @@ def test_a_request_that_waits_for_its_turn_is_not_sent_when_the_limit_is_reached
             while self.turns > 1 and not self.bill.requests:
                 await asyncio.sleep(0.001)
 
-    with ChatServer() as server, pytest.warns(UserWarning, match="the limit of cost 1 is reached"):
+    with ChatServer() as server, pytest.warns(UserWarning, match="the cost limit 1 is reached"):
         chat = Slow("judge", server.url, prices=A_COIN_EACH, max_cost=1.0)
         replies = chat.ask(asks(4, **SHORT))
         assert server.asked.total() == 1 and chat.turns == 4 and sum(not reply.error for reply in replies) == 1
@@ -294,7 +294,7 @@ def test_settings_that_make_no_sense_are_refused_and_a_missing_package_is_told(m
 def test_vllms_own_server_makes_untrained_weights_follow_a_schema(tmp_path):
     """They draw their tokens at random, and every text is a verdict all the same."""
     vllm_python()
-    words = small_tokenizer([one.completion for one in garden.supervised(300, seed=0)], 600)
+    words = small_tokenizer([one.completion for one in garden.supervised_examples(300, seed=0)], 600)
     torch.manual_seed(0)
     config = small_config(words, hidden=64, layers=2, heads=2, positions=256)
     AutoModelForCausalLM.from_config(config).float().save_pretrained(tmp_path)

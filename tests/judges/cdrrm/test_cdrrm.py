@@ -11,7 +11,7 @@ from rewardlab.judges.cdrrm.filter import (
     FilteredRubric,
     FilterLimits,
     answer_specific,
-    minimal,
+    keep_discriminative,
     objection,
     verify,
     without_duplicates,
@@ -112,7 +112,7 @@ def test_a_rubric_is_kept_if_the_judge_recovers_the_label_and_its_rules_tell_the
     (found,) = verify(judge_of([], met=(False, False)), [SHOWN], written(Rubric(rules)))
     assert found.reason == "not discriminative"
     rubric = Rubric(tuple(replace(RULE, id=f"x{n}", criterion=word) for n, word in enumerate("abcd")))
-    left = minimal(rubric, [True, True, False, False], [False, True, False, True])
+    left = keep_discriminative(rubric, [True, True, False, False], [False, True, False, True])
     assert [one.criterion for one in left.rules] == ["a"]
 
 

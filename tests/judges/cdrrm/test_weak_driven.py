@@ -55,7 +55,7 @@ def words():
 
 @pytest.fixture(scope="module")
 def records():
-    rows = [(one.prompt, one.completion) for one in garden.supervised(8, 0)]
+    rows = [(one.prompt, one.completion) for one in garden.supervised_examples(8, 0)]
     return [{"prompt": [*map(dict, a)], "completion": [{"role": "assistant", "content": b}]} for a, b in rows]
 
 

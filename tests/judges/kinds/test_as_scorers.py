@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from rewardlab.benchmarks.evaluate import evaluate
 from rewardlab.benchmarks.suites.pairs import as_cases, pairs
-from rewardlab.judges.backends.chat import Ask, Reply, failed
+from rewardlab.judges.backends.chat import Ask, Reply, failed_reply
 from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.kinds.cascade import cascade
 from rewardlab.judges.kinds.checklist import Question, checklist
@@ -36,7 +36,7 @@ def sometimes(ask: Ask) -> str | Reply:
     if number == 0:
         return "Hard to say."
     if number == 1:
-        return failed("timeout")
+        return failed_reply("timeout")
     a_is_right = "right" in shown(ask, "answer_a")
     if number == 2:
         return "Winner: B" if a_is_right else "Winner: A"

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from rewardlab.judges.backends.chat import Ask, Reply, failed
+from rewardlab.judges.backends.chat import Ask, Reply, failed_reply
 from rewardlab.judges.backends.cost import Prices
 from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.judge import ByCase
@@ -74,7 +74,7 @@ def test_a_verdict_that_is_missing_declined_or_cut_off_abstains_and_every_reques
     declined = pairwise(scripted(lambda ask: Reply("I cannot. Winner: A", "declined")))([case()])[0]
     assert declined.abstained == f"{Reason.DECLINED}: I cannot. Winner: A"
     assert Reason.DECLINED in pairwise(scripted(lambda ask: Reply("", "declined")))([case()])[0].abstained
-    broken = pairwise(scripted(lambda ask: failed("429 after 5 tries")))([case()])[0]
+    broken = pairwise(scripted(lambda ask: failed_reply("429 after 5 tries")))([case()])[0]
     assert broken.abstained == "no reply: 429 after 5 tries" and broken.reason == Reason.NO_REPLY
     assert pairwise(scripted(lambda ask: Reply("Winner: A", "length")))([case()])[0].abstained == Reason.CUT_OFF
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from rewardlab.judges.retrieval.encoder import new_encoder
-from rewardlab.judges.retrieval.index import Hit, VectorIndex, indexed, load_index, search, similarities
+from rewardlab.judges.retrieval.index import Hit, VectorIndex, load_index, load_or_build_index, search, similarities
 from rewardlab.judges.retrieval.lexical import Bm25Index, TfidfIndex
 from rewardlab.judges.retrieval.pooling import similarity
 from rewardlab.judges.retrieval.settings import EncoderSettings
@@ -83,35 +83,35 @@ def test_scores_are_the_similarity_of_the_encoder(encoder):
 
 
 def test_a_saved_index_gives_the_same_scores_without_encoding_again(encoder, tmp_path, monkeypatch):
-    index = indexed(tmp_path, encoder, IDS, TEXTS)
+    index = load_or_build_index(tmp_path, encoder, IDS, TEXTS)
     expected = index.scores(["bees"])
     queries = encoder.embed(["bees"])
     embedded = []
     monkeypatch.setattr(encoder, "embed", lambda texts, **_: embedded.append(list(texts)) or queries)
-    again = indexed(tmp_path, encoder, IDS, TEXTS)
+    again = load_or_build_index(tmp_path, encoder, IDS, TEXTS)
     np.testing.assert_array_equal(again.scores(["bees"]), expected)
     assert embedded == [["bees"]] and again.contract == index.contract and again.texts == TEXTS
 
 
 def test_a_text_may_hold_any_line_separator(encoder, tmp_path):
     texts = ["roses\u2028and tulips", "NEL\x85here", "\r\n\x0b\x0c\x1c", "\u2029"]
-    indexed(tmp_path, encoder, IDS, texts)
+    load_or_build_index(tmp_path, encoder, IDS, texts)
     assert load_index(tmp_path, encoder).texts == texts
 
 
 def test_an_index_that_is_damaged_or_of_another_encoder_or_collection_is_refused(encoder, tmp_path):
-    indexed(tmp_path, encoder, IDS, TEXTS)
+    load_or_build_index(tmp_path, encoder, IDS, TEXTS)
     other = new_encoder(encoder.settings, None, TEXTS * 9, seed=1, hidden=16, layers=1, vocabulary=300)
     with pytest.raises(DataError, match="made by another encoder"):
         load_index(tmp_path, other)
     with pytest.raises(DataError, match="the index of another collection"):
-        indexed(tmp_path, encoder, IDS, TEXTS[::-1])
+        load_or_build_index(tmp_path, encoder, IDS, TEXTS[::-1])
     rows = (tmp_path / "texts.jsonl").read_text().splitlines()
     texts = {"changed": [json.dumps({"id": "a", "text": "other words"}), *rows[1:]], "cut": rows[:-1]}
     damages = {f"{name}/texts.jsonl": "\n".join(lines) + "\n" for name, lines in texts.items()}
     for place, content in {**damages, "torn/vectors.safetensors": "torn", "facts/index.json": "{}"}.items():
         folder = tmp_path / place.partition("/")[0]
-        indexed(folder, encoder, IDS, TEXTS)
+        load_or_build_index(folder, encoder, IDS, TEXTS)
         (tmp_path / place).write_text(content)
         with pytest.raises(DataError, match="not those that were saved|no index of texts"):
             load_index(folder, encoder)

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 from rewardlab.judges.backends.scripted import scripted
-from rewardlab.judges.judge import Judging, merged
+from rewardlab.judges.judge import Judging, merge_judgments
 from rewardlab.judges.kinds.pairwise import pairwise
 from rewardlab.judges.kinds.panel import panel
 from rewardlab.judges.kinds.pointwise import pointwise
@@ -172,6 +172,6 @@ def test_judges_that_are_joined_keep_what_was_retrieved():
     judges = [pairwise(scripted(longer), examples=examples, name=name) for name in ("x", "y")]
     assert panel(judges)([case("new", "prune roses?")])[0].retrieved == ("roses",)
     parts = [Judgment("c", scores=(1.0, 0.0), retrieved=ids) for ids in (("a", "b"), ("b", "c"))]
-    assert merged(LABELLED[0], (1.0, 0.0), parts).retrieved == ("a", "b", "c")
+    assert merge_judgments(LABELLED[0], (1.0, 0.0), parts).retrieved == ("a", "b", "c")
     judge = Judging("j", {}, lambda cases: [Judgment(c.id, scores=(1.0, 0.0)) for c in cases], sources=(None, RUBRICS))
     assert judge(LABELLED[:1])[0].retrieved == ()

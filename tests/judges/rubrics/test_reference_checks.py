@@ -4,20 +4,23 @@ import pytest
 from rewardlab.judges.rubrics.reference_checks import (
     FormCheck,
     checks_of,
-    content,
+    content_score,
+    find_keywords,
     key_points,
     longest_common,
-    matched,
-    style,
+    style_score,
 )
 
 REFERENCE = "The sun heats the sea; water rises, cools and falls as rain on the sea."
 
 
 def test_keywords_are_whole_words_and_content_their_share_in_the_references_order():
-    assert matched("Rain, then rainfall, then SEA-rain.", ["sea", "rain"]) == ["rain", "sea", "rain"]
-    assert matched("ice cream on ice", ["ice", "ice cream"]) == ["ice cream", "ice"]  # the longer wording is read first
-    assert matched("a+b is not ab", ["a+b"]) == ["a+b"] and matched("anything", []) == []
+    assert find_keywords("Rain, then rainfall, then SEA-rain.", ["sea", "rain"]) == ["rain", "sea", "rain"]
+    assert find_keywords("ice cream on ice", ["ice", "ice cream"]) == [
+        "ice cream",
+        "ice",
+    ]  # the longer wording is read first
+    assert find_keywords("a+b is not ab", ["a+b"]) == ["a+b"] and find_keywords("anything", []) == []
     for first, second, common in [("", "ab", 0), ("abc", "abc", 3), ("abcbdab", "bdcaba", 4)]:
         assert longest_common(first, second) == common == longest_common(second, first)
     # In the reference the keywords stand as sun, sea, rain, sea.
@@ -29,13 +32,13 @@ def test_keywords_are_whole_words_and_content_their_share_in_the_references_orde
         ("sunny rainfall", 0.0),
         ("", 0.0),
     ]:
-        assert content(answer, [REFERENCE], [[["sun", "sea", "rain"]]]) == share
+        assert content_score(answer, [REFERENCE], [[["sun", "sea", "rain"]]]) == share
     points = [[["sun"], ["rain"]], [["cools", "falls"]]]
-    assert content("rain cools", [REFERENCE], points) == (1 + 1 / 2) / 2
-    assert content("rain cools", [REFERENCE, "It cools."], points) == (1 + 1) / 2
-    assert content("rain cools", ["Nothing of it."], points) == 0.0
+    assert content_score("rain cools", [REFERENCE], points) == (1 + 1 / 2) / 2
+    assert content_score("rain cools", [REFERENCE, "It cools."], points) == (1 + 1) / 2
+    assert content_score("rain cools", ["Nothing of it."], points) == 0.0
     with pytest.raises(ValueError, match="content needs a reference and a key point, got 1 and 0"):
-        content("a", ["b"], [])
+        content_score("a", ["b"], [])
 
 
 def test_style_adds_up_the_weights_of_the_checks_that_pass():
@@ -45,9 +48,9 @@ def test_style_adds_up_the_weights_of_the_checks_that_pass():
         FormCheck(0.2, least=2, most=4),
         FormCheck(0.1, most=1),
     ]
-    assert style("- one two three", checks) == pytest.approx(0.9)
-    assert style("As an AI I say so", checks) == 0.0
-    assert style("one", checks) == pytest.approx(0.3 + 0.1) and style("one", []) == 0.0
+    assert style_score("- one two three", checks) == pytest.approx(0.9)
+    assert style_score("As an AI I say so", checks) == 0.0
+    assert style_score("one", checks) == pytest.approx(0.3 + 0.1) and style_score("one", []) == 0.0
 
 
 def test_points_and_checks_of_another_shape_are_refused():

@@ -32,7 +32,7 @@ def small(words):
     torch.manual_seed(11)
     config = small_config(words, hidden=32, layers=1, heads=2, positions=256)
     model = AutoModelForCausalLM.from_config(config).float()
-    models.pretrain(model, words, garden.supervised(1000, seed=0), steps=60, batch_size=32)
+    models.pretrain(model, words, garden.supervised_examples(1000, seed=0), steps=60, batch_size=32)
     return model
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rewardlab.policy.replays.pipo import attribution, pipo, progress, rectified
+from rewardlab.policy.replays.pipo import attribution, pipo, progress, rectify
 from rewardlab.policy.replays.uniform import uniform
 from rewardlab.policy.training.replay_buffer import ReplayBuffer
 from rewardlab.policy.types import Past, Rollout
@@ -37,7 +37,7 @@ def test_gains_by_hand_are_bounded_and_their_history_excludes_the_present():
     assert run([1.0, 2.0, 3.0, 4.0, 1.0]) == pytest.approx([0, 0, 0, 2.0, -0.2])
     assert run([0.5, 0.5, 0.5, 0.7])[-1] == pytest.approx(0.2)
     assert run([0.5, 0.5, 0.5001, 9.0])[-1] == 5.0 and run([0.5, 0.5, 0.5001, -9.0])[-1] == -0.5
-    assert rectified(-3.0, 0.0, 5.0) == 0
+    assert rectify(-3.0, 0.0, 5.0) == 0
     with pytest.raises(ValueError, match="window is 2 or more"):
         pipo(window=1)
     state, _ = progress({"means": [1.0, 2.0, 3.0]}, 40.0, **SETTINGS | {"bound": 100.0})

@@ -7,9 +7,9 @@ import torch
 from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.rewards.reference_probability import (
     debiased,
-    formed,
+    is_well_formed,
     mean_probability,
-    reasoning,
+    reasoning_prefix,
     reference_probabilities,
     total_logprob,
 )
@@ -31,10 +31,12 @@ def test_probabilities_their_gain_and_forms_by_hand():
     found = total_logprob(logprobs, torch.tensor([[False, True, True], [False, True, False]]))
     assert found.tolist() == [-6.0, -200.0]
     assert debiased(torch.tensor([0.9, 0.2, 0.5]), torch.tensor([0.4, 0.3, 0.5])).tolist() == pytest.approx([0.5, 0, 0])
-    assert reasoning(TAGGED) == "<think>2 + 2</think><answer>" and reasoning("so 4", ("so ", "!")) == "so "
-    assert reasoning("4") is None and reasoning(TAGGED * 2) is None
+    assert (
+        reasoning_prefix(TAGGED) == "<think>2 + 2</think><answer>" and reasoning_prefix("so 4", ("so ", "!")) == "so "
+    )
+    assert reasoning_prefix("4") is None and reasoning_prefix(TAGGED * 2) is None
     bad = ("4", TAGGED * 2, TAGGED.replace("</think>", ""), "<answer>4</answer><think></think>")
-    assert formed(TAGGED) and not any(map(formed, bad))
+    assert is_well_formed(TAGGED) and not any(map(is_well_formed, bad))
 
 
 def test_probabilities_are_those_of_the_models_own_logits(base, words):

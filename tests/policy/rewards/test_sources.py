@@ -158,7 +158,7 @@ def test_a_fault_is_told_with_its_place():
     for source, told in FAULTS.values():
         with pytest.raises(DataError, match=told):
             RewardSources({"x": source})(EXAMPLES)
-    with pytest.raises(UsageError, match="there is no reward"):
+    with pytest.raises(UsageError, match="no reward is set"):
         RewardSources({})
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from rewardlab.policy.rewards.sources import RewardSources
-from rewardlab.policy.rewards.step_rewards import CompletionTokens, ProcessRewards, StepReward, at_tokens
+from rewardlab.policy.rewards.step_rewards import CompletionTokens, ProcessRewards, StepReward, rewards_at_tokens
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.kinds.process.model import process_from_config
@@ -36,7 +36,7 @@ def test_a_step_ends_at_the_token_that_completes_its_text(source):
 
 def test_rewards_by_hand_and_two_steps_in_one_token():
     tokens = tokens_of("roba", "roba kano")
-    placed = at_tokens([[StepReward(1, 1.0), StepReward(4, 0.5)], []], tokens)
+    placed = rewards_at_tokens([[StepReward(1, 1.0), StepReward(4, 0.5)], []], tokens)
     assert placed.shape == (2, tokens.length) and placed[1].isnan().all()
     assert placed[0].nansum() == 1.5
 

@@ -11,7 +11,7 @@ from rewardlab.policy.advantages.dr_grpo import dr_grpo
 from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.decoding.search import derived
 from rewardlab.policy.rollouts import ccpo as search
-from rewardlab.policy.rollouts._partners import in_role, sample_texts, with_thought
+from rewardlab.policy.rollouts._partners import sample_texts, with_role, with_thought
 from rewardlab.policy.transforms.ccpo_solver import ccpo_solver
 from rewardlab.policy.transforms.ccpo_thinker import ccpo_thinker
 from rewardlab.policy.types import Rewards, Rollout
@@ -164,8 +164,8 @@ def test_a_role_is_the_partners_and_not_the_policys(base, words, thinker, tmp_pa
     found = search.ccpo(thinker="any", longest=8, role=str(tmp_path / "role.txt"))(
         [list(prompt)] * 2, trainer_of(base, words, 2)
     )
-    (thought,) = sample_texts(thinker, [in_role(prompt, "with some honey")], [derived(0, 4, 0)], 8)
-    assert in_role(prompt, "with some honey")[0]["content"] == "with some honey" and len(in_role(prompt, "x")) == 2
+    (thought,) = sample_texts(thinker, [with_role(prompt, "with some honey")], [derived(0, 4, 0)], 8)
+    assert with_role(prompt, "with some honey")[0]["content"] == "with some honey" and len(with_role(prompt, "x")) == 2
     expected = [trainer_of(base, words).encoder.encode_prompt(one) for one in (with_thought(prompt, thought), prompt)]
     assert found["prompt_ids"] == expected
     with pytest.raises(DataError, match="no such file; a role is the path of a text file"):

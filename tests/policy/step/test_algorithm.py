@@ -154,13 +154,13 @@ def test_an_estimator_that_cannot_read_its_rewards_is_refused():
     with pytest.raises(ValueError, match="return a policy.types.TokenEstimator of it"):
         algorithm(rewards([1, 3, 0, 4]), rollout())
     process = Rewards(torch.ones(4, 1, dtype=torch.float64), ("right",), torch.zeros(4, 3, dtype=torch.float64))
-    with pytest.raises(ValueError, match="reads no rewards of steps"):
+    with pytest.raises(ValueError, match="cannot use step rewards"):
         made("gdpo", apart=True)(process, rollout())
     with pytest.raises(ValueError, match="one of loss, token, completion, got 'reward'"):
         Penalty(0.1, "reward")
     with pytest.raises(ValueError, match="needs the rollout's log-probabilities"):
         made(penalty=Penalty(0.1, "completion"))(rewards([1, 3, 0, 4]), rollout(base=None))
-    with pytest.raises(ValueError, match="reads no KL in a reward; put it in the loss"):
+    with pytest.raises(ValueError, match="cannot use a KL penalty in the reward; put it in the loss"):
         made(apart=True, penalty=Penalty(0.1, "completion"))
     with pytest.raises(ValueError, match="no reward is called 'rihgt'"):
         made(shares={"rihgt": 1.0})(rewards([1, 3, 0, 4]), rollout())

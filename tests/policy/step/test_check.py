@@ -63,13 +63,13 @@ def test_every_estimator_runs_on_every_shape_of_rewards_or_is_refused_with_a_sen
     for loss, place, steps, size in SHAPES:
         in_reward = place != "loss"
         if apart and in_reward:
-            with pytest.raises(ValueError, match="reads no KL in a reward"):
+            with pytest.raises(ValueError, match="cannot use a KL penalty in the reward"):
                 algorithm(name, apart=True, penalty=Penalty(0.1, place, "k1"))
             continue
         composed = algorithm(name, loss, apart=apart, penalty=Penalty(0.1, place, "k1"))
         inputs = run_inputs(COMPONENTS.get(name, 1), size, critic=name == "gae", process_rewards=steps)
         reasons = {
-            "reads no rewards of steps": apart and steps,
+            "cannot use step rewards": apart and steps,
             "verdicts of 0 or 1": name in VERDICTS and (in_reward or steps),
             "a loss of whole completions reads one advantage": name in TOKENS and loss in OF_COMPLETIONS,
         }

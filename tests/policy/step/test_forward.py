@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from rewardlab.benchmarks.garden import models
-from rewardlab.policy.step.forward import at_completions, completion_batch, install, own_states
+from rewardlab.policy.step.forward import completion_batch, completion_states, install, own_states
 from rewardlab.policy.step.reference_policy import frozen_copy, soup
 from rewardlab.rm.errors import DataError
 from transformers import AutoConfig, AutoModelForCausalLM
@@ -79,7 +79,7 @@ def test_states_of_answers_and_of_whole_rows():
     padded = rows(left=2)
     read = model(completions=padded)
     alone = model.get_decoder()(torch.tensor([PROMPTS[0] + SAID[0]])).last_hidden_state[0]
-    chosen = at_completions(read.states, padded)
+    chosen = completion_states(read.states, padded)
     torch.testing.assert_close(chosen[0], alone[2:7], atol=1e-12, rtol=0)  # 3 tokens of prompt, 4 of the answer
     own = own_states(read.states, padded)
     assert [len(one) for one in own] == [6, 6]  # 7 tokens each, the first is predicted by none

@@ -14,7 +14,7 @@ from rewardlab.policy.step.metrics import (
     standard_error,
     step_metrics,
     token_metrics,
-    watched,
+    watched_metrics,
 )
 from rewardlab.policy.step.step import Processes
 from rewardlab.policy.types import Rewards, Rollout
@@ -194,9 +194,9 @@ def test_repetition_and_variety_are_shares_of_phrases_within_completions():
 
 
 def test_everything_asked_for_has_a_name():
-    told = dict(watched(moved(), torch.tensor([1.0, 3.0])))
+    told = dict(watched_metrics(moved(), torch.tensor([1.0, 3.0])))
     expected = [0.25, NAN, 3.5, 0.5, 1 / 3, 2 / 7, 2 / 5, math.sqrt(2)]
     assert [*told.values()] == pytest.approx(expected, nan_ok=True)
     assert [*told][:2] == ["watch/kl", "watch/kl_stderr"]
-    names = [name for name, _ in watched(five_and_two(), torch.tensor([1.0, 3.0]))]
+    names = [name for name, _ in watched_metrics(five_and_two(), torch.tensor([1.0, 3.0]))]
     assert names == ["watch/length", "watch/unfinished", "watch/reward_spread"]

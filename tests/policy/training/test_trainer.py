@@ -17,7 +17,7 @@ from rewardlab.benchmarks.garden import models
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.step.algorithm import Penalty
 from rewardlab.policy.step.by_name import build_algorithm
-from rewardlab.policy.step.forward import at_completions
+from rewardlab.policy.step.forward import completion_states
 from rewardlab.policy.step.metrics import LearningSignal
 from rewardlab.policy.training.arguments import PolicyArguments
 from rewardlab.policy.training.checkpoint import FORMULAS
@@ -187,7 +187,7 @@ class Watched(PolicyTrainer):
     """A trainer that keeps what its critic read."""
 
     def _annotations(self, reading, rows, batch):
-        self.states = at_completions(reading.states, rows)
+        self.states = completion_states(reading.states, rows)
         return super()._annotations(reading, rows, batch)
 
     def _log_step(self, scored, rollout, *arguments):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from rewardlab.policy.advantages.rloo import rloo
-from rewardlab.policy.transforms.poise import described, fit, of_states, poise
+from rewardlab.policy.transforms.poise import completion_features, fit, poise, projected_states
 from rewardlab.policy.types import Rollout
 
 
@@ -35,7 +35,7 @@ def test_it_is_its_plain_loop():
     D = 4
     moments, answered = np.zeros((D, D)), np.zeros(D)
     for step, (batch, advantages) in enumerate(zip(batches, found, strict=True)):
-        r, z = batch.total.numpy(), described(batch).numpy()
+        r, z = batch.total.numpy(), completion_features(batch).numpy()
         partner = np.arange(12) ^ 1
         if step:
             w = np.linalg.solve(moments + np.diag([1e-9] + [0.5] * (D - 1)), answered)
@@ -53,7 +53,7 @@ def test_what_describes_a_completion_by_hand_and_the_constant_is_not_shrunk():
     batch = batch._replace(
         response=torch.tensor([[True, True, False]]), logprobs=torch.tensor([[-1.0, -3.0, 0.0]], dtype=torch.float64)
     )
-    assert described(batch)[0].tolist() == pytest.approx([1.0, np.log(3), 2.0, 1.0])
+    assert completion_features(batch)[0].tolist() == pytest.approx([1.0, np.log(3), 2.0, 1.0])
     state = {"moments": [[10.0, 0.0], [0.0, 0.0]], "answered": [7.0, 0.0]}
     assert fit(state, 5.0).tolist() == pytest.approx([0.7, 0.0])
 
@@ -74,16 +74,16 @@ def test_the_first_step_is_rloo_and_no_reward_is_in_its_own_baseline():
 def test_hidden_states_are_told_by_a_projection_that_stays():
     batch, states = told(), torch.randn(12, 6, 5, generator=torch.Generator().manual_seed(3))
     batch = batch._replace(states=states)
-    found = of_states(batch, 3, seed=7)
+    found = projected_states(batch, 3, seed=7)
     P = torch.randn(5, 3, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
     for row in range(12):
         h = states[row, : int(batch.response[row].sum())].double().mean(0)
         torch.testing.assert_close(found[row], (h / h.square().mean().sqrt()) @ P / 5**0.5)
     assert len(run(poise(states=3), [batch])[0]["answered"]) == len(run(poise(), [batch])[0]["answered"]) + 3
     louder = batch._replace(states=states * 9)
-    torch.testing.assert_close(of_states(louder, 3, seed=7), found)
+    torch.testing.assert_close(projected_states(louder, 3, seed=7), found)
     elsewhere = batch._replace(states=torch.where(batch.response[..., None], states, 1e6))
-    torch.testing.assert_close(of_states(elsewhere, 3, seed=7), found)
+    torch.testing.assert_close(projected_states(elsewhere, 3, seed=7), found)
 
 
 def test_missing_rewards_are_nobodys_partner_and_the_state_is_json():

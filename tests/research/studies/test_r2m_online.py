@@ -31,7 +31,7 @@ def source_of(arm: str, cache, **changes):
 
 def examples() -> list[Example]:
     prompt = garden.questions()[0]
-    return [Example(prompt, draft.completion) for draft in garden.supervised(N, seed=3)]
+    return [Example(prompt, draft.completion) for draft in garden.supervised_examples(N, seed=3)]
 
 
 def states(seed: int) -> list[torch.Tensor]:

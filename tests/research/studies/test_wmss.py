@@ -19,7 +19,7 @@ def models():
 
 @pytest.fixture(scope="module")
 def rows():
-    return rows_of_examples(garden.supervised(20, 0))
+    return rows_of_examples(garden.supervised_examples(20, 0))
 
 
 def test_every_arm_mixes_in_the_logits_of_its_weak_model(models, rows):

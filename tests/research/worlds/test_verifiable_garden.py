@@ -23,7 +23,7 @@ def test_prompts_are_easy_and_hard_by_their_topic():
 
 
 def test_supervised_answers_are_right_as_often_as_the_prompt_says():
-    examples = garden.supervised(9000, seed=5, split="test")
+    examples = garden.supervised_examples(9000, seed=5, split="test")
     rates, verified = np.array([pass_rate_of(one.prompt) for one in examples]), np.array(verify(examples))
     found = [verified[rates == rate].mean() for rate in PASS_RATES]
     np.testing.assert_allclose(found, PASS_RATES, atol=0.06)
@@ -38,13 +38,13 @@ def test_the_easier_a_prompt_the_lower_its_bar():
 
 
 def test_one_question_has_one_bar_whatever_else_is_asked():
-    examples = garden.supervised(100, seed=2)
+    examples = garden.supervised_examples(100, seed=2)
     assert verify(examples[::-1])[::-1] == verify(examples)
     assert {*verify(examples)} == {0.0, 1.0}
 
 
 def test_a_tenth_of_all_texts_are_outliers_always_the_same():
-    some = garden.supervised(1000, seed=3)
+    some = garden.supervised_examples(1000, seed=3)
     golds = garden.gold().rate(some)[:, 0]
     off = np.array(with_outliers(0.1, 3.0)(some)) - golds
     assert 0.07 < np.mean(off != 0) < 0.13

@@ -2,7 +2,7 @@ import time
 
 import pytest
 from rewardlab.benchmarks.garden import models
-from rewardlab.rm.backbones.chat_templates import LARGEST, TURNS, LimitedEnvironment, fault_of, prefilled
+from rewardlab.rm.backbones.chat_templates import LARGEST, TURNS, LimitedEnvironment, fault_of, prefilled_text
 from rewardlab.rm.backbones.loading import SMALL_TEMPLATE, load_tokenizer
 from rewardlab.rm.backbones.tokenization import Encoder, describe_tokenizer
 from rewardlab.rm.contract.scoring_contract import PLAIN_TEMPLATE, ScoringContract
@@ -145,5 +145,5 @@ def test_what_a_generation_prompt_writes_of_a_completion():
         def render(turns, template=template, **options):
             return LimitedEnvironment().render_limited(template, messages=turns, **options)
 
-        assert prefilled(render) == expected, (turn, opening)
-    assert prefilled(lambda turns, **_: "\n\n".join(turn["content"] for turn in turns)) == "", "it marks no turns"
+        assert prefilled_text(render) == expected, (turn, opening)
+    assert prefilled_text(lambda turns, **_: "\n\n".join(turn["content"] for turn in turns)) == "", "it marks no turns"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from rewardlab.rm.backbones import gguf as ours
-from rewardlab.rm.backbones.gguf import converted
+from rewardlab.rm.backbones.gguf import convert_gguf
 from rewardlab.rm.backbones.loading import load_causal_lm, load_tokenizer, small_config, small_tokenizer
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.kinds.scalar.model import load_scalar
@@ -99,7 +99,7 @@ def test_a_gguf_file_is_the_model_of_its_weights(file, monkeypatch):
     torch.testing.assert_close(model(tokens).logits, other(tokens).logits, rtol=0, atol=1e-5)
     assert tokenizer.chat_template == load_tokenizer(str(same)).chat_template
     monkeypatch.setattr(ours, "_convert", lambda *_: pytest.fail("a second conversion"))
-    assert {path.suffix for path in Path(converted(str(file))).iterdir()} >= {".safetensors", ".json"}
+    assert {path.suffix for path in Path(convert_gguf(str(file))).iterdir()} >= {".safetensors", ".json"}
 
 
 @pytest.mark.filterwarnings("ignore:.*dequantised to float32")
@@ -133,7 +133,7 @@ def test_a_damaged_file_is_one_sentence(content, sentence, tmp_path):
 def test_a_cut_file_leaves_nothing_behind(file, tmp_path, cache):
     (tmp_path / "cut.gguf").write_bytes(file.read_bytes()[:-4000])
     with pytest.raises(DataError, match="fetch the file again"):
-        converted(str(tmp_path / "cut.gguf"))
+        convert_gguf(str(tmp_path / "cut.gguf"))
     assert not list((cache / "gguf").glob("cut-*[!k]"))
 
 
@@ -141,4 +141,4 @@ def test_without_the_package_the_extra_is_named(file, monkeypatch, tmp_path):
     monkeypatch.setenv("REWARDLAB_CACHE", str(tmp_path))
     monkeypatch.setattr(ours, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install 'rewardlab\[gguf\]'"):
-        converted(str(file))
+        convert_gguf(str(file))

@@ -3,11 +3,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 from rewardlab.benchmarks.garden import models
-from rewardlab.rm.backbones.hub import Source, note_model, parse_source
+from rewardlab.rm.backbones.hub import Source, parse_source, record_model_commit
 from rewardlab.rm.backbones.loading import load_causal_lm, load_tokenizer
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.io import hub_names
-from rewardlab.rm.io.hub_names import note_data
+from rewardlab.rm.io.hub_names import record_data_commit
 
 OLD, NEW = "1" * 40, "2" * 40
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -34,9 +34,9 @@ def test_a_folder_is_no_name_with_a_revision_and_code_needs_a_full_commit(tmp_pa
 
 def test_the_commit_of_a_data_set_stands_in_its_files_addresses(tmp_path):
     info = SimpleNamespace(download_checksums={f"hf://datasets/org/data@{NEW}/train.parquet": {}})
-    note_data("org/data", SimpleNamespace(info=info))
-    note_data("folder", SimpleNamespace(info=SimpleNamespace(download_checksums={"/home/train.parquet": {}})))
-    note_model(str(tmp_path))
+    record_data_commit("org/data", SimpleNamespace(info=info))
+    record_data_commit("folder", SimpleNamespace(info=SimpleNamespace(download_checksums={"/home/train.parquet": {}})))
+    record_model_commit(str(tmp_path))
     assert hub_names.RESOLVED == {"org/data": NEW}
 
 

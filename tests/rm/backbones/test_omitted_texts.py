@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from rewardlab.rm.backbones.loading import SMALL_TEMPLATE
 from rewardlab.rm.backbones.unrendered_parts import omissions, system_in_user
-from rewardlab.rm.contract.readings import Rated, Reading, rated, readings
+from rewardlab.rm.contract.readings import Rated, Reading, rate_with_readings, readings
 from rewardlab.rm.contract.scoring_contract import PLAIN_TEMPLATE
 from rewardlab.rm.errors import DataError
 from rewardlab.rm.kinds.scalar.training import encode_pairs
@@ -87,7 +87,7 @@ def test_rewards_come_with_what_was_read_which_tells_conversations_that_are_alik
     tokenised = []
     finish = model.encoder._finish
     monkeypatch.setattr(model.encoder, "_finish", lambda *given: tokenised.append(given) or finish(*given))
-    result = rated(model, examples)
+    result = rate_with_readings(model, examples)
     assert len(tokenised) == 3
     assert [(reading.truncated, reading.omitted) for reading in result.readings][2] == (True, "")
     assert result.readings == readings(model, examples)

@@ -189,9 +189,9 @@ def test_the_layout_by_hand_shares_a_beginning_from_some_length_on():
     assert rest.positions.tolist() == [[2, 3]]
     assert wholes.keys.tolist() == [[0, 0, 0], [1, 2, 3]] and wholes.positions is None
     assert packed.order.tolist() == [2, 5, 6, 7, 0, 1]
-    assert packing.shared(range(20), [*range(17), 40]) == 17
-    assert packing.shared(range(20), [*range(15), 40]) == 0
-    assert packing.shared(range(17), range(30)) == 17
+    assert packing.common_prefix_length(range(20), [*range(17), 40]) == 17
+    assert packing.common_prefix_length(range(20), [*range(15), 40]) == 0
+    assert packing.common_prefix_length(range(17), range(30)) == 17
 
 
 def test_batches_count_what_is_computed():

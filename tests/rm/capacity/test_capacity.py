@@ -7,7 +7,7 @@ from rewardlab.rm.capacity.config_shapes import shape_of
 from rewardlab.rm.capacity.decoding import Decoding, all_cache_bytes, decoding_flops, decoding_read_bytes, held_bytes
 from rewardlab.rm.capacity.flops import Adapters, Answered, adapter_parameters, forward_flops, training_flops
 from rewardlab.rm.capacity.gpus import compute_seconds, find_gpu, read_seconds
-from rewardlab.rm.capacity.jobs import Machine, Plan, Rl, decode_plan, largest, rl_plan, score_plan
+from rewardlab.rm.capacity.jobs import Machine, Plan, Rl, decode_plan, largest_fitting, rl_plan, score_plan
 from rewardlab.rm.capacity.memory import Step, cache_bytes, kept_bytes, layer_bytes, top_bytes
 from rewardlab.rm.capacity.shapes import SIZES, Shape, find_shape, full_name, table_settings, table_shape
 from rewardlab.rm.capacity.steps import gathered_bytes, resident_parts, step_parts, trained_parameters, weight_bytes
@@ -204,9 +204,9 @@ def test_the_largest_batch_is_the_last_that_fits():
     def plan(rows: int) -> Plan:
         return decode_plan(Decoding(shape, rows, 512, 512, 2), gpu)
 
-    most = largest(lambda rows: plan(rows).fits(gpu))
+    most = largest_fitting(lambda rows: plan(rows).fits(gpu))
     assert plan(most).fits(gpu) and not plan(most + 1).fits(gpu)
-    assert largest(lambda rows: plan(rows).fits(machine(reserve=0.9))) == 0
+    assert largest_fitting(lambda rows: plan(rows).fits(machine(reserve=0.9))) == 0
 
 
 def test_decoding_waits_for_memory_with_few_rows_and_scoring_holds_one_forward(tiny):

@@ -56,6 +56,6 @@ def test_a_field_of_another_kind_or_a_missing_one_is_refused(tmp_path):
 
 def test_a_kind_that_is_not_registered_is_not_imported(tmp_path):
     written(tmp_path, {"kind": "my_code.py:kind", "objectives": ["reward"], "hash": ""})
-    with pytest.raises(DataError, match="does not belong to these fields"):
+    with pytest.raises(DataError, match="does not match these fields"):
         load_contract(tmp_path)
     assert contract_class("my_code.py:kind") is ScoringContract

@@ -109,7 +109,7 @@ BAD = {
     "the chosen completion has the lower score": ROW | {"score_chosen": 1, "score_rejected": 2},
     "'wins' is not {objective: number}": ROW | {"wins": 1.0},
     "'overall' is not a finite number": ROW | {"wins": {"overall": [1]}},
-    "half a character": ROW | {"chosen": "smile \ud83d"},
+    "an unpaired surrogate": ROW | {"chosen": "smile \ud83d"},
     "unknown role 'robot'": ROW | {"prompt": [{"role": "robot", "content": "x"}]},
     "one of chosen and rejected is text": ROW | {"chosen": [ANSWER]},
     "part before their last turn": {"chosen": [USER, ANSWER], "rejected": [{"role": "user", "content": "?"}, ANSWER]},
@@ -250,5 +250,5 @@ def test_rationales_belong_to_their_completions_and_come_back():
     assert turned is not None and (turned.chosen, turned.rationales) == ("b", ("", "a is kind"))
     with pytest.raises(ValueError, match="'rationale_chosen' is not a text: 3"):
         parse_pair(row | {"rationale_chosen": 3})
-    with pytest.raises(ValueError, match="half a character"):
+    with pytest.raises(ValueError, match="an unpaired surrogate"):
         parse_pair(row | {"rationale_chosen": "\ud800"})

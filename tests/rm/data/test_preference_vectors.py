@@ -48,7 +48,7 @@ def test_the_grid_holds_every_multiple_of_a_step_once_in_order():
 
 
 def test_draws_lie_on_the_simplex_with_their_mean_spread_and_share_of_vertices():
-    for sampler in (vectors.dirichlet(3), vectors.at_vertices(3), vectors.on_grid(3, 5)):
+    for sampler in (vectors.dirichlet(3), vectors.vertex_sampler(3), vectors.grid_sampler(3, 5)):
         drawn = sampler(500, generator())
         assert drawn.shape == (500, 3) and (drawn >= 0).all(), sampler
         torch.testing.assert_close(drawn.sum(dim=1), torch.ones(500))
@@ -60,8 +60,8 @@ def test_draws_lie_on_the_simplex_with_their_mean_spread_and_share_of_vertices()
         (vectors.dirichlet(2, 5.0, vertices=0.25)(20_000, generator()).max(dim=1).values == 1).float().mean().item()
     )
     assert single == pytest.approx(0.25, abs=0.01)
-    assert {*map(tuple, vectors.at_vertices(2)(50, generator()).tolist())} == {(0.0, 1.0), (1.0, 0.0)}
+    assert {*map(tuple, vectors.vertex_sampler(2)(50, generator()).tolist())} == {(0.0, 1.0), (1.0, 0.0)}
     grid = {tuple(np.round(one, 6)) for one in vectors.simplex_grid(2, 4)}
-    assert {tuple(np.round(one, 6)) for one in vectors.on_grid(2, 4)(200, generator()).tolist()} == grid
+    assert {tuple(np.round(one, 6)) for one in vectors.grid_sampler(2, 4)(200, generator()).tolist()} == grid
     with pytest.raises(UsageError, match="concentration > 0"):
         vectors.dirichlet(2, 0.0)

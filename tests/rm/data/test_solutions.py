@@ -92,8 +92,8 @@ def test_a_row_that_cannot_be_used_is_named_with_its_reason(tmp_path):
         (SHEPHERD | {"input": "no tag"}, "no tag 'ки' ends the last step"),
         (SHEPHERD | {"label": SHEPHERD["label"].replace("= 3 -", "= 3 ?")}, "they differ at step 2"),
         ({"input": "q 2 ки", "label": "q 2 +"}, "no 'Step 1:' after the question"),
-        ({"problem": "q", "steps": ["a"], "label": 1}, "one of -1 to 0 is expected, got 1"),
-        ({"problem": "q", "steps": ["a"], "label": True}, "one of -1 to 0 is expected, got True"),
+        ({"problem": "q", "steps": ["a"], "label": 1}, "expected -1 to 0, got 1"),
+        ({"problem": "q", "steps": ["a"], "label": True}, "expected -1 to 0, got True"),
         (PRM800K | {"label": {"steps": [{"completions": [candidate("a", 2)]}]}}, "step 1 has 2"),
         (PRM800K | {"label": {"steps": [{"completions": [candidate("a", None)]}]}}, "no step has a rating"),
     ]:

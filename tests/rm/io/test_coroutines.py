@@ -1,7 +1,7 @@
 import asyncio
 
 import pytest
-from rewardlab.rm.io.coroutines import awaited, gathered
+from rewardlab.rm.io.coroutines import gather_all, resolve
 
 
 def test_coroutines_run_concurrently_and_their_results_are_in_order():
@@ -15,7 +15,7 @@ def test_coroutines_run_concurrently_and_their_results_are_in_order():
         arrived.set()
         return 2
 
-    assert gathered([waits(), sets()]) == [1, 2]
+    assert gather_all([waits(), sets()]) == [1, 2]
 
 
 def test_an_error_stands_in_place_of_its_result_or_is_raised():
@@ -25,10 +25,10 @@ def test_an_error_stands_in_place_of_its_result_or_is_raised():
     async def succeeds():
         return 3
 
-    error, result = gathered([fails(), succeeds()])
+    error, result = gather_all([fails(), succeeds()])
     assert isinstance(error, TimeoutError) and result == 3
     with pytest.raises(TimeoutError, match="no answer"):
-        awaited(fails())
+        resolve(fails())
 
 
 def test_a_value_is_returned_and_a_coroutine_awaited_also_within_a_running_loop():
@@ -36,6 +36,6 @@ def test_a_value_is_returned_and_a_coroutine_awaited_also_within_a_running_loop(
         return 4
 
     async def in_a_notebook():
-        return awaited(result())
+        return resolve(result())
 
-    assert awaited(4) == awaited(result()) == asyncio.run(in_a_notebook()) == 4
+    assert resolve(4) == resolve(result()) == asyncio.run(in_a_notebook()) == 4

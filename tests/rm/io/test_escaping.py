@@ -17,7 +17,7 @@ from rewardlab.benchmarks.scorers import StoredScores
 from rewardlab.benchmarks.suites.pairs import pairs
 from rewardlab.judges.types import Case
 from rewardlab.rm.data import lint
-from rewardlab.rm.io.escaping import CONTROL, harmless, inert, redacted, terminal, terminal_json
+from rewardlab.rm.io.escaping import CONTROL, escape_formula, escape_markdown, escape_terminal, redact, terminal_json
 from rewardlab.rm.io.markdown import table
 from rewardlab.rm.types import PreferencePair, user_turn
 
@@ -41,7 +41,7 @@ def test_a_terminal_is_given_nothing_to_obey_and_json_the_same_values(capsys):
         assert not CONTROL.search(said) and said.count("\n") == payload.count("\n") + 1
         line = terminal_json(json.dumps({"name": payload}, ensure_ascii=False))
         assert json.loads(line) == {"name": payload} and not CONTROL.search(line)
-    assert terminal("a\tb\nc\u200d") == "a\tb\nc\u200d", "line ends and tabs stay"
+    assert escape_terminal("a\tb\nc\u200d") == "a\tb\nc\u200d", "line ends and tabs stay"
 
 
 def test_a_message_of_an_error_is_told_without_escapes(tmp_path, capsys):
@@ -61,7 +61,7 @@ def test_a_table_keeps_its_columns_and_runs_nothing():
         assert len(lines) == 4 and {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {3}, payload
         assert all(map(quiet_markdown, lines)), payload
         assert quiet_markdown(card_text(payload)) and "\n" not in card_text(payload)
-    assert inert("p < 0.05, `a`, **b**, [c](d.md)") == "p < 0.05, `a`, **b**, [c](d.md)"
+    assert escape_markdown("p < 0.05, `a`, **b**, [c](d.md)") == "p < 0.05, `a`, **b**, [c](d.md)"
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_no_cell_is_a_formula(tmp_path):
         with (tmp_path / "a.csv").open(newline="") as file:
             (found,) = csv.DictReader(file)
         assert not found["note"].lstrip().startswith(("=", "+", "-", "@")) and found["margin"] == "-1.5", payload
-        assert found["note"] in (payload, f"'{payload}") and harmless(payload) == found["case"]
+        assert found["note"] in (payload, f"'{payload}") and escape_formula(payload) == found["case"]
 
 
 def test_a_manifest_holds_no_secret_and_what_only_sounds_like_one_stays(tmp_path, monkeypatch):
@@ -122,4 +122,4 @@ def test_a_manifest_holds_no_secret_and_what_only_sounds_like_one_stays(tmp_path
         told = (tmp_path / "manifest.json").read_text()
         assert "s3cret" not in told and "***" in told and words[0] in told
     words = ["--max_tokens", "512", "--batch_tokens=4096", "--tokenizer", "org/words", "--token_env", "MY_TOKEN", "n=1"]
-    assert redacted(words) == words
+    assert redact(words) == words

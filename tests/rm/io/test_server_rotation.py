@@ -73,7 +73,7 @@ def test_what_is_no_address_is_told_and_a_secret_is_not_repeated():
     with pytest.raises(UsageError, match="variable KEY instead") as error:
         check_address("http://me:pass@host", key="KEY")
     assert "pass@" not in str(error.value)
-    with pytest.raises(UsageError, match="there is no server"):
+    with pytest.raises(UsageError, match="no server is set"):
         Rotation(0)
     with pytest.raises(UsageError, match="--servers names http://a twice"):
         addresses(["http://a", "http://b", "http://a"], "--servers")

@@ -8,7 +8,7 @@ from rewardlab.benchmarks.garden import pairs
 from rewardlab.benchmarks.garden.models import tokenizer
 from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.contract.golden_scores import write_golden
-from rewardlab.rm.data.preference_vectors import at_vertices, dirichlet
+from rewardlab.rm.data.preference_vectors import dirichlet, vertex_sampler
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.kinds.autoregressive.diagnostics import mean_surprise
 from rewardlab.rm.kinds.autoregressive.model import load_autoregressive
@@ -123,7 +123,7 @@ def test_stored_scores_are_asked_for_and_metrics_read_every_objective_at_its_ver
 
 
 def test_an_evaluation_draws_nothing(guide):
-    task = task_of(guide, sampler=at_vertices(2))
+    task = task_of(guide, sampler=vertex_sampler(2))
     inputs = task.collate(rows_of(guide)[:6])
     with torch.no_grad():
         loss, gaps = task.evaluate(guide.model, inputs)

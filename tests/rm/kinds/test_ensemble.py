@@ -72,5 +72,5 @@ def test_an_ensemble_standardises_its_members_saves_and_loads(tmp_path):
     assert load_reward_model(str(tmp_path / "both")).rate(EXAMPLES) == pytest.approx(both.rate(EXAMPLES))
     settings = json.loads((tmp_path / "both" / "ensemble.json").read_text())
     (tmp_path / "both" / "ensemble.json").write_text(json.dumps(settings | {"pessimism": 0.1}))
-    with pytest.raises(DataError, match="not those it was made of"):
+    with pytest.raises(DataError, match="have changed since it was built"):
         load_reward_model(str(tmp_path / "both"))

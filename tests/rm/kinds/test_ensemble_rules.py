@@ -165,7 +165,7 @@ def test_a_folder_keeps_the_rule_which_cannot_be_edited(folders, tmp_path):
     file = tmp_path / "both" / "ensemble.json"
     settings = json.loads(file.read_text())
     for edited, sentence in (
-        ({"name": "mean"}, "not those it was made of"),
+        ({"name": "mean"}, "have changed since it was built"),
         ({"name": "softmin"}, "not the settings of an ensemble"),
         ("min", "not the settings of an ensemble"),
     ):

@@ -13,7 +13,7 @@ from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.kinds.autoregressive.model import load_autoregressive
 from rewardlab.rm.kinds.latent.model import load_latent
-from rewardlab.rm.kinds.multi_objective.model import untrained
+from rewardlab.rm.kinds.multi_objective.model import load_untrained
 from rewardlab.rm.kinds.process.model import load_process
 from rewardlab.rm.kinds.scalar.foreign import classes_of
 from rewardlab.rm.kinds.scalar.model import load_scalar, scalar_from_config
@@ -214,7 +214,7 @@ def test_parity_names_the_convention_that_explains_other_scores(llama_words):
         assert named == ("missing EOS" if begun else "missing BOS" if closed else CONVENTIONS[0][0])
 
 
-LOADERS = [load_autoregressive, partial(untrained, objectives=("helpful", "harmless"))]
+LOADERS = [load_autoregressive, partial(load_untrained, objectives=("helpful", "harmless"))]
 LOADERS += [partial(loader, fresh=True) for loader in (load_scalar, load_latent, load_process)]
 
 

@@ -77,7 +77,7 @@ def test_the_gradient_reaches_the_embeddings_through_every_step():
 def test_gradient_checkpointing_and_models_without_a_cache_that_passes_a_gradient_are_refused():
     model = language_model().train()
     model.gradient_checkpointing_enable()
-    with pytest.raises(UsageError, match="gradient checkpointing turns off; leave it out"):
+    with pytest.raises(UsageError, match="gradient checkpointing disables; leave it out"):
         latent_states(model, *pad(ROWS), 1)
     assert latent_states(model, *pad(ROWS), 0).shape == (3, 1, 32)
     config = AutoConfig.for_model("bert", is_decoder=False, intermediate_size=64, **SIZES)

@@ -11,7 +11,7 @@ from rewardlab.rm.kinds.latent.model import DEPTH_HEAD, LatentRewardModel, laten
 from rewardlab.rm.kinds.latent.objectives import aligned_tokens, bidirectional_kl, pair_returns, reinforce
 from rewardlab.rm.kinds.latent.steps import states_without_cache
 from rewardlab.rm.kinds.latent.training import LatentRow, LatentTask, encode_latent
-from rewardlab.rm.training.fault_tolerance import Piece, halved
+from rewardlab.rm.training.fault_tolerance import Piece, split_in_half
 from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer
 from rewardlab.rm.types import PreferencePair, user_turn
 from transformers import EvalPrediction
@@ -150,7 +150,7 @@ def test_halves_of_a_batch_give_its_gradient_and_rationales_are_counted_and_cut(
         task = LatentTask(model, seed=1)
         inputs = Piece(task.collate(ROWS))
         loss = task.loss(model.model, inputs, 3)[0]
-        parts = sum(task.loss(model.model, half, 3)[0] * task.items(half) / 3 for half in halved(inputs, 3))
+        parts = sum(task.loss(model.model, half, 3)[0] * task.items(half) / 3 for half in split_in_half(inputs, 3))
         assert parts.item() == pytest.approx(loss.item(), rel=1e-5), depth
     model = small()
     encoding, counts = encode_latent(model.encoder, pairs(8), "overall", longest=3)

@@ -30,7 +30,7 @@ def body(words):
 
 @pytest.fixture(scope="module")
 def examples():
-    return garden.supervised(9, seed=0)
+    return garden.supervised_examples(9, seed=0)
 
 
 @pytest.fixture(scope="module")

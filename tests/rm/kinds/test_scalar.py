@@ -255,7 +255,7 @@ def test_damaged_files_and_an_edited_contract_are_one_sentence_and_a_kind_runs_n
             load_reward_model(str(rm))
         (rm / name).write_bytes(content)
     (rm / FILE).write_text((rm / FILE).read_text().replace('"left"', '"right"'))
-    with pytest.raises(DataError, match="does not belong to these fields"):
+    with pytest.raises(DataError, match="does not match these fields"):
         load_reward_model(str(rm))
     (rm / FILE).write_text("{}")
     with pytest.raises(DataError, match="not a scoring contract"):

@@ -8,7 +8,15 @@ from rewardlab.rm.backbones.loading import head_outputs
 from rewardlab.rm.contract.scoring_contract import PLAIN_TEMPLATE
 from rewardlab.rm.kinds.ensemble.model import EnsembleRewardModel
 from rewardlab.rm.parity.known_faults import score_ids, whole_ids
-from rewardlab.rm.parity.parity import BackendScores, compared, edge_cases, flipped, other_precision, own_ways, parity
+from rewardlab.rm.parity.parity import (
+    BackendScores,
+    compare_backend,
+    edge_cases,
+    flipped_share,
+    other_precision,
+    own_ways,
+    parity,
+)
 from rewardlab.rm.types import Example
 
 from tests.rm.spread_models import CHATML, LIMIT, examples, make
@@ -52,8 +60,12 @@ def test_half_precision_may_differ_more_and_flips_are_pairs_in_the_other_order(m
     results = found(model, lambda _: BackendScores(ours + noise, ids_of(model)))
     assert results.culprit == "no known fault, and no larger than rounding in half precision" and not results.passed
     # Of (1, 2, 3) against (1, 3, 2) one pair of three; a tie is no flip
-    assert flipped(np.array([[1.0], [2], [3]]), np.array([[1.0], [3], [2]])) == pytest.approx(1 / 3)
-    assert flipped(np.array([[1.0], [1]]), np.array([[1.0], [3]])) == 0 == flipped(np.ones((1, 1)), np.ones((1, 1)))
+    assert flipped_share(np.array([[1.0], [2], [3]]), np.array([[1.0], [3], [2]])) == pytest.approx(1 / 3)
+    assert (
+        flipped_share(np.array([[1.0], [1]]), np.array([[1.0], [3]]))
+        == 0
+        == flipped_share(np.ones((1, 1)), np.ones((1, 1)))
+    )
 
 
 def test_a_way_that_promises_nothing_is_told_and_never_fails(model):
@@ -165,7 +177,7 @@ def test_what_nothing_explains_or_has_no_scores_is_said(model):
         found(model, lambda _: BackendScores(np.full_like(ours, np.nan))).culprit
         == "scores that are missing or not finite"
     )
-    other = compared(model, examples(), ours, "x", BackendScores(np.zeros((12, 2))), 1.0)
+    other = compare_backend(model, examples(), ours, "x", BackendScores(np.zeros((12, 2))), 1.0)
     assert other.culprit == "scores of shape (12, 2), where the model gives (12, 1)" and not other.passed
     one = found(model, lambda _: BackendScores(np.empty(0), because="refused: no padding token"))
     assert one.culprit == "refused: no padding token" and one.largest == np.inf and not one.passed

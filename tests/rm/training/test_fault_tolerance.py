@@ -6,12 +6,12 @@ import pytest
 import torch
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.errors import CheckFailed, DataError, UsageError
-from rewardlab.rm.io.disk_errors import no_room, size, told_full
+from rewardlab.rm.io.disk_errors import format_size, full_disk_reason, no_room
 from rewardlab.rm.kinds.scalar.model import scalar_from_config
 from rewardlab.rm.kinds.scalar.training import PairRow, ScalarTask
 from rewardlab.rm.losses.boosted import boosted
 from rewardlab.rm.losses.bradley_terry import bradley_terry
-from rewardlab.rm.training.fault_tolerance import Piece, first_not_finite, halved, lacks_memory
+from rewardlab.rm.training.fault_tolerance import Piece, first_not_finite, lacks_memory, split_in_half
 from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer
 from safetensors.torch import save_file
 
@@ -62,7 +62,7 @@ def test_a_lack_of_memory_is_known_on_every_device_and_halves_keep_pairs_togethe
     for error in [torch.OutOfMemoryError("x"), RuntimeError(OF_A_CPU)]:
         assert lacks_memory(error) and not lacks_memory(RuntimeError("shapes do not match"))
     whole = Piece(tokens=torch.tensor([[1], [2], [3], [-1], [-2], [-3]]), wins=torch.tensor([0.1, 0.2, 0.3]), of=7)
-    first, second = halved(whole, 3)
+    first, second = split_in_half(whole, 3)
     assert first["tokens"].flatten().tolist() == [1, 2, -1, -2] and second["tokens"].flatten().tolist() == [3, -3]
     assert second["wins"].tolist() == pytest.approx([0.3]) and (first["of"], second["of"]) == (7, 7)
 
@@ -153,10 +153,10 @@ def test_a_full_disk_is_known_whichever_library_writes_and_how_much_room_there_i
         (RuntimeError("PytorchStreamWriter failed writing file data/0: file write failed"), "the file could not be"),
         (ValueError("no space left between two words"), None),
     ]:
-        found = told_full(error)
+        found = full_disk_reason(error)
         assert found is None if told is None else found is not None and found.startswith(told)
     assert f"{tmp_path}/a: no space left on device; its disk has " in no_room(tmp_path / "a", "no space left on device")
-    assert (size(999), size(1000), size(65_400_000_000)) == ("999 B", "1.0 kB", "65.4 GB")
+    assert (format_size(999), format_size(1000), format_size(65_400_000_000)) == ("999 B", "1.0 kB", "65.4 GB")
 
 
 def test_a_checkpoint_that_does_not_fit_is_removed_and_the_one_before_stays(trainer, tmp_path):
@@ -177,7 +177,7 @@ def test_torch_and_safetensors_say_so_too(tmp_path):
         for write in (torch.save, save_file):
             with pytest.raises(Exception) as caught:  # each library has an error of its own
                 write({"a": torch.ones(limit)}, tmp_path / "a")
-            errors.append(told_full(caught.value))
+            errors.append(full_disk_reason(caught.value))
         assert "a file may have 2.0 kB (ulimit -f)" in no_room(tmp_path / "a", "file too large")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -9,9 +9,9 @@ import plotly.graph_objects as go
 
 from .....benchmarks.compare import Change, Comparison, cases_text, change_texts, items_text, verdict
 from .....benchmarks.evaluate import OVERALL
-from ...figures import PALETTE, layout, opens, plain, titled
-from ...html import STYLE, decimals_of, number, pill, shown, with_csv
-from ..metrics import METRICS, about, cases_query, header_row, linked, section_filter, table_html
+from ...figures import PALETTE, layout, link_options, plot_text, set_title
+from ...html import STYLE, decimals_of, number, pill, text_html, with_csv
+from ..metrics import METRICS, cases_query, header_row, link_html, metric_html, section_filter, table_html
 from .queries import OUTCOMES, SEED, Flip, Point, Side
 
 
@@ -36,8 +36,9 @@ def agreement_html(counts: Mapping[tuple[str, str], int], first: Side, second: S
     )
     return (
         f'{STYLE}<div class="rl"><h2 class="part">Agreement</h2><p>{total:,} cases; the same outcome in {same:,} of '
-        f"them, {100 * same / total:.1f} %. Rows: <b>{shown(called[0])}</b>. Columns: <b>{shown(called[1])}</b>. A "
-        f'number lists its cases.</p><div class="box scores"><table id="agreement"><thead><tr><td></td>{head}</tr>'
+        f"them, {100 * same / total:.1f} %. Rows: <b>{text_html(called[0])}</b>. Columns: "
+        f"<b>{text_html(called[1])}</b>. A number lists its cases.</p>"
+        f'<div class="box scores"><table id="agreement"><thead><tr><td></td>{head}</tr>'
         f"</thead><tbody>{rows}</tbody></table></div></div>"
     )
 
@@ -50,14 +51,24 @@ def compare_query(first: Side, second: Side, kind: str) -> str:
 
 def _cell(count: int, total: int, same: bool, address: str) -> str:
     style = f"background:color-mix(in srgb, {PALETTE[0 if same else 1]} {round(70 * count / total)}%, transparent)"
-    return f'<td style="{style}">{linked(address, f"{count:,}", f"{100 * count / total:.1f} %; list the cases")}</td>'
+    return (
+        f'<td style="{style}">{link_html(address, f"{count:,}", f"{100 * count / total:.1f} %; list the cases")}</td>'
+    )
 
 
 def flips_html(lines: list[Flip], first: Side, second: Side) -> str:
     """Return a table of cases with different outcomes, with links to the judgments in both runs."""
     if not lines:
         return f'{STYLE}<div class="rl"><p class="faint">No such case.</p></div>'
-    columns = ("case", "subset", "first", about("margin"), "second", about("margin"), about("change"))
+    columns = (
+        "case",
+        "subset",
+        "first",
+        metric_html("margin"),
+        "second",
+        metric_html("margin"),
+        metric_html("change"),
+    )
     decimals = decimals_of(margin for line in lines for margin in (line.first, line.second))
     rows = (_flip_html(line, first, second, decimals) for line in lines)
     return f'{STYLE}<div class="rl">{with_csv(table_html(columns, rows, words={0, 1, 2, 4}))}</div>'
@@ -66,7 +77,7 @@ def flips_html(lines: list[Flip], first: Side, second: Side) -> str:
 def _flip_html(line: Flip, first: Side, second: Side, decimals: int) -> str:
     change = line.second - line.first if line.first is not None and line.second is not None else None
     return (
-        f'<tr><th scope="row">{shown(line.case, 120)}</th><td class="words">{shown(line.subset, 60)}</td>'
+        f'<tr><th scope="row">{text_html(line.case, 120)}</th><td class="words">{text_html(line.subset, 60)}</td>'
         f'<td class="words">{_link(first, line.case, line.was)}</td><td>{number(line.first, decimals)}</td>'
         f'<td class="words">{_link(second, line.case, line.now)}</td><td>{number(line.second, decimals)}</td>'
         f"<td>{number(change, decimals)}</td></tr>"
@@ -75,7 +86,7 @@ def _flip_html(line: Flip, first: Side, second: Side, decimals: int) -> str:
 
 def _link(side: Side, case: str, outcome: str) -> str:
     """Return a link to the case in the judgments of a run."""
-    return linked(cases_query(side.id, side.scorer, item=case), pill(outcome))
+    return link_html(cases_query(side.id, side.scorer, item=case), pill(outcome))
 
 
 def scatter(points: list[Point], first: Side, second: Side) -> go.Figure:
@@ -91,19 +102,19 @@ def scatter(points: list[Point], first: Side, second: Side) -> go.Figure:
     figure.add_hline(0, line=line)
     figure.add_vline(0, line=line)
     x, y = (f"margin by {name}" for name in names(first, second))
-    return titled(layout(figure, x=x, y=y, height=440), "Margins", METRICS["margin"])
+    return set_title(layout(figure, x=x, y=y, height=440), "Margins", METRICS["margin"])
 
 
 def _cloud(name: str, colour: str, some: list[Point], side: Side) -> go.Scatter:
     return go.Scatter(
         x=[point.first for point in some],
         y=[point.second for point in some],
-        text=[plain(point.case) for point in some],
+        text=[plot_text(point.case) for point in some],
         name=name,
         mode="markers",
         marker={"color": colour, "size": 6, "opacity": 0.7},
         hovertemplate="%{text}<br>%{x:.4g}, %{y:.4g}",
-        **opens(cases_query(side.id, side.scorer, item=""), [point.case for point in some]),
+        **link_options(cases_query(side.id, side.scorer, item=""), [point.case for point in some]),
     )
 
 
@@ -117,19 +128,20 @@ def drawn_note(shown_points: int, total: int) -> str:
 def statistics_html(comparison: Comparison, first: Side, second: Side) -> str:
     """Return verdict, numbers of cases, and differences (second minus first) by area with intervals and p-values."""
     subsets = comparison.subsets
-    scorers = [f"{shown(name)}, %" for name in (comparison.first, comparison.second)]
+    scorers = [f"{text_html(name)}, %" for name in (comparison.first, comparison.second)]
     row = partial(_change_html, first, second)
     adjusted = f"{len(subsets):,} subsets: p and intervals adjusted by Holm's method"
+    head = header_row(["", *scorers, metric_html("difference"), metric_html("p")])
     table = (
-        f'<table id="statistics"><thead>{header_row(["", *scorers, about("difference"), about("p")])}</thead><tbody>'
+        f'<table id="statistics"><thead>{head}</thead><tbody>'
         f"{''.join(row(name, change, **section_filter(name)) for name, change in comparison.areas.items())}"
         f'</tbody><tbody><tr><th scope="rowgroup" colspan="5" class="why faint">{adjusted}</th></tr>'
         f"{''.join(row(name, change, subset=name) for name, change in subsets.items())}</tbody></table>"
     )
     return (
-        f'{STYLE}<div class="rl"><h2 class="part">Differences</h2><p id="verdict"><b>{shown(verdict(comparison))}</b> '
-        f'{shown(cases_text(comparison))}</p><p class="faint">{shown(items_text(comparison), 1000)}</p>'
-        f"{with_csv(table)}</div>"
+        f'{STYLE}<div class="rl"><h2 class="part">Differences</h2><p id="verdict">'
+        f"<b>{text_html(verdict(comparison))}</b> {text_html(cases_text(comparison))}</p>"
+        f'<p class="faint">{text_html(items_text(comparison), 1000)}</p>{with_csv(table)}</div>'
     )
 
 
@@ -139,10 +151,10 @@ def _change_html(first: Side, second: Side, name: str, change: Change, **filters
     gap = f"<b>{gap}</b>" if change.significant else gap
     mine = ' class="mine"' if name == OVERALL else ""
     cells = (
-        f"<td>{linked(cases_query(side.id, side.scorer, **filters), share)}</td>"
+        f"<td>{link_html(cases_query(side.id, side.scorer, **filters), share)}</td>"
         for side, share in zip((first, second), shares, strict=True)
     )
     return (
-        f'<tr{mine}><th scope="row">{shown(name)}</th>{"".join(cells)}'
+        f'<tr{mine}><th scope="row">{text_html(name)}</th>{"".join(cells)}'
         f'<td style="white-space: nowrap">{gap}</td><td>{escape(p)}</td></tr>'
     )

@@ -104,13 +104,13 @@ def check(first: Side, second: Side) -> int:
             raise UsageError(f"run '{side.id}' has no scorer '{side.scorer}'; choose one of the list")
     names = Path(first.id), Path(second.id)
     check_suites(names[0], headings[0].suite, names[1], headings[1].suite)
-    cases, changed = _shared(first.folder, second.folder, *_stamps(first, second))
+    cases, changed = _count_shared_cases(first.folder, second.folder, *_stamps(first, second))
     check_shared(*names, cases, changed)
     return cases
 
 
 @lru_cache(maxsize=16)
-def _shared(first: Path, second: Path, *_stamps: tuple) -> tuple[int, str | None]:
+def _count_shared_cases(first: Path, second: Path, *_stamps: tuple) -> tuple[int, str | None]:
     """Return the number of common cases, and the first case that differs between the runs, if any."""
     files = _files(first, second)
     ((cases,),) = query(f"SELECT count(*) FROM ({_CASES})", files)

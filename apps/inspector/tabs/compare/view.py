@@ -8,7 +8,7 @@ import gradio as gr
 
 from .....rm.errors import UsageError
 from ....runs.summaries import read_heading
-from ...components import DIMMED, EACH, QUIET, Site, address, button, filled_list, noted
+from ...components import DIMMED, EACH, QUIET, Site, address_script, button, filled_list, with_note
 from ...html import note_html, skeleton_html
 from ...run_list import JUDGED
 from . import figures
@@ -45,9 +45,9 @@ def tab(site: Site) -> None:
     sides, outputs = [first, scorer, second, other], [note, matrix, plot, drawn, statistics]
     listed = [page, kind, page_label, flips]
 
-    def show(asked: Any, kind: str = "all") -> Values:
-        lists, known = _choices(site, asked)
-        return [*lists, *noted(_present, _empty)(site, known, kind)]
+    def show(selection: Any, kind: str = "all") -> Values:
+        lists, known = _choices(site, selection)
+        return [*lists, *with_note(_present, _empty)(site, known, kind)]
 
     def chosen(*asked: Any) -> Values:
         return show(asked)
@@ -60,19 +60,19 @@ def tab(site: Site) -> None:
     events = [site.opening("compare", arrive, sides, everything)]
     events += [side.input(chosen, sides, everything, **DIMMED) for side in sides]
     for event in events:  # then the statistics, which take longest
-        event.then(None, [*sides, kind], None, js=address("compare", *NAMES, "flips"), **QUIET)
+        event.then(None, [*sides, kind], None, js=address_script("compare", *NAMES, "flips"), **QUIET)
         event.then(lambda *asked: _statistics(site, asked), sides, statistics, **STATISTICS)
     for event, step in ((kind.input, None), (before.click, -1), (after.click, 1)):
         turned = event(_turn(site, step), [page, kind, *sides], [note, *listed], **QUIET)
-        turned.then(None, [*sides, kind], None, js=address("compare", *NAMES, "flips"), **QUIET)
+        turned.then(None, [*sides, kind], None, js=address_script("compare", *NAMES, "flips"), **QUIET)
 
 
-def _choices(site: Site, asked: Any) -> tuple[Values, Values]:
+def _choices(site: Site, selection: Any) -> tuple[Values, Values]:
     """Return updates of the lists of runs and scorers, and their values. Requested values are used if they exist."""
-    run = site.pick(asked[0], JUDGED)
-    names, scorer = site.scorers(run, asked[1])
-    with_ = site.pick(asked[2] or _partner(site, run), JUDGED)
-    others, other = site.scorers(with_, asked[3])
+    run = site.pick(selection[0], JUDGED)
+    names, scorer = site.scorers(run, selection[1])
+    with_ = site.pick(selection[2] or _partner(site, run), JUDGED)
+    others, other = site.scorers(with_, selection[3])
     if (run, scorer) == (with_, other):
         other = next((name for _, name in others if name != scorer), other)
     lists = [site.run_list(run, JUDGED), gr.Dropdown(names, value=scorer)]
@@ -96,12 +96,12 @@ def _suite(folder: Path) -> str:
         return ""
 
 
-def _sides(site: Site, asked: Any) -> tuple[views.Side, views.Side]:
-    if not (asked[0] and asked[2]):
+def _sides(site: Site, selection: Any) -> tuple[views.Side, views.Side]:
+    if not (selection[0] and selection[2]):
         raise site.nothing_yet(JUDGED)
     first, second = (
         views.Side(run, site.root.find(run, JUDGED), scorer or read_heading(site.root.find(run, JUDGED)).first())
-        for run, scorer in (asked[:2], asked[2:])
+        for run, scorer in (selection[:2], selection[2:])
     )
     return first, second
 
@@ -111,9 +111,9 @@ def _empty() -> Values:
     return ["", gr.Plot(visible=False), "", "", 0, gr.Radio(visible=False), "", ""]
 
 
-def _present(site: Site, asked: Any, kind: str = "all") -> Values:
+def _present(site: Site, selection: Any, kind: str = "all") -> Values:
     """Return agreement, margins, the element that the statistics will fill, and the first page of changed cases."""
-    first, second = _sides(site, asked)
+    first, second = _sides(site, selection)
     if first == second:
         raise UsageError(f"'{first.scorer}' of run '{first.id}' is on both sides; choose another run or scorer")
     views.check(first, second)
@@ -151,13 +151,13 @@ def _turn(site: Site, step: int | None) -> Any:
         counts = views.agreement(first, second)
         return _page(first, second, counts, kind, 0 if step is None else page + step)
 
-    return noted(turn, lambda: [gr.skip() for _ in range(4)])
+    return with_note(turn, lambda: [gr.skip() for _ in range(4)])
 
 
-def _statistics(site: Site, asked: Any) -> str:
+def _statistics(site: Site, selection: Any) -> str:
     """Return the statistics table, or the reason why it is not available. Empty if the note states the reason."""
     try:
-        first, second = _sides(site, asked)
+        first, second = _sides(site, selection)
         views.check(first, second)
     except ValueError:
         return ""

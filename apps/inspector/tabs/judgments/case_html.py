@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from .....rm.types import message_text, tools_of, tools_text
-from ...html import STYLE, decimals_of, number, pill, shown
+from ...html import STYLE, decimals_of, number, pill, text_html
 from ...texts.rendering import completion_html, message_html, style
 from ..metrics import table_html
 from .annotation.annotation_html import order_of
@@ -52,11 +52,11 @@ def _prompt_html(item: Item, raw: bool, *, blind: bool) -> str:
     )
     if tools := tools_of(item.messages):
         declared = tools_text(tools)
-        turns = _turn_html("tools", f'<div class="text">{shown(declared)}</div>', declared, alone=False) + turns
+        turns = _turn_html("tools", f'<div class="text">{text_html(declared)}</div>', declared, alone=False) + turns
     interval = "" if blind else _interval(item)
     parts = [
-        f'<h2 class="case-name">{shown(item.case, 300)}</h2>',
-        f'<span class="faint">{shown(item.subset, 300)}</span>',
+        f'<h2 class="case-name">{text_html(item.case, 300)}</h2>',
+        f'<span class="faint">{text_html(item.subset, 300)}</span>',
         f'<span class="faint" title="the scorer on this subset, with its 95 % interval">{interval}</span>',
         f'<span class="end">{pill(item.verdict.outcome)}</span>' if item.verdict and not blind else "",
     ]
@@ -69,14 +69,14 @@ def _interval(item: Item) -> str:
 
 
 def _turn_html(role: str, html: str, text: str, *, alone: bool) -> str:
-    label = "" if alone and role == "user" else f'<div class="faint">{shown(role, 100)}</div>'
-    return f'<div class="turn">{label}{folded(html, text)}</div>'
+    label = "" if alone and role == "user" else f'<div class="faint">{text_html(role, 100)}</div>'
+    return f'<div class="turn">{label}{folded_html(html, text)}</div>'
 
 
-def folded(html: str, text: str) -> str:
+def folded_html(html: str, text: str) -> str:
     """Return the HTML of a text, folded to its first 40 lines if it is long, with a control that shows all of it.
 
-    >>> folded("<p>short</p>", "short")
+    >>> folded_html("<p>short</p>", "short")
     '<p>short</p>'
     """
     lines = text.count("\n") + 1
@@ -99,7 +99,7 @@ def _response_html(item: Item, index: int, text: str, name: int, *, blind: bool)
     body = text if item.texts[index] else '<p class="faint">(empty)</p>'
     return (
         f'<div class="box answer{" best" if best else ""}"><div class="head">{"".join(parts)}</div>'
-        f'<div class="body">{folded(body, item.texts[index])}</div></div>'
+        f'<div class="body">{folded_html(body, item.texts[index])}</div></div>'
     )
 
 
@@ -122,7 +122,7 @@ def _verdict_html(verdict: Verdict, answers: int, chosen: str) -> str:
         numbers = [*verdict.scores, verdict.margin]
         cells = "".join(f"<td>{number(value, decimals_of(numbers))}</td>" for value in numbers)
     else:
-        cells = f'<td class="why" colspan="{answers + 1}">abstained: {shown(verdict.abstained, 2000)}</td>'
-    name = f'{shown(verdict.scorer.name, 300)} <span class="faint">{shown(verdict.scorer.role, 40)}</span>'
+        cells = f'<td class="why" colspan="{answers + 1}">abstained: {text_html(verdict.abstained, 2000)}</td>'
+    name = f'{text_html(verdict.scorer.name, 300)} <span class="faint">{text_html(verdict.scorer.role, 40)}</span>'
     mine = ' class="mine"' if verdict.scorer.name == chosen else ""
     return f'<tr{mine}><th scope="row">{name}</th>{cells}<td>{pill(verdict.outcome)}</td></tr>'

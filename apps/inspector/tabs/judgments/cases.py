@@ -76,7 +76,7 @@ def items(run: Run, scorer: str, rows: Sequence[int]) -> list[Item]:
     """Load the cases at these rows of the table of items."""
     tables = index(run.folder)
     texts = tables.rows(ITEM_TABLE, ITEM_COLUMNS, rows)
-    judged = _judged(tables, run, {texts[row][0]: row for row in rows})
+    judged = _stored_outcomes(tables, run, {texts[row][0]: row for row in rows})
     try:
         return [_item(run, scorer, texts[row], judged[texts[row][0]]) for row in rows]
     except UNREADABLE as error:
@@ -99,7 +99,7 @@ def _item(run: Run, scorer: str, texts: Sequence[Any], verdicts: dict[str, tuple
     )
 
 
-def _judged(tables: Index, run: Run, cases: dict[str, int]) -> dict[str, dict[str, tuple]]:
+def _stored_outcomes(tables: Index, run: Run, cases: dict[str, int]) -> dict[str, dict[str, tuple]]:
     """Return case -> scorer -> outcome, margin, scores and the reason for abstaining.
 
     `write_scores` writes each scorer's cases in the order of the items, so rows are first looked up by position.

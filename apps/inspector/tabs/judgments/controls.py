@@ -11,7 +11,7 @@ from ...html import STYLE
 from ...run_list import JUDGED
 from . import queries as views
 from .client.case_server import server_functions
-from .filters import ONLY, ORDERS, START, Asked
+from .filters import ONLY, ORDERS, START, FilterValues
 
 WATCH = 5  # seconds between two looks at a run that is being written
 CLIENT = Path(__file__).with_name("client")
@@ -22,7 +22,7 @@ LIST = (
     f"{STYLE}<style>{CSS}</style>"
     '<div id="cases" class="rl" role="listbox" tabindex="0" aria-label="Cases that pass the filter"><div></div></div>'
 )
-Controls = namedtuple("Controls", Asked._fields)
+Controls = namedtuple("Controls", FilterValues._fields)
 """The components that hold the values of `filters.Asked`."""
 
 

@@ -4,7 +4,7 @@ import re
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from ...html import LONGEST, shown
+from ...html import LONGEST, text_html
 
 WORD = re.compile(r"\S+\s*|\s+")
 WORDS = 2_000
@@ -67,7 +67,7 @@ def pieces_html(pieces: list[Piece], kind: str, longest: int = LONGEST) -> str:
     """Return a response as HTML, cut at `longest`. Words of this response only are marked as `kind` (`ins`, `del`)."""
     html, remaining = [], longest
     for piece in pieces:
-        text = shown(piece.text, max(remaining, 0))
+        text = text_html(piece.text, max(remaining, 0))
         html.append(text if piece.common else f"<{kind}>{text}</{kind}>")
         remaining -= len(piece.text)
         if remaining < 0:

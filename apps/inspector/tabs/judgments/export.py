@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 
 from .....rm.data.pairs import pair_row, parse_pair
 from .....rm.errors import DataError, UsageError
-from .....rm.io.escaping import harmless
+from .....rm.io.escaping import escape_formula
 from .....rm.types import OVERALL, PreferencePair, prompt_text
 from ....runs.tables import ROWS
-from .annotation.annotations import Annotation, of
+from .annotation.annotations import Annotation, case_annotations
 from .cases import Item, items
 from .queries import Filter, Run, indices
 
@@ -67,7 +67,11 @@ def pair_of(item: Item, annotations: Sequence[Annotation], labels: str) -> Prefe
     """
     if item.pair is None:
         return None
-    verdict = next((annotation.verdict for annotation in of(item, annotations)), "") if labels == "readers" else "agree"
+    verdict = (
+        next((annotation.verdict for annotation in case_annotations(item, annotations)), "")
+        if labels == "readers"
+        else "agree"
+    )
     if not verdict or (verdict == "disagree" and len(item.answers) > 2):
         return None
     first, second = (item.answers[index] for index in item.pair)
@@ -81,7 +85,7 @@ def pair_of(item: Item, annotations: Sequence[Annotation], labels: str) -> Prefe
 
 
 def _row(item: Item, annotations: Sequence[Annotation]) -> dict[str, Any]:
-    annotation = next(map(asdict, of(item, annotations)), {})
+    annotation = next(map(asdict, case_annotations(item, annotations)), {})
     verdict, pair = item.verdict, item.pair
     chosen, rejected = pair or (item.best[0] if item.best else None, None)
 
@@ -122,7 +126,7 @@ def _write_csv(path: Path, rows: Iterator[dict[str, Any]]) -> int:
         table.writeheader()
         for row in rows:
             count += 1
-            table.writerow({name: harmless(value) for name, value in row.items()})
+            table.writerow({name: escape_formula(value) for name, value in row.items()})
     return count
 
 

@@ -26,7 +26,7 @@ LONGEST = 2**62
 """Upper limit for lengths in characters, which fits the integers of the database."""
 
 
-class Asked(NamedTuple):
+class FilterValues(NamedTuple):
     """Values of the controls in the judgments tab."""
 
     run: str | None
@@ -41,18 +41,18 @@ class Asked(NamedTuple):
     order: str
 
 
-START = Asked(None, None, "wrong", EVERY, "", "", "", "", [], "items")
+START = FilterValues(None, None, "wrong", EVERY, "", "", "", "", [], "items")
 
 
-def asked_from(values: Mapping[str, Any]) -> Asked:
+def parse_filter_values(values: Mapping[str, Any]) -> FilterValues:
     """Return the values in an address or a request. Missing or unknown values become the initial values."""
-    asked = Asked(*(values.get(name) or initial for name, initial in START._asdict().items()))
+    asked = FilterValues(*(values.get(name) or initial for name, initial in START._asdict().items()))
     only = asked.only.split(",") if isinstance(asked.only, str) else asked.only
     texts = [value for name, value in asked._asdict().items() if name != "only" and value is not None]
     if not (isinstance(only, list) and all(isinstance(value, str) for value in texts)):
-        raise UsageError("the values of a filter are texts")
+        raise UsageError("filter values must be strings")
     if any("\ud800" <= letter <= "\udfff" for text in texts for letter in text):
-        raise UsageError("a value of the filter holds half a character; type it again")
+        raise UsageError("a value of the filter has an unpaired surrogate; type it again")
     return asked._replace(
         outcome=asked.outcome if asked.outcome in OUTCOMES else START.outcome,
         only=[name for _, name in ONLY if name in only],
@@ -60,27 +60,29 @@ def asked_from(values: Mapping[str, Any]) -> Asked:
     )
 
 
-def filter_of(run: Run, asked: Asked, marked: Sequence[str]) -> Filter:
-    """Return the filter over a run's cases. `marked` contains the bookmarked cases."""
-    subset: str | list[str] | None = {EVERY: None, UNNAMED: ""}.get(asked.subset or EVERY, asked.subset)
+def filter_of(run: Run, values: FilterValues, bookmarks: Sequence[str]) -> Filter:
+    """Return the filter over a run's cases. `bookmarks` contains the bookmarked cases."""
+    subset: str | list[str] | None = {EVERY: None, UNNAMED: ""}.get(values.subset or EVERY, values.subset)
     if isinstance(subset, str) and subset.startswith(SECTION):
         subset = sections(run).get(subset.removeprefix(SECTION)) or subset
     annotated: set[str] = set()
-    if {"annotated", "unannotated"} & {*asked.only}:
-        annotated = {annotation.case for annotation in annotations.current(run, annotations.read(run.folder))}
-    among = [set(marked)] if "marked" in asked.only else []
-    among += [annotated] if "annotated" in asked.only else []
+    if {"annotated", "unannotated"} & {*values.only}:
+        annotated = {
+            annotation.case for annotation in annotations.current_annotations(run, annotations.read(run.folder))
+        }
+    among = [set(bookmarks)] if "marked" in values.only else []
+    among += [annotated] if "annotated" in values.only else []
     return Filter(
-        str(asked.scorer),
-        asked.outcome,
+        str(values.scorer),
+        values.outcome,
         subset,
-        _number("largest |margin|", asked.margin),
-        asked.search,
-        _number("length gap", asked.gap),
-        "baseline" in asked.only,
+        _number("largest |margin|", values.margin),
+        values.search,
+        _number("length gap", values.gap),
+        "baseline" in values.only,
         sorted(set.intersection(*among)) if among else None,
-        sorted(annotated) if "unannotated" in asked.only else (),
-        _range("response length", asked.length),
+        sorted(annotated) if "unannotated" in values.only else (),
+        _range("response length", values.length),
     )
 
 

@@ -12,7 +12,7 @@ import duckdb
 from .....rm.errors import DataError, UsageError
 from ....runs.summaries import SUMMARY, Heading, read_heading
 from ....runs.tables import ITEMS, SCORES
-from ...database import SETTINGS, WAY_OUT, bound, outcome, reading, table
+from ...database import SETTINGS, WAY_OUT, bind_parameters, convert_query_errors, outcome, table
 from ...run_list import stamp
 
 ITEM_TABLE, SCORE_TABLE = table("items"), table("scores")
@@ -69,8 +69,8 @@ class Index:
 
     def query(self, text: str, values: Mapping[str, Any] | None = None) -> list[tuple]:
         """Return the rows of a query over the tables of the index and the Parquet files."""
-        with reading(text, self.files), self._database.cursor() as cursor:
-            return cursor.execute(text, bound(text, self.files, values)).fetchall()
+        with convert_query_errors(text, self.files), self._database.cursor() as cursor:
+            return cursor.execute(text, bind_parameters(text, self.files, values)).fetchall()
 
     def rows(self, table: str, columns: str, rows: Sequence[int]) -> dict[int, tuple]:
         """Return row -> values of the columns. Only the row groups with these rows are read."""

@@ -137,7 +137,7 @@ def _check_tables(tables: Index, scorers: Sequence[str] | dict[str, str]) -> Non
 # ---- queries: fixed texts, every value is a bound parameter ----
 
 
-def _matching(tables: Index, filter: Filter, order: str = "items") -> str:
+def _matching_cases_sql(tables: Index, filter: Filter, order: str = "items") -> str:
     """Return SQL for the matching cases with place, margin, outcome and line, and gap in length if sorted by it."""
     if order not in ORDERS:
         raise UsageError(f"no order '{order}'; there is {', '.join(ORDERS)}")
@@ -185,7 +185,7 @@ def sections(run: Run) -> dict[str, list[str]]:
 def outcomes(run: Run, filter: Filter) -> dict[str, int]:
     """Return outcome -> number of matching cases, and the total as `all`. The filter's outcome is ignored."""
     tables = index(run.folder)
-    text = f"SELECT outcome, count(*) FROM ({_matching(tables, filter)}) GROUP BY outcome"
+    text = f"SELECT outcome, count(*) FROM ({_matching_cases_sql(tables, filter)}) GROUP BY outcome"
     counts = dict(tables.query(text, {**_values(filter), "outcome": "all"}))
     return {"all": sum(counts.values())} | {name: counts.get(name, 0) for name in OUTCOMES[1:]}
 
@@ -197,7 +197,7 @@ def lines(run: Run, filter: Filter, start: int, size: int, *, order: str = "item
     (decreasing difference in length).
     """
     tables = index(run.folder)
-    matching, by = _matching(tables, filter, order), ORDERS[order]
+    matching, by = _matching_cases_sql(tables, filter, order), ORDERS[order]
     found = tables.query(
         f"SELECT place, line, outcome, margin FROM ({matching}) ORDER BY {by} LIMIT $size OFFSET $skip",
         {**_values(filter), "size": size, "skip": start},
@@ -214,10 +214,10 @@ def _line(outcome, margin, scores, case, subset, best, prompt) -> Line:
     wrong = [index for index in range(len(scores or ())) if index not in best]
     chosen = min((scores[index] for index in best), default=None) if scores else None
     rejected = max((scores[index] for index in wrong), default=None)
-    return Line(case, subset, outcome, margin, chosen, rejected, _beginning(prompt))
+    return Line(case, subset, outcome, margin, chosen, rejected, _prompt_beginning(prompt))
 
 
-def _beginning(prompt: str) -> str:
+def _prompt_beginning(prompt: str) -> str:
     """Return the beginning of a prompt on one line, without the role of the first turn."""
     return " ".join(prompt.removeprefix("user: ").split())[:80]
 
@@ -225,7 +225,7 @@ def _beginning(prompt: str) -> str:
 def position(run: Run, filter: Filter, case: str, *, order: str = "items") -> int | None:
     """Return the position (from 0) of a case among the matching cases. None if the case does not match."""
     tables = index(run.folder)
-    matching, by = _matching(tables, filter, order), ORDERS[order]
+    matching, by = _matching_cases_sql(tables, filter, order), ORDERS[order]
     numbered = f"SELECT place, row_number() OVER (ORDER BY {by}) - 1 AS position FROM ({matching})"
     rows = tables.query(
         f'SELECT position FROM ({numbered}) JOIN cases USING (place) WHERE "case" = $case',
@@ -244,5 +244,5 @@ def margin_scale(run: Run, scorer: str) -> float:
 def indices(run: Run, filter: Filter) -> list[int]:
     """Return the matching rows of the table of items, in order."""
     tables = index(run.folder)
-    text = f"SELECT place FROM ({_matching(tables, filter)}) ORDER BY place"
+    text = f"SELECT place FROM ({_matching_cases_sql(tables, filter)}) ORDER BY place"
     return [row for (row,) in tables.query(text, _values(filter))]

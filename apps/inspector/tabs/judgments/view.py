@@ -9,9 +9,9 @@ from typing import Any
 import gradio as gr
 
 from .....rm.errors import DataError, UsageError
-from ...components import EACH, QUIET, Site, button, sentences
+from ...components import EACH, QUIET, Site, button, show_errors
 from ...html import note_html
-from ...html import shown as shown_text
+from ...html import text_html as shown_text
 from ...run_list import JUDGED
 from ..metrics import SECTION
 from . import export
@@ -19,7 +19,7 @@ from . import queries as views
 from .annotation import annotations
 from .controls import ANNOTATION, CASE, WATCH, Controls, case_list, toolbar
 from .explanation import view as why
-from .filters import EVERY, Asked, asked_from, filter_of, subset_choices
+from .filters import EVERY, FilterValues, filter_of, parse_filter_values, subset_choices
 
 BEING_WRITTEN = "This run is being written, or was cut off; it is read again every few seconds. "
 FILTER = "(...values) => window.rewardlabCases?.filter(values, TYPED)"
@@ -55,8 +55,8 @@ def tab(site: Site) -> None:
         return [name, *explained.update(run, scorer, name)]
 
     chosen, outputs = explained.components[0], [case, *explained.components]
-    cases.settled(sentences(settled), [controls.run, controls.scorer, chosen], outputs, **EACH)
-    cases.marked(_marked, marks, marks, **EACH)
+    cases.settled(show_errors(settled), [controls.run, controls.scorer, chosen], outputs, **EACH)
+    cases.marked(_update_bookmarks, marks, marks, **EACH)
 
 
 def _connect(site: Site, controls: Controls, marks: gr.BrowserState, case: gr.State, shown: list[Any]) -> None:
@@ -76,7 +76,7 @@ def _connect(site: Site, controls: Controls, marks: gr.BrowserState, case: gr.St
     controls.run.input(
         choose, [controls.run, read, marks], [read, *everything], **QUIET | {"trigger_mode": "always_last"}
     )
-    shown[-1].tick(_grown(site), [*controls, case, marks], [controls.run, read, *everything], **QUIET)
+    shown[-1].tick(_reload_run(site), [*controls, case, marks], [controls.run, read, *everything], **QUIET)
     for control in controls[1:]:
         typed = isinstance(control, gr.Textbox)  # which have no `input` event when they become empty
         event = control.change if typed else control.input
@@ -88,7 +88,7 @@ def _connect(site: Site, controls: Controls, marks: gr.BrowserState, case: gr.St
 
 def _open(site: Site, query: dict[str, str], marks: Marks) -> list[Any]:
     """Return the values of controls (except the run), report, list and timer for an address. Report a missing run."""
-    asked = _asked(site, query)
+    asked = _parse_address(site, query)
     names, chosen = site.scorers(asked.run, asked.scorer)
     asked = asked._replace(scorer=chosen)
     choices, report = [], ""
@@ -117,13 +117,13 @@ def _open(site: Site, query: dict[str, str], marks: Marks) -> list[Any]:
     return [*lists, *asked[4:], report, value | {"query": asked._asdict()}, gr.Timer(active=growing)]
 
 
-def _asked(site: Site, query: dict[str, str]) -> Asked:
+def _parse_address(site: Site, query: dict[str, str]) -> FilterValues:
     """Return the control values in an address. With a case and without an outcome, all outcomes are selected."""
     name = query.get("run") or None
     run = site.pick(name, JUDGED)
     if name and run != name:
         gr.Warning(shown_text(f"There is no run '{name}' here; this is another."))
-    return asked_from({"outcome": "all" if query.get("item") else "", **query, "run": run})
+    return parse_filter_values({"outcome": "all" if query.get("item") else "", **query, "run": run})
 
 
 def _position(run: views.Run, filter: views.Filter, order: str, case: str | None) -> int:
@@ -134,11 +134,11 @@ def _position(run: views.Run, filter: views.Filter, order: str, case: str | None
     return position or 0
 
 
-def _grown(site: Site) -> Callable[..., list[Any]]:
+def _reload_run(site: Site) -> Callable[..., list[Any]]:
     """Return an event's function that reloads an unfinished run at the same case, even if the run is renamed."""
 
     def grown(*values: Any) -> list[Any]:
-        asked, (case, marks) = Asked(*values[: len(Asked._fields)]), values[len(Asked._fields) :]
+        asked, (case, marks) = FilterValues(*values[: len(FilterValues._fields)]), values[len(FilterValues._fields) :]
         followed = site.root.followed(asked.run, JUDGED)
         run = site.pick(followed, JUDGED)
         query = {**asked._asdict(), "run": run, "only": ",".join(asked.only), "item": case}
@@ -146,20 +146,20 @@ def _grown(site: Site) -> Callable[..., list[Any]]:
         if site.root.followed(asked.run, JUDGED) != followed:  # it was finished meanwhile
             return grown(*values)
         if run == asked.run:
-            return [gr.skip(), gr.skip(), *_unchosen(opened)]
+            return [gr.skip(), gr.skip(), *_without_controls(opened)]
         return [site.run_list(run, JUDGED), run, *opened]
 
-    return sentences(grown)
+    return show_errors(grown)
 
 
-def _unchosen(opened: list[Any]) -> list[Any]:
+def _without_controls(opened: list[Any]) -> list[Any]:
     """Return the outputs of `_open` without the values of the controls, which the reader may have changed."""
     scorer, _outcome, subset, *texts, report, cases, timer = opened
     unchanged, cases = [gr.skip() for _ in texts], cases | {"again": True}
     return [gr.Dropdown(scorer.choices), gr.skip(), gr.Dropdown(subset.choices), *unchanged, report, cases, timer]
 
 
-def _marked(marks: Marks, event: gr.EventData) -> Marks:
+def _update_bookmarks(marks: Marks, event: gr.EventData) -> Marks:
     """Return the bookmarks, with those of one run updated from an event of the list."""
     return marks | {str(event.run): [str(case) for case in event.cases]}
 
@@ -177,13 +177,13 @@ def _export_section(site: Site, inputs: list[Any]) -> None:
         file = gr.DownloadButton(visible=False, size="sm", scale=0, min_width=200, elem_id="download")
 
     def written(which: str, format: str, labels: str, *values: Any) -> Any:
-        run, passing, marked = _selected(site, values)
-        return _written(run, marked if which == "marked" else passing, format, labels, file)
+        run, passing, marked = _select_cases(site, values)
+        return _write_export(run, marked if which == "marked" else passing, format, labels, file)
 
-    write.click(sentences(written), [which, format, labels, *inputs], file, **FILES)
+    write.click(show_errors(written), [which, format, labels, *inputs], file, **FILES)
 
 
-def _written(
+def _write_export(
     run: views.Run, filter: views.Filter, format: str, labels: str, file: gr.DownloadButton
 ) -> gr.DownloadButton:
     """Write the file, and return the button that downloads it."""
@@ -194,9 +194,9 @@ def _written(
     return gr.DownloadButton(f"Download {rows:,} rows (.{format})", value=cached, visible=True)
 
 
-def _selected(site: Site, asked: Sequence[Any]) -> tuple[views.Run, views.Filter, views.Filter]:
+def _select_cases(site: Site, values: Sequence[Any]) -> tuple[views.Run, views.Filter, views.Filter]:
     """Return the run, its filter, and the filter for bookmarked cases."""
-    controls, marks = Asked(*asked[:-1]), asked[-1]
+    controls, marks = FilterValues(*values[:-1]), values[-1]
     if not controls.run:
         raise site.nothing_yet(JUDGED)
     run = views.open_run(site.root.find(controls.run, JUDGED))

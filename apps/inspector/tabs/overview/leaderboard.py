@@ -6,9 +6,9 @@ from html import escape
 from .....benchmarks.evaluate import OVERALL
 from .....benchmarks.types import Interval
 from ...assets import asset, stylesheet
-from ...html import CSV, STYLE, shown
-from ..metrics import about, cases_query, linked, results_query, section_filter
-from ..results.areas import AXIS, ends, interval_mark, share_html, tick_mark
+from ...html import CSV, STYLE, text_html
+from ..metrics import cases_query, link_html, metric_html, results_query, section_filter
+from ..results.areas import AXIS, interval_mark, interval_text, share_html, tick_mark
 from .queries import Board, Standing
 
 CSS = stylesheet("board.css")
@@ -28,25 +28,31 @@ def boards_html(boards: tuple[Board, ...]) -> str:
 
 
 def _board_html(board: Board, index: int) -> str:
-    heads = '<th scope="col" class="choice" aria-label="compare"></th>' + _head("model", up=True)
+    heads = '<th scope="col" class="choice" aria-label="compare"></th>' + _column_head("model", up=True)
     heads += '<th scope="col" class="axis"><span class="track">' + "".join(
         f'<span style="left:{at}%">{at}</span>' for at in (0, 50, 100)
     )
-    heads += "</span></th>" + _head(about("overall", "overall, %"), ordered="descending")
-    heads += "".join(_head(about("section", shown(name, 40))) for name in board.sections)
-    heads += _head(about("gain")) + _head(about("unscored", "abstained")) + _head("date") + _head("run", up=True)
+    heads += "</span></th>" + _column_head(metric_html("overall", "overall, %"), ordered="descending")
+    heads += "".join(_column_head(metric_html("section", text_html(name, 40))) for name in board.sections)
+    heads += (
+        _column_head(metric_html("gain"))
+        + _column_head(metric_html("unscored", "abstained"))
+        + _column_head("date")
+        + _column_head("run", up=True)
+    )
     rows = "".join(_standing_html(standing, board) for standing in board.standings)
     number = len(board.standings)
     return (
-        f'<section class="board box with-csv" id="board-{index}"><div class="head"><h2>{shown(board.suite, 80)}</h2>'
-        f'<span class="faint">version {shown(board.version, 20)}; {board.cases:,} cases; {number:,} '
+        f'<section class="board box with-csv" id="board-{index}"><div class="head">'
+        f'<h2>{text_html(board.suite, 80)}</h2><span class="faint">version '
+        f"{text_html(board.version, 20)}; {board.cases:,} cases; {number:,} "
         f'{"model" if number == 1 else "models"}</span><span class="end">{CSV}</span></div>'
         '<div class="scores"><table class="heat">'
         f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div></section>"
     )
 
 
-def _head(label: str, *, up: bool = False, ordered: str = "") -> str:
+def _column_head(label: str, *, up: bool = False, ordered: str = "") -> str:
     options = ' class="name"' if label in ("model", "run") else ""
     options += ' data-up="1"' if up else ""
     options += f' aria-sort="{ordered}"' if ordered else ""
@@ -56,23 +62,23 @@ def _head(label: str, *, up: bool = False, ordered: str = "") -> str:
 def _standing_html(standing: Standing, board: Board) -> str:
     run, scorer = standing.run, standing.scorer
     value = json.dumps([run, scorer])
-    name = linked(results_query(run, scorer), shown(scorer, 80))
-    role = "" if standing.role == "model" else f' <span class="faint">{shown(standing.role, 20)}</span>'
-    role += "".join(f' <span class="pill wrong">{shown(caution, 80)}</span>' for caution in standing.cautions)
+    name = link_html(results_query(run, scorer), text_html(scorer, 80))
+    role = "" if standing.role == "model" else f' <span class="faint">{text_html(standing.role, 20)}</span>'
+    role += "".join(f' <span class="pill wrong">{text_html(caution, 80)}</span>' for caution in standing.cautions)
     overall = standing.areas[OVERALL]
     label = f'aria-label="compare {escape(scorer)} of {escape(run)}"'
     cells = f'<td class="choice"><input type="checkbox" value="{escape(value)}" {label}></td>'
     cells += f'<th scope="row" class="name">{name}{role}</th><td class="axis"{_value(overall.value)}>'
     cells += f'<span class="track">{_marks(standing)}</span></td>'
-    cells += _share(overall, cases_query(run, scorer, outcome="all"), ends(overall))
+    cells += _share(overall, cases_query(run, scorer, outcome="all"), interval_text(overall))
     for section in board.sections:
         interval = standing.areas.get(section)
         address = cases_query(run, scorer, **section_filter(section))
         cells += "<td data-value></td>" if interval is None else _share(interval, address)
     cells += _gain_html(standing) + f'<td data-value="{standing.abstained}">{standing.abstained:,}</td>'
     state = ' <span class="pill">running</span>' if standing.growing else ""
-    cells += f'<td style="white-space: nowrap">{shown(standing.date, 10)}{state}</td>'
-    cells += f'<td class="run">{linked(results_query(run), shown(run, 80))}</td>'
+    cells += f'<td style="white-space: nowrap">{text_html(standing.date, 10)}{state}</td>'
+    cells += f'<td class="run">{link_html(results_query(run), text_html(run, 80))}</td>'
     text = escape(f"{scorer} {run} {board.suite} {standing.role}".lower())
     return f'<tr data-text="{text}">{cells}</tr>'
 

@@ -180,10 +180,10 @@ def _standings(entry: Entry, report: Report, date: str, stored: int) -> list[Sta
 
 def _board(suite: str, version: str, cases: int, standings: Sequence[Standing]) -> Board:
     sections = dict.fromkeys(name for standing in standings for name in standing.areas if name != OVERALL)
-    return Board(suite, version, cases, (*sections,), tuple(sorted(standings, key=_descending)))
+    return Board(suite, version, cases, (*sections,), tuple(sorted(standings, key=_sort_key)))
 
 
-def _descending(standing: Standing) -> tuple[float, str, str]:
+def _sort_key(standing: Standing) -> tuple[float, str, str]:
     value = standing.areas[OVERALL].value
     return (math.inf if value != value else -value), standing.scorer, standing.run
 
@@ -201,7 +201,7 @@ def _training(entry: Entry) -> Training:
     curves += [_curve("KL", steps, "watch/kl" if "watch/kl" in names else "kl")]
     last = int(steps[-1]["step"]) if steps else 0
     known = tuple(curve for curve in curves if curve.values)
-    return Training(entry.id, last, _max_steps(entry.path), known, entry.growing, _changed(entry.path, STEPS))
+    return Training(entry.id, last, _max_steps(entry.path), known, entry.growing, _change_time(entry.path, STEPS))
 
 
 def _curve(name: str, steps: Steps, column: str, *, watched: bool = False) -> Curve:
@@ -219,12 +219,12 @@ def _max_steps(folder: Path) -> int | None:
 
 
 def _job(entry: Entry) -> Job:
-    done, share = _judged(entry.path) if entry.kind == JUDGED else _trained(entry.path)
-    changed = max((_changed(entry.path, path.name) for path in entry.path.glob("*")), default=0.0)
+    done, share = _evaluation_progress(entry.path) if entry.kind == JUDGED else _training_progress(entry.path)
+    changed = max((_change_time(entry.path, path.name) for path in entry.path.glob("*")), default=0.0)
     return Job(entry.id, "evaluation" if entry.kind == JUDGED else "run", done, share, changed)
 
 
-def _judged(folder: Path) -> tuple[str, float | None]:
+def _evaluation_progress(folder: Path) -> tuple[str, float | None]:
     """Return the progress of an evaluation as text and as a fraction in [0, 1]: stored judgments of all judgments."""
     done = sum(1 for _ in (folder / PROGRESS).glob("*/*.jsonl"))
     try:
@@ -235,13 +235,13 @@ def _judged(folder: Path) -> tuple[str, float | None]:
         return (f"{done * CHUNK:,} judgments" if done else ""), None
 
 
-def _trained(folder: Path) -> tuple[str, float | None]:
+def _training_progress(folder: Path) -> tuple[str, float | None]:
     """Return the progress of a training as text, from its last checkpoint, and as a fraction in [0, 1]."""
     names = [path.name.removeprefix("checkpoint-") for path in (folder / CHECKPOINTS).glob("checkpoint-*")]
     last, steps = max((int(name) for name in names if name.isdigit()), default=0), _max_steps(folder)
     return (f"checkpoint at step {last:,}" if last else ""), (last / steps if last and steps else None)
 
 
-def _changed(folder: Path, name: str) -> float:
+def _change_time(folder: Path, name: str) -> float:
     ((nanoseconds, _),) = stamp(folder, [name])
     return nanoseconds / 1e9

@@ -6,8 +6,8 @@ from html import escape
 from urllib.parse import urlencode
 
 from ...figures import PALETTE
-from ...html import STYLE, decimals_of, note_html, number, shown
-from ..metrics import METRICS, linked
+from ...html import STYLE, decimals_of, note_html, number, text_html
+from ..metrics import METRICS, link_html
 from .leaderboard import CSS
 from .queries import Curve, Job, Overview, Training, Unreadable
 
@@ -36,7 +36,7 @@ def _part(title: str, cards: list[str]) -> str:
 def _others_html(kind: str, count: int) -> str:
     tab, name = {"study": ("studies", "study"), "answers": ("playground", "decoded file")}[kind]
     plural = {"study": "studies"}.get(name, f"{name}s")
-    return linked(f"?tab={tab}", f"{count:,} {name if count == 1 else plural}")
+    return link_html(f"?tab={tab}", f"{count:,} {name if count == 1 else plural}")
 
 
 def _card(title: str, note: str, body: str) -> str:
@@ -50,7 +50,7 @@ def _card(title: str, note: str, body: str) -> str:
 
 
 def _training_html(training: Training) -> str:
-    link = linked("?" + urlencode({"tab": "training", "run": training.run}), shown(training.run, 80))
+    link = link_html("?" + urlencode({"tab": "training", "run": training.run}), text_html(training.run, 80))
     steps = f"step {training.step:,}" + (f" of {training.steps:,}" if training.steps else "")
     state = f"{steps}, {'running or cut off' if training.growing else 'finished'}"
     share = training.step / training.steps if training.growing and training.steps else None
@@ -62,12 +62,12 @@ def _training_html(training: Training) -> str:
 def _curve_html(curve: Curve) -> str:
     label = f"{curve.name} (watched)" if curve.watched else curve.name
     colour = COLOURS.get(curve.name, PALETTE[2])
-    title = shown(DEFINITIONS.get(curve.name, "Mean over completions; watched, not trained on."))
+    title = text_html(DEFINITIONS.get(curve.name, "Mean over completions; watched, not trained on."))
     first, last = curve.values[0], curve.values[-1]
     decimals = min(2, decimals_of([first, last]))
     ends = f"{number(first, decimals)} to {number(last, decimals)}"
     return (
-        f'<figure title="{title}"><figcaption><span>{shown(label, 30)}</span><span class="faint">{ends}</span>'
+        f'<figure title="{title}"><figcaption><span>{text_html(label, 30)}</span><span class="faint">{ends}</span>'
         f'</figcaption><svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" preserveAspectRatio="none" role="img" '
         f'aria-label="{escape(label)} from {ends}"><polyline points="{points(curve.values)}" fill="none" '
         f'stroke="{colour}" stroke-width="1.8" vector-effect="non-scaling-stroke"/></svg></figure>'
@@ -92,8 +92,8 @@ def points(values: tuple[float, ...], width: float = WIDTH, height: float = HEIG
 
 def _job_html(job: Job) -> str:
     link = "?" + urlencode({"tab": "benchmarks", "run": job.run})
-    title = linked(link, shown(job.run, 80)) if job.kind == "evaluation" else shown(job.run, 80)
-    progress = f"<p>{shown(job.progress or 'No result is stored yet.')}</p>{_bar(job.share)}"
+    title = link_html(link, text_html(job.run, 80)) if job.kind == "evaluation" else text_html(job.run, 80)
+    progress = f"<p>{text_html(job.progress or 'No result is stored yet.')}</p>{_bar(job.share)}"
     return _card(title, _age(job.changed), progress)
 
 
@@ -115,4 +115,4 @@ def _age(changed: float) -> str:
 
 
 def _unreadable_html(run: Unreadable) -> str:
-    return _card(shown(run.run, 80), '<span class="wrong">damaged</span>', f"<p>{shown(run.reason, 1000)}</p>")
+    return _card(text_html(run.run, 80), '<span class="wrong">damaged</span>', f"<p>{text_html(run.reason, 1000)}</p>")

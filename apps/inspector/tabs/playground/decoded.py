@@ -74,7 +74,7 @@ def _check_row(row: Mapping[str, Any]) -> None:
     if "prompt" in row:
         prompt_text(row["prompt"])  # raises if a message is no object
     if not all(type(id) is int and id >= 0 for id in row["tokens"]):
-        raise ValueError("its tokens are no numbers of tokens")
+        raise ValueError("its token counts are not integers")
     float(row["weight"])
 
 

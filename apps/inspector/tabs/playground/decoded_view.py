@@ -6,8 +6,8 @@ from typing import Any
 import gradio as gr
 
 from .....rm.errors import DataError, UsageError
-from ...components import DIMMED, Site, address, sentences
-from ...html import STYLE, note_html, shown
+from ...components import DIMMED, Site, address_script, show_errors
+from ...html import STYLE, note_html, text_html
 from ...run_list import ANSWERS
 from . import guided
 from . import queries as views
@@ -38,9 +38,9 @@ def part(site: Site) -> None:
 
     site.opening("playground", arrive, [], [run, *drawn])
     for event in (run.input, prompt.input, colour.input, across.input, up.input):
-        event(sentences(show), [run, prompt, colour, across, up], drawn, **DIMMED)
-    run.input(None, run, None, js=address("playground", "run"))
-    prompt.input(None, [run, prompt], None, js=address("playground", "run", "prompt"))
+        event(show_errors(show), [run, prompt, colour, across, up], drawn, **DIMMED)
+    run.input(None, run, None, js=address_script("playground", "run"))
+    prompt.input(None, [run, prompt], None, js=address_script("playground", "run", "prompt"))
 
 
 def _show(
@@ -59,7 +59,7 @@ def _show(
     left = f"{MOST_SHOWN} of {len(rows)} completions are shown." if len(rows) > MOST_SHOWN else ""
     note = f"{decoded.note} {left}".strip()
     question = f'{STYLE}<div class="rl"><div class="box prompt"><div class="body"><div class="text">'
-    question += f"{shown(decoded.prompt(id))}</div></div></div></div>"
+    question += f"{text_html(decoded.prompt(id))}</div></div></div></div>"
     colours = guided.colours_of(answers)
     colour = colour if colour in colours else colours[0]
     figure = figure_and_axes(answers, views.measures(answers, {}), 0, *axes) if len(answers) > 1 else no_figure()

@@ -9,7 +9,7 @@ import numpy as np
 from .....policy.decoding.detokenization import token_texts
 from ... import html
 from ...figures import PALETTE
-from ...html import number, shown
+from ...html import number, text_html
 from ...texts import tokens
 from ...texts.tokens import Shade, heat_html, legend_html, scale_of, shades, swatches_html
 
@@ -69,11 +69,11 @@ def shown_completion(title: str, answer: Any, tokenizer: Any, weights: Mapping[s
 
 def colours_of(answers: Sequence[ShownCompletion]) -> list[str]:
     """Return the names of the values by which tokens can be coloured."""
-    parts = _parted(answers)
+    parts = _guides_with_parts(answers)
     return [*([WHO] if parts else []), ALL, *parts, "KL", "entropy"]
 
 
-def _parted(answers: Sequence[ShownCompletion]) -> list[str]:
+def _guides_with_parts(answers: Sequence[ShownCompletion]) -> list[str]:
     """Return the guides in `by_guide` of any completion, in the engine's order, so that each keeps its colour."""
     guide_names = {name for answer in answers for name in answer.by_guide}
     return [name for name in dict.fromkeys(name for answer in answers for name in answer.guides) if name in guide_names]
@@ -82,7 +82,7 @@ def _parted(answers: Sequence[ShownCompletion]) -> list[str]:
 def answers_html(answers: Sequence[ShownCompletion], colour: str = ALL) -> str:
     """Return completions side by side, coloured on a common scale."""
     if colour == WHO:
-        boxes, legend = _who(answers)
+        boxes, legend = _main_guide_colours(answers)
     else:
         values = [_values(answer, colour) for answer in answers]
         scale = scale_of(values)
@@ -96,10 +96,10 @@ def _values(answer: ShownCompletion, colour: str) -> np.ndarray:
     return named.get(colour, np.full(len(answer.base), np.nan))
 
 
-def _who(answers: Sequence[ShownCompletion]) -> tuple[list[str], str]:
+def _main_guide_colours(answers: Sequence[ShownCompletion]) -> tuple[list[str], str]:
     """Colour every token by the guide with the largest part of the push, with a strength that follows this part."""
-    names = _parted(answers)
-    parts = [_stacked(answer, names) for answer in answers]
+    names = _guides_with_parts(answers)
+    parts = [_stack_parts(answer, names) for answer in answers]
     scale = scale_of([np.nanmax(part, axis=0, initial=0.0) for part in parts])
     boxes = []
     for guided_answer, part in zip(answers, parts, strict=True):
@@ -111,7 +111,7 @@ def _who(answers: Sequence[ShownCompletion]) -> tuple[list[str], str]:
     return boxes, f'<div class="legend">{swatches_html(names)}<span class="faint">{limit}</span></div>'
 
 
-def _stacked(answer: ShownCompletion, names: Sequence[str]) -> np.ndarray:
+def _stack_parts(answer: ShownCompletion, names: Sequence[str]) -> np.ndarray:
     """Return the parts of the push [G, T] for G guides and T tokens. 0 for a guide that was not evaluated."""
     return np.stack([answer.by_guide.get(name, np.zeros(len(answer.base))) for name in names])
 
@@ -119,7 +119,7 @@ def _stacked(answer: ShownCompletion, names: Sequence[str]) -> np.ndarray:
 def _box(answer: ShownCompletion, colours: Sequence[Shade]) -> str:
     note = ENDS.get(answer.finished, "")
     return (
-        f'<div class="box guided"><div class="head"><span>{shown(answer.title)}</span><span class="faint end">'
+        f'<div class="box guided"><div class="head"><span>{text_html(answer.title)}</span><span class="faint end">'
         f'{len(answer.pieces):,} tokens, KL {number(float(answer.kl.sum()))} nats</span></div><div class="body">'
         f'{heat_html(answer.pieces, colours, _titles(answer))}<div class="faint">{note}</div></div></div>'
     )
@@ -140,8 +140,8 @@ def _titles(answer: ShownCompletion) -> list[str]:
 def streaming_html(titles: Sequence[str], texts: Sequence[str]) -> str:
     """Return completions that are still being decoded."""
     boxes = "".join(
-        f'<div class="box guided"><div class="head">{shown(title)}</div><div class="body">'
-        f'<div class="text">{shown(text)}<span class="faint"> …</span></div></div></div>'
+        f'<div class="box guided"><div class="head">{text_html(title)}</div><div class="body">'
+        f'<div class="text">{text_html(text)}<span class="faint"> …</span></div></div></div>'
         for title, text in zip(titles, texts, strict=True)
     )
     return f'{html.STYLE}<div class="rl"><div class="answers">{boxes}</div></div>'

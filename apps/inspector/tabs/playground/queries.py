@@ -12,7 +12,7 @@ from .....rm.errors import UsageError
 from .....rm.types import user_turn
 from ... import figures, html
 from ...figures import PALETTE
-from ...html import shown
+from ...html import text_html
 from ...texts import tokens
 from .guided import ShownCompletion
 
@@ -53,10 +53,10 @@ class Setting(NamedTuple):
         )
 
 
-def normalised(names: Sequence[str], raw: Sequence[float]) -> tuple[tuple[str, float], ...]:
+def normalise_values(names: Sequence[str], raw: Sequence[float]) -> tuple[tuple[str, float], ...]:
     """Return the values of sliders as shares that sum to 1. If all values are 0, the shares are equal.
 
-    >>> normalised(["helpful", "harmless"], [3.0, 1.0]), normalised(["helpful", "harmless"], [0.0, 0.0])
+    >>> normalise_values(["helpful", "harmless"], [3.0, 1.0]), normalise_values(["helpful", "harmless"], [0.0, 0.0])
     ((('helpful', 0.75), ('harmless', 0.25)), (('helpful', 0.5), ('harmless', 0.5)))
     """
     total = sum(raw)
@@ -64,7 +64,7 @@ def normalised(names: Sequence[str], raw: Sequence[float]) -> tuple[tuple[str, f
     return tuple(zip(names, [value / total for value in raw] if total else even, strict=True))
 
 
-def swept(setting: Setting, over: str, steps: int, low: float, high: float) -> list[Setting]:
+def sweep_settings(setting: Setting, over: str, steps: int, low: float, high: float) -> list[Setting]:
     """Return the setting at `steps` evenly spaced guidance weights, or preferences from objective a to b ("a → b").
 
     From a to b, the sum of both shares moves from a to b. The shares of other objectives stay constant.
@@ -74,7 +74,7 @@ def swept(setting: Setting, over: str, steps: int, low: float, high: float) -> l
     if over == WEIGHT:
         return [setting._replace(weight=float(weight)) for weight in np.linspace(low, high, steps)]
     shares = dict(setting.shares)
-    first, second = ends(over, [*shares])
+    first, second = axis_objectives(over, [*shares])
     both = shares[first] + shares[second]
     if not both:
         raise UsageError(f"{first} and {second} have no share to deal out; give one of them more than 0")
@@ -87,7 +87,7 @@ def axes_of(names: Sequence[str]) -> list[str]:
     return [*(f"{first} → {second}" for first, second in combinations(names, 2)), WEIGHT]
 
 
-def ends(over: str, names: Sequence[str]) -> tuple[str, str]:
+def axis_objectives(over: str, names: Sequence[str]) -> tuple[str, str]:
     """Return the two objectives of a value "a → b" of `axes_of`."""
     for first, second in combinations(names, 2):
         if over == f"{first} → {second}":
@@ -106,7 +106,7 @@ def weights_of(setting: Setting, guides: Sequence[str]) -> dict[str, float]:
 
 def settings_html(settings: Sequence[Setting]) -> str:
     """Return the settings of the next batch as HTML."""
-    pills = " ".join(f'<span class="pill">{shown(setting.label)}</span>' for setting in settings)
+    pills = " ".join(f'<span class="pill">{text_html(setting.label)}</span>' for setting in settings)
     return f'{html.STYLE}{tokens.STYLE}<div class="rl"><div class="legend">To be decoded together: {pills}</div></div>'
 
 
@@ -143,7 +143,7 @@ def sweep_figure(titles: Sequence[str], measured: Mapping[str, Sequence[float]],
     known = np.isfinite(across) & np.isfinite(up)
     across, up = across[known], up[known]
     front = non_dominated(np.stack([across, up], 1)) if known.any() else known[known]
-    names = [figures.plain(title, 80) for title, is_known in zip(titles, known, strict=True) if is_known]
+    names = [figures.plot_text(title, 80) for title, is_known in zip(titles, known, strict=True) if is_known]
     figure = go.Figure()
     figure.add_scatter(x=across, y=up, mode="lines", line={"color": PALETTE[6], "width": 1}, hoverinfo="skip")
     for kind, mask, symbol in (("on the front", front, "circle"), ("beaten", ~front, "circle-open")):

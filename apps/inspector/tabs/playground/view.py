@@ -12,8 +12,8 @@ import gradio as gr
 from .....rm.errors import DataError, UsageError
 from .....rm.types import Example, user_turn
 from ...assets import asset
-from ...components import EACH, QUIET, Site, button, number, sentences, streamed
-from ...html import note_html, shown
+from ...components import EACH, QUIET, Site, button, number, show_errors, stream_updates
+from ...html import note_html, text_html
 from . import decoded_view as files
 from . import guided
 from . import queries as views
@@ -49,10 +49,10 @@ def tab(site: Site) -> None:
                 gr.HTML(note_html(START.format(run=shlex.quote(site.config.run))), apply_default_css=False)
         with gr.Tab("Decoded files", id="files") as files_tab:
             files.part(site._replace(tab=files_tab))
-    site.opening("playground", _asked, [], [tabs])
+    site.opening("playground", _select_section, [], [tabs])
 
 
-def _asked(query: Mapping[str, str]) -> list[gr.Tabs]:
+def _select_section(query: Mapping[str, str]) -> list[gr.Tabs]:
     """Return an update that selects the section of files if the address names a file: `?tab=playground&run=ID`."""
     return [gr.Tabs(selected="files") if query.get("run") else gr.Tabs()]
 
@@ -64,7 +64,7 @@ def _decode(site: Site) -> None:
             prompt = gr.Textbox(label="Prompt", lines=3, max_lines=12, elem_id="prompt")
             sliders = [gr.Slider(0, 1, value=1 / len(names), step=0.01, label=name) for name in names]
             if sliders:  # the page itself computes the shares, without an event that a later one could overtake
-                equal = " · ".join(f"{shown(name)} {1 / len(names):.2f}" for name in names)
+                equal = " · ".join(f"{text_html(name)} {1 / len(names):.2f}" for name in names)
                 gr.HTML(f'<div id="mixture">Preference: {equal}</div>', apply_default_css=False)
                 moved = [slider.change for slider in sliders]
                 gr.on(moved, None, sliders, None, js=MIXTURE.replace("NAMES", json.dumps(names)))
@@ -79,7 +79,7 @@ def _decode(site: Site) -> None:
     controls, asks = [*sliders, *numbers], Asks()
 
     def add_one(settings_kept: list[Setting], *values: float) -> tuple[list[Setting], str]:
-        return _added(settings_kept, _setting(names, values))
+        return _add_setting(settings_kept, _setting(names, values))
 
     def decode_all(request: gr.Request, prompt: str, settings_kept: list[Setting], *values: float) -> Iterator[Any]:
         return _stream(site, asks, request, prompt, settings_kept or [_setting(names, values)])
@@ -89,15 +89,15 @@ def _decode(site: Site) -> None:
     ) -> Iterator[Any]:
         return _stream(site, asks, request, prompt, _swept(_setting(names, values), over, steps, low, high))
 
-    add.click(sentences(add_one), [kept_state, *controls], [kept_state, listed], **EACH)
+    add.click(show_errors(add_one), [kept_state, *controls], [kept_state, listed], **EACH)
     clear.click(lambda: ([], ""), None, [kept_state, listed], **EACH)
-    decode.click(streamed(decode_all), [prompt, kept_state, *controls], result, **DECODING)
-    sweep.click(streamed(sweep_all), [prompt, over, steps, low, high, *controls], result, **DECODING)
+    decode.click(stream_updates(decode_all), [prompt, kept_state, *controls], result, **DECODING)
+    sweep.click(stream_updates(sweep_all), [prompt, over, steps, low, high, *controls], result, **DECODING)
     cancel.click(asks.end, decoded, status, **EACH)
     site.page.unload(asks.forget)
-    colour.input(sentences(_recoloured), [decoded, colour], html, **QUIET)
+    colour.input(show_errors(_recolour), [decoded, colour], html, **QUIET)
     for axis in axes:
-        axis.input(sentences(_redrawn), [decoded, *axes], figure, **QUIET)
+        axis.input(show_errors(_redraw), [decoded, *axes], figure, **QUIET)
 
 
 # ---- components ----
@@ -142,7 +142,7 @@ def _results() -> list[Any]:
 
 def _setting(names: Sequence[str], values: Sequence[float]) -> Setting:
     raw, (weight, temperature, seed, longest) = values[: len(names)], values[len(names) :]
-    shares = views.normalised(names, raw) if names else ()
+    shares = views.normalise_values(names, raw) if names else ()
     if (whole_seed := _integer(seed, "the seed")) < 0:
         raise UsageError(f"the seed is 0 or more, got {whole_seed}")
     return Setting(shares, weight, temperature, whole_seed, _integer(longest, "the maximum of tokens"))
@@ -157,10 +157,10 @@ def _integer(value: float | None, name: str) -> int:
 
 def _swept(setting: Setting, over: str, steps: float | None, low: float | None, high: float | None) -> list[Setting]:
     ends = number(low, "the lowest weight"), number(high, "the highest weight")
-    return views.swept(setting, over, _integer(steps, "the number of steps"), *ends)
+    return views.sweep_settings(setting, over, _integer(steps, "the number of steps"), *ends)
 
 
-def _added(settings_kept: list[Setting], setting: Setting) -> tuple[list[Setting], str]:
+def _add_setting(settings_kept: list[Setting], setting: Setting) -> tuple[list[Setting], str]:
     if len(settings_kept) == MOST_SETTINGS:
         raise UsageError(f"there are {MOST_SETTINGS} settings already; clear them first")
     settings = [*settings_kept, setting] if setting not in settings_kept else settings_kept
@@ -205,22 +205,22 @@ def _stream(
     with site.models.decoder() as engine:
         if ended():
             return
-        yield _writing(status, titles, written)
+        yield _partial_outputs(status, titles, written)
         started = looked = time.monotonic()
         for piece in _pieces(engine, requests):
             if ended():
-                yield _writing(CANCELLED, titles, written)
+                yield _partial_outputs(CANCELLED, titles, written)
                 return
             written[piece.row] += piece.text
             done[piece.row] = piece.completion
             if time.monotonic() - looked > SECONDS:
                 looked = time.monotonic()
-                yield _writing(status, titles, written)
+                yield _partial_outputs(status, titles, written)
         tokenizer, guides = engine.base.encoder.tokenizer, engine.guides
     weights = [views.weights_of(setting, guides) for setting in settings]
     shown_answers = [guided.shown_completion(*row) for row in zip(titles, done, repeat(tokenizer), weights)]
     tokens, seconds = sum(len(answer.pieces) for answer in shown_answers), time.monotonic() - started
-    yield _finished(site, prompt, f"{_answers(settings)}, {tokens:,} tokens in {seconds:.1f} s.", shown_answers)
+    yield _final_outputs(site, prompt, f"{_answers(settings)}, {tokens:,} tokens in {seconds:.1f} s.", shown_answers)
 
 
 def _answers(some: Sequence[Any]) -> str:
@@ -238,11 +238,11 @@ def _pieces(engine: Any, requests: Sequence[Any]) -> Iterator[Any]:
         pieces.close()
 
 
-def _writing(status: str, titles: Sequence[str], texts: Sequence[str]) -> list[Any]:
+def _partial_outputs(status: str, titles: Sequence[str], texts: Sequence[str]) -> list[Any]:
     return [None, note_html(status), guided.streaming_html(titles, texts), gr.Radio(visible=False), *files.no_figure()]
 
 
-def _finished(site: Site, prompt: str, status: str, answers: list[guided.ShownCompletion]) -> list[Any]:
+def _final_outputs(site: Site, prompt: str, status: str, answers: list[guided.ShownCompletion]) -> list[Any]:
     """Return the coloured completions. For several completions, add a figure of their measures with its axes."""
     colours = guided.colours_of(answers)
     coloured = guided.answers_html(answers, colours[0])
@@ -276,11 +276,11 @@ def _rewards(
 # ---- looking again ----
 
 
-def _recoloured(decoded: Decoded | None, colour: str) -> Any:
+def _recolour(decoded: Decoded | None, colour: str) -> Any:
     return guided.answers_html(decoded.answers, colour) if decoded else gr.skip()
 
 
-def _redrawn(decoded: Decoded | None, x: str, y: str) -> Any:
+def _redraw(decoded: Decoded | None, x: str, y: str) -> Any:
     if decoded is None:
         raise UsageError("nothing is decoded yet; press Decode or Sweep")
     return files.figure_and_axes(decoded.answers, decoded.measured, 0, x, y)[0]

@@ -10,8 +10,8 @@ from ....runs.finished import sections_of
 from ....runs.summaries import areas
 from ...assets import stylesheet
 from ...figures import PALETTE
-from ...html import HIDDEN, STYLE, shown, with_csv
-from ..metrics import about, cases_query, header_row, linked, section_filter
+from ...html import HIDDEN, STYLE, text_html, with_csv
+from ..metrics import cases_query, header_row, link_html, metric_html, section_filter
 
 MOST_SUBSETS, MOST_LANES = 200, 6
 COLOURS = [colour for colour in PALETTE if colour != "#999999"]
@@ -37,7 +37,7 @@ class Area(NamedTuple):
 # ---- grouping ----
 
 
-def grouped(report: Report, most: int = MOST_SUBSETS) -> tuple[list[Area], int]:
+def list_areas(report: Report, most: int = MOST_SUBSETS) -> tuple[list[Area], int]:
     """Return the areas (overall, then every section followed by its subsets), and the number of omitted subsets.
 
     Only the `most` largest subsets are listed. A subset in several sections is listed in the section with
@@ -71,31 +71,37 @@ def _subsets(report: Report, homes: Mapping[str, str], section: str) -> list[Are
 def scores_html(report: Report, run: str) -> str:
     """Return a table with a row for every scorer (overall, sections, counts), and a sentence on the baselines."""
     sections = [*report.rows[0].sections]
-    heads = ["scorer", about("role"), about("overall", "overall, %"), *(about("section", name) for name in sections)]
-    heads += [about("scored"), about("ties"), about("unscored", "abstained")]
+    heads = [
+        "scorer",
+        metric_html("role"),
+        metric_html("overall", "overall, %"),
+        *(metric_html("section", name) for name in sections),
+    ]
+    heads += [metric_html("scored"), metric_html("ties"), metric_html("unscored", "abstained")]
     rows = "".join(_scorer_html(row, run) for row in report.rows)
-    notes = "".join(f"<li>{shown(note)}</li>" for note in (*report.notes, *report.findings))
+    notes = "".join(f"<li>{text_html(note)}</li>" for note in (*report.notes, *report.findings))
     details = f'<details style="margin: 8px 0"><summary>Notes and findings</summary><ul>{notes}</ul></details>'
     table = f'<table class="heat"><thead>{header_row(heads, words={0, 1})}</thead><tbody>{rows}</tbody></table>'
     return (
-        f'{STYLE}{AXIS}<div class="rl"><h2 class="part">{shown(report.suite)}</h2><p>Version '
-        f"{shown(str(report.version))}: {report.cases:,} cases over {report.clusters:,} prompts; 95 % intervals from "
-        f"{report.samples:,} bootstrap samples of whole prompts. A number opens its cases.</p>{with_csv(table)}"
-        f"{details if notes else ''}</div>"
+        f'{STYLE}{AXIS}<div class="rl"><h2 class="part">{text_html(report.suite)}</h2><p>'
+        f"Version {text_html(str(report.version))}: {report.cases:,} cases over {report.clusters:,} prompts; 95 % "
+        f"intervals from {report.samples:,} bootstrap samples of whole prompts. A number opens its cases.</p>"
+        f"{with_csv(table)}{details if notes else ''}</div>"
     )
 
 
 def _scorer_html(row: Row, run: str) -> str:
     shares = "".join(
-        share_html(interval.value, cases_query(run, row.scorer, **section_filter(name)), ends(interval))
+        share_html(interval.value, cases_query(run, row.scorer, **section_filter(name)), interval_text(interval))
         for name, interval in areas(row).items()
     )
     counts = {"all": row.scored, "tie": row.ties, "abstained": row.unscored}
     numbers = "".join(
-        f"<td>{linked(cases_query(run, row.scorer, outcome=outcome), f'{count:,}')}</td>"
+        f"<td>{link_html(cases_query(run, row.scorer, outcome=outcome), f'{count:,}')}</td>"
         for outcome, count in counts.items()
     )
-    return f'<tr><th scope="row">{shown(row.scorer)}</th><td class="words">{shown(row.role)}</td>{shares}{numbers}</tr>'
+    names = f'<th scope="row">{text_html(row.scorer)}</th><td class="words">{text_html(row.role)}</td>'
+    return f"<tr>{names}{shares}{numbers}</tr>"
 
 
 def share_html(share: float, address: str = "", small: str = "") -> str:
@@ -106,10 +112,10 @@ def share_html(share: float, address: str = "", small: str = "") -> str:
     content = f"{text}<small>{small}</small>" if small else text
     colour, strength = PALETTE[0 if share >= 0.5 else 1], round(140 * abs(share - 0.5))
     style = f"background:color-mix(in srgb, {colour} {strength}%, transparent)"
-    return f'<td style="{style}">{linked(address, content) if address else content}</td>'
+    return f'<td style="{style}">{link_html(address, content) if address else content}</td>'
 
 
-def ends(interval: Interval) -> str:
+def interval_text(interval: Interval) -> str:
     """Return the bounds of an interval in per cent as text. Empty for NaN."""
     return "" if interval.low != interval.low else f"[{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
 
@@ -119,15 +125,15 @@ def ends(interval: Interval) -> str:
 
 def areas_html(report: Report, run: str, scorer: str) -> str:
     """Return a chart with a row for every area: a dot with interval for each model, a thin tick for each baseline."""
-    listed, left_out = grouped(report)
+    listed, left_out = list_areas(report)
     rows = sorted((row for row in report.rows if row.role != "baseline"), key=lambda row: row.scorer != scorer)
     lanes = {row.scorer: colour for row, colour in zip(rows[:MOST_LANES], COLOURS, strict=False)}
     chosen = next(row for row in report.rows if row.scorer == scorer)
     body = "".join(_area_html(area, report, run, chosen, lanes) for area in listed)
     axis = "".join(f'<span style="left:{at}%">{at}</span>' for at in (0, 25, 50, 75, 100))
-    heads = f'<th scope="col">area</th><th scope="col">{about("cases")}</th>'
+    heads = f'<th scope="col">area</th><th scope="col">{metric_html("cases")}</th>'
     heads += f'<th class="axis" aria-label="axis"><span class="track">{axis}</span></th>'
-    heads += f'<th scope="col">{about("accuracy", f"{shown(scorer, 40)}, %")}</th>'
+    heads += f'<th scope="col">{metric_html("accuracy", f"{text_html(scorer, 40)}, %")}</th>'
     notes = [f"the {left_out:,} smallest subsets are in the report only"] if left_out else []
     notes += [f"{len(rows) - len(lanes):,} more models are in the table only"] if len(rows) > len(lanes) else []
     below = f'<p class="faint">{"; ".join(notes)}</p>' if notes else ""
@@ -136,19 +142,27 @@ def areas_html(report: Report, run: str, scorer: str) -> str:
         f'<table class="areas" style="--lanes:{max(1, len(lanes))}"><thead><tr>{heads}</tr></thead>'
         f"<tbody>{body}</tbody></table>"
     )
-    return f'{STYLE}{AXIS}<div class="rl"><h2 class="part">{title}</h2>{_key(lanes)}{with_csv(table)}{below}</div>'
+    return (
+        f'{STYLE}{AXIS}<div class="rl"><h2 class="part">{title}</h2>{_lane_legend(lanes)}{with_csv(table)}{below}</div>'
+    )
 
 
-def _key(lanes: Mapping[str, str]) -> str:
-    models = "".join(f'<span><i style="--colour:{colour}"></i>{shown(name)}</span>' for name, colour in lanes.items())
+def _lane_legend(lanes: Mapping[str, str]) -> str:
+    models = "".join(
+        f'<span><i style="--colour:{colour}"></i>{text_html(name)}</span>' for name, colour in lanes.items()
+    )
     return f'<div class="key">{models}<span><i class="baseline"></i>baseline</span></div>'
 
 
 def _area_html(area: Area, report: Report, run: str, chosen: Row, lanes: Mapping[str, str]) -> str:
     interval = area.interval(chosen)
-    number = "–" if interval.value != interval.value else f"{100 * interval.value:.1f} <small>{ends(interval)}</small>"
+    number = (
+        "–"
+        if interval.value != interval.value
+        else f"{100 * interval.value:.1f} <small>{interval_text(interval)}</small>"
+    )
     address = cases_query(run, chosen.scorer, **area.filters())
-    name = linked(address, shown(area.name or "(none)", 60))
+    name = link_html(address, text_html(area.name or "(none)", 60))
     rows = {
         row.scorer: (area.interval(row), row.scorer, cases_query(run, row.scorer, **area.filters()))
         for row in report.rows
@@ -159,7 +173,7 @@ def _area_html(area: Area, report: Report, run: str, chosen: Row, lanes: Mapping
     cases = f"{area.cases:,}" if area.cases else ""
     return (
         f'<tr class="{area.kind}"><th scope="row">{name}</th><td>{cases}</td><td class="axis"><span class="track">'
-        f'{marks}</span></td><td style="white-space: nowrap">{linked(address, number)}</td></tr>'
+        f'{marks}</span></td><td style="white-space: nowrap">{link_html(address, number)}</td></tr>'
     )
 
 
@@ -181,6 +195,6 @@ def tick_mark(interval: Interval, name: str, address: str) -> str:
 
 
 def _mark(kind: str, interval: Interval, name: str, address: str, style: str, more: str = "") -> str:
-    label = escape(f"{HIDDEN.sub('', name)[:80]}: {100 * interval.value:.1f} {ends(interval)}".strip())
+    label = escape(f"{HIDDEN.sub('', name)[:80]}: {100 * interval.value:.1f} {interval_text(interval)}".strip())
     link = f'href="{escape(address)}" title="{label}" aria-label="{label}"'
     return f'<a class="{kind}" {link} style="{style}"{more}><b></b></a>'

@@ -8,9 +8,9 @@ import plotly.graph_objects as go
 from .....benchmarks.statistics.calibration import reliability
 from .....benchmarks.suites import rm_bench
 from .....benchmarks.types import Row
-from ...figures import PALETTE, layout, opens, titled
+from ...figures import PALETTE, layout, link_options, set_title
 from ...html import STYLE, with_csv
-from ..metrics import METRICS, about, cases_query, table_html
+from ..metrics import METRICS, cases_query, metric_html, table_html
 from .areas import share_html
 from .queries import Lengths
 
@@ -53,7 +53,7 @@ def calibration(margins: np.ndarray, run: str, scorer: str) -> go.Figure:
                 "opacity": 0.8,
             },
             hovertemplate="claimed %{x:.3f}, right %{y:.3f}, %{customdata:,} cases<extra></extra>",
-            **opens(
+            **link_options(
                 cases_query(run, scorer, outcome="wrong", order="worst", margin=""),
                 [largest_margin(bin_.confidence) for bin_ in bins],
             ),
@@ -62,7 +62,7 @@ def calibration(margins: np.ndarray, run: str, scorer: str) -> go.Figure:
     figure.add_shape(type="line", x0=0.5, y0=0.5, x1=1, y1=1, line={"color": "#808080", "width": 1, "dash": "dash"})
     figure.update_xaxes(range=[0.48, 1.02])
     figure.update_yaxes(range=[-0.02, 1.02])
-    return titled(
+    return set_title(
         layout(figure, x="claimed P(right) = σ(|margin|)", y="share right", height=360),
         "Calibration",
         METRICS["calibration error"],
@@ -83,7 +83,7 @@ def calibration_html(margins: np.ndarray) -> str:
     """Return the expected calibration error and its number of cases."""
     if not len(margins):
         return f'{STYLE}<div class="rl"><p class="faint">This scorer judged no case.</p></div>'
-    error = about("calibration error", "Expected calibration error")
+    error = metric_html("calibration error", "Expected calibration error")
     return (
         f'{STYLE}<div class="rl"><p>{error} {reliability(margins)[1]:.3f} over {len(margins):,} '
         "cases. A larger point stands for more cases.</p></div>"
@@ -103,7 +103,7 @@ def length_figure(lengths: Lengths, run: str, scorer: str) -> go.Figure:
             line={"color": PALETTE[0], "width": 1},
             marker={"size": [7 + 24 * (count / lengths.answers) ** 0.5 for count in counts], "color": PALETTE[0]},
             hovertemplate="%{x:.0f} characters: %{y:.4g}, %{customdata:,} responses<extra></extra>",
-            **opens(
+            **link_options(
                 cases_query(run, scorer, outcome="all", length=""), [length_range(bin_.length) for bin_ in lengths.bins]
             ),
         )
@@ -111,7 +111,7 @@ def length_figure(lengths: Lengths, run: str, scorer: str) -> go.Figure:
     ticks = length_ticks(min(x), max(x))
     figure.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{tick:,}" for tick in ticks])
     layout(figure, x="length of the response, characters", y="mean score ± standard error", height=360)
-    return titled(figure, "Score against length", METRICS["score against length"])
+    return set_title(figure, "Score against length", METRICS["score against length"])
 
 
 def length_range(length: float) -> str:

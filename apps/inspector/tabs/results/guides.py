@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from .....rm.errors import UNREADABLE
 from .....rm.io.checked_files import from_json
 from ....runs.run_folder import MANIFEST
-from ...html import STYLE, number, pill, shown, with_csv
-from ..metrics import about, table_html
+from ...html import STYLE, number, pill, text_html, with_csv
+from ..metrics import metric_html, table_html
 
 MEASURES = ("context_sensitivity", "entropy", "length_correlation", "accuracy", "accuracy_without_length", "pairs")
 
@@ -52,15 +52,15 @@ def guides_html(guides: Mapping[str, Guide]) -> str:
 def _guide_html(name: str, guide: Guide) -> str:
     names = [measure.replace("_", " ") for measure in MEASURES]
     rows = (
-        f'<tr><th scope="row">{shown(objective)} {pill("collapsed") if objective in guide.collapsed else ""}</th>'
+        f'<tr><th scope="row">{text_html(objective)} {pill("collapsed") if objective in guide.collapsed else ""}</th>'
         + "".join(f"<td>{_text(measure, value)}</td>" for measure, value in values.items())
         + "</tr>"
         for objective, values in guide.objectives.items()
     )
     return (
-        f'{STYLE}<div class="rl"><p>Guide <b>{shown(name)}</b> at the end of its training, with all weight on one '
+        f'{STYLE}<div class="rl"><p>Guide <b>{text_html(name)}</b> at the end of its training, with all weight on one '
         f"objective. Context sensitivity of its base model: {_text('', guide.base)}.</p>"
-        f"{with_csv(table_html(['objective', *map(about, names)], rows))}</div>"
+        f"{with_csv(table_html(['objective', *map(metric_html, names)], rows))}</div>"
     )
 
 

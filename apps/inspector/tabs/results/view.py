@@ -6,7 +6,7 @@ from typing import Any
 import gradio as gr
 
 from ....runs.summaries import read_report
-from ...components import DIMMED, QUIET, Site, address, filled_list, noted
+from ...components import DIMMED, QUIET, Site, address_script, filled_list, with_note
 from ...html import skeleton_html
 from ...run_list import JUDGED
 from ..studies.queries import read_figures, read_text, safe_markdown
@@ -48,21 +48,25 @@ def tab(site: Site) -> None:
         return _open(site, *asked)[1:]
 
     def another(*asked: Any) -> Values:
-        return noted(_of_scorer, lambda: _empty()[3:])(site, *asked)
+        return with_note(_scorer_outputs, lambda: _empty()[3:])(site, *asked)
 
     outputs = [scorer, *of_run, *of_scorer]
     opened = site.opening("benchmarks", arrive, chosen, [run, *outputs])
     events = [opened, run.input(changed, chosen, outputs, **DIMMED)]
     events += [scorer.input(another, chosen, [note, *of_scorer], **DIMMED)]
     for event in events:
-        event.then(None, chosen, None, js=address("benchmarks", "run", "scorer"), **QUIET)
+        event.then(None, chosen, None, js=address_script("benchmarks", "run", "scorer"), **QUIET)
 
 
 def _open(site: Site, run: str | None, scorer: str | None) -> Values:
     """Return updates of the lists, and the outputs for the run and the scorer."""
     run = site.pick(run, JUDGED)
     names, chosen = site.scorers(run, scorer)
-    return [site.run_list(run, JUDGED), gr.Dropdown(names, value=chosen), *noted(_present, _empty)(site, run, chosen)]
+    return [
+        site.run_list(run, JUDGED),
+        gr.Dropdown(names, value=chosen),
+        *with_note(_present, _empty)(site, run, chosen),
+    ]
 
 
 def _empty() -> Values:
@@ -79,11 +83,11 @@ def _present(site: Site, run: str | None, scorer: str | None) -> Values:
         scores_html(report, run),
         guides_html(read_guides(folder)),
         safe_markdown(read_text(folder), read_figures(folder).addresses),
-        *_of_scorer(site, run, scorer or report.rows[0].scorer),
+        *_scorer_outputs(site, run, scorer or report.rows[0].scorer),
     ]
 
 
-def _of_scorer(site: Site, run: str, scorer: str) -> Values:
+def _scorer_outputs(site: Site, run: str, scorer: str) -> Values:
     """Return the outputs for a scorer: areas, styles, calibration and length."""
     folder = site.root.find(run, JUDGED)
     report = read_report(folder)

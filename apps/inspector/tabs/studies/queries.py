@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .....rm.errors import DataError
-from ...html import STYLE, shown
+from ...html import STYLE, text_html
 from ...run_list import REPORT
 
 LARGEST, LARGEST_TOTAL, MOST_FIGURES = 4_000_000, 16_000_000, 24  # bytes, bytes, files
@@ -113,11 +113,11 @@ def figures_html(text: str, figures: Figures) -> str:
     """Return the figures that the text does not contain as HTML, and notes on omitted figures."""
     mentioned = {match[2] for match in IMAGE.finditer(text)}
     images = "".join(_figure(*figure) for figure in figures.addresses.items() if figure[0] not in mentioned)
-    notes = "".join(f"<p>{shown(note)}</p>" for note in figures.left_out)
+    notes = "".join(f"<p>{text_html(note)}</p>" for note in figures.left_out)
     style = "<style>.rl figure {margin: 16px 0} .rl figure img {max-width: 100%; background: white}</style>"
     return f'{STYLE}{style}<div class="rl">{images}{notes}</div>' if images or notes else ""
 
 
 def _figure(name: str, address: str) -> str:
-    caption = f'<figcaption class="faint">{shown(name)}</figcaption>'
+    caption = f'<figcaption class="faint">{text_html(name)}</figcaption>'
     return f'<figure><img src="{address}" alt="{escape(name)}">{caption}</figure>'

@@ -5,7 +5,7 @@ from typing import Any
 
 import gradio as gr
 
-from ...components import DIMMED, QUIET, Site, address, noted
+from ...components import DIMMED, QUIET, Site, address_script, with_note
 from ...html import skeleton_html
 from ...run_list import STUDY
 from .queries import figures_html, read_figures, read_text, safe_markdown
@@ -22,7 +22,7 @@ def tab(site: Site) -> None:
     outputs = [note, text, figures]
 
     def show(id: str | None) -> Values:
-        return noted(_present, lambda: ["", ""])(site, id)
+        return with_note(_present, lambda: ["", ""])(site, id)
 
     def arrive(query: Mapping[str, str], id: str | None) -> Values:
         asked = site.pick(query.get("run") or id, STUDY)
@@ -30,7 +30,7 @@ def tab(site: Site) -> None:
 
     opened = site.opening("studies", arrive, [study], [study, *outputs])
     for event in (opened, study.input(show, study, outputs, **DIMMED)):
-        event.then(None, study, None, js=address("studies", "run"), **QUIET)
+        event.then(None, study, None, js=address_script("studies", "run"), **QUIET)
 
 
 def _present(site: Site, id: str | None) -> Values:

@@ -13,11 +13,11 @@ import plotly.graph_objects as go
 
 from .....rm.errors import UNREADABLE, DataError, UsageError
 from .....rm.io.checked_files import from_yaml
-from .....rm.registry.specs import named
+from .....rm.registry.specs import split_name
 from ....runs.run_folder import CONFIG
 from ....runs.tables import STEPS
-from ...figures import PALETTE, layout, plain, titled
-from ...html import STYLE, number, shown, with_csv
+from ...figures import PALETTE, layout, plot_text, set_title
+from ...html import STYLE, number, text_html, with_csv
 from ...run_list import stamp
 from ..metrics import METRICS, table_html
 
@@ -55,7 +55,7 @@ def read_sources(folder: Path) -> Sources:
     try:
         settings = from_yaml((folder / CONFIG).read_text(encoding="utf-8"))
         trained, watched = (
-            tuple(named(str(text))[0] for text in settings.get(name) or ()) for name in ("reward", "watch")
+            tuple(split_name(str(text))[0] for text in settings.get(name) or ()) for name in ("reward", "watch")
         )
         pairs = [str(text).rpartition("=") for text in settings.get("weight") or ()]
         return Sources(trained, watched, {name: float(value) for name, _, value in pairs})
@@ -100,10 +100,10 @@ def series(steps: Steps, column: str, x: str = "step") -> tuple[list[float], lis
     return [x_value for x_value, _ in points], [y_value for _, y_value in points]
 
 
-def smoothed(values: Sequence[float], window: int) -> list[float]:
+def moving_mean(values: Sequence[float], window: int) -> list[float]:
     """Return the mean of each value and the window - 1 before it.
 
-    >>> smoothed([1.0, 3.0, 5.0, 7.0], 2)
+    >>> moving_mean([1.0, 3.0, 5.0, 7.0], 2)
     [1.0, 2.0, 4.0, 6.0]
     """
     if window < 1:
@@ -163,26 +163,26 @@ def _with_columns(panels: Mapping[str, Panel], steps: Steps) -> dict[str, Panel]
     return {name: panel for name, panel in panels.items() if any(line.column in known for line in panel.lines)}
 
 
-def over_steps(steps: Steps, panel: Panel, window: int = 1) -> go.Figure:
+def step_figure(steps: Steps, panel: Panel, window: int = 1) -> go.Figure:
     """Draw a line for each column. Rewards that are only logged are dashed."""
     figure = go.Figure()
     for index, line in enumerate(panel.lines[:MOST_LINES]):
         x, y = series(steps, line.column)
-        colour, every = PALETTE[index % len(PALETTE)], _every(len(x))
+        colour, every = PALETTE[index % len(PALETTE)], _stride(len(x))
         if panel.error and index == 0 and window == 1:
             rows = [row for row in steps if {"step", line.column} <= row.keys()]
             figure.add_trace(_band(rows[::every], line.column, panel.error, colour))
         name = f"{line.name} (watched)" if line.watched else line.name
         name = name if every == 1 else f"{name}, 1 step of {every}"
-        figure.add_trace(_trace(x[::every], smoothed(y, window)[::every], name, colour, DASHES[line.watched]))
-    figure.update_layout(showlegend=len(panel.lines) > 1 or _every(len(steps)) > 1)
+        figure.add_trace(_trace(x[::every], moving_mean(y, window)[::every], name, colour, DASHES[line.watched]))
+    figure.update_layout(showlegend=len(panel.lines) > 1 or _stride(len(steps)) > 1)
     left_out = len(panel.lines) - MOST_LINES
     title = f"{panel.title} ({left_out} more not drawn)" if left_out > 0 else panel.title
     layout(figure, x="step" if window == 1 else f"step; mean of {window} steps", y=panel.unit, height=260)
-    return titled(figure, title, panel.definition)
+    return set_title(figure, title, panel.definition)
 
 
-def _every(number: int) -> int:
+def _stride(number: int) -> int:
     """Return the stride that limits the number of drawn points."""
     return max(1, -(-number // MOST_POINTS))
 
@@ -191,7 +191,7 @@ def _trace(x: Sequence[float], y: Sequence[float], name: str, colour: str, dash:
     return go.Scatter(
         x=x,
         y=y,
-        name=plain(name, 40),
+        name=plot_text(name, 40),
         mode="lines+markers" if len(x) <= 50 else "lines",
         line={"color": colour, "width": 1.8, "dash": dash},
         marker={"size": 4},
@@ -219,15 +219,15 @@ def _band(rows: Steps, column: str, error: str, colour: str) -> go.Scatter:
     )
 
 
-def over_kl(steps: Steps, panel: Panel, window: int = 1) -> go.Figure:
+def kl_figure(steps: Steps, panel: Panel, window: int = 1) -> go.Figure:
     """Draw the panel's columns over the KL. Divergence of proxy and gold rewards indicates reward hacking."""
     figure = go.Figure()
     for index, line in enumerate(panel.lines[:MOST_LINES]):
-        x, y = (smoothed(values, window) for values in series(steps, line.column, "watch/kl"))
+        x, y = (moving_mean(values, window) for values in series(steps, line.column, "watch/kl"))
         trace = _trace(x, y, line.name, PALETTE[index % len(PALETTE)], DASHES[0])
         figure.add_trace(trace.update(mode="markers", marker={"size": 6, "symbol": SYMBOLS[line.watched]}))
     layout(figure, x="KL, nats per completion", y=panel.unit, height=260)
-    return titled(figure, f"{panel.title} over KL", panel.definition)
+    return set_title(figure, f"{panel.title} over KL", panel.definition)
 
 
 def columns(steps: Steps) -> list[str]:
@@ -267,12 +267,12 @@ def reward_metrics_html(name: str, names: Sequence[str], steps: Steps) -> str:
     """Return a table with the first and the last value of every column that a reward logs."""
     rows = (_metric_html(column.removeprefix(f"{name}/"), series(steps, column)[1]) for column in names)
     table = with_csv(table_html(["metric", "first", "last", "steps"], rows))
-    return f'{STYLE}<div class="rl"><p>Metrics logged by the reward <b>{shown(name)}</b></p>{table}</div>'
+    return f'{STYLE}<div class="rl"><p>Metrics logged by the reward <b>{text_html(name)}</b></p>{table}</div>'
 
 
 def _metric_html(name: str, values: Sequence[float]) -> str:
     ends = "".join(f"<td>{number(value)}</td>" for value in (values[0], values[-1]))
-    return f'<tr><th scope="row">{shown(name)}</th>{ends}<td>{len(values):,}</td></tr>'
+    return f'<tr><th scope="row">{text_html(name)}</th>{ends}<td>{len(values):,}</td></tr>'
 
 
 def progress_html(steps: Steps, sources: Sources, growing: bool, damaged: Sequence[int] = ()) -> str:
@@ -290,5 +290,5 @@ def progress_html(steps: Steps, sources: Sources, growing: bool, damaged: Sequen
     )
     return (
         f'{STYLE}<div class="rl"><p><b id="laststep">step {last["step"]:,.0f}</b>, {state}. '
-        f"{f'Rewards: {shown(rewards)}.' if rewards else ''}{left_out}</p></div>"
+        f"{f'Rewards: {text_html(rewards)}.' if rewards else ''}{left_out}</p></div>"
     )

@@ -14,7 +14,7 @@ from .....policy.decoding import detokenization
 from .....rm.errors import UNREADABLE, DataError, UsageError
 from .....rm.io.reading_faults import reading_fault
 from .....rm.training import CHECKPOINTS
-from ...html import STYLE, decimals_of, number, shown
+from ...html import STYLE, decimals_of, number, text_html
 from ...texts.tokens import STYLE as HEAT
 from ...texts.tokens import heat_html, legend_html, scale_of, shades
 from ..metrics import table_html
@@ -132,15 +132,15 @@ def _rollout(step: int, index: int, row: Mapping[str, Any]) -> Rollout:
             finished=bool(row["finished"]),
             tokens=tuple(map(int, row.get("tokens") or ())),
             rewards=rewards,
-            advantages={name: _array(row[f"advantage/{name}"]) for name in _named(row, "advantage/")},
+            advantages={name: _array(row[f"advantage/{name}"]) for name in _columns_with_prefix(row, "advantage/")},
             numbers={name: _array(row[column]) for name, column in of_tokens.items() if row.get(column)},
-            versions={name: row[f"version/{name}"] for name in _named(row, "version/")},
+            versions={name: row[f"version/{name}"] for name in _columns_with_prefix(row, "version/")},
         )
     except UNREADABLE as error:
         raise DataError(f"the completions of step {step} lack a column ({error}); {WAY_OUT}") from error
 
 
-def _named(row: Mapping[str, Any], prefix: str) -> list[str]:
+def _columns_with_prefix(row: Mapping[str, Any], prefix: str) -> list[str]:
     return [name.removeprefix(prefix) for name in row if name.startswith(prefix)]
 
 
@@ -222,23 +222,23 @@ def answer_html(rollout: Rollout, sources: Sources) -> str:
     return (
         f'{STYLE}<div class="rl"><div class="box prompt"><div class="head"><span>Step {rollout.step}, completion '
         f'{rollout.position + 1}</span><span class="faint">group {rollout.group}, {finished}</span></div>'
-        f'<div class="body"><div class="text">{shown(rollout.prompt)}</div></div></div><div class="answers">'
+        f'<div class="body"><div class="text">{text_html(rollout.prompt)}</div></div></div><div class="answers">'
         f'<div class="box answer"><div class="head">Completion</div><div class="body"><div class="text">'
-        f"{shown(rollout.answer)}</div></div></div></div>{_rewards_html(rollout, sources)}"
-        f"{f'<p class=faint>Rated by {shown(versions)}.</p>' if versions else ''}</div>"
+        f"{text_html(rollout.answer)}</div></div></div></div>{_rewards_html(rollout, sources)}"
+        f"{f'<p class=faint>Rated by {text_html(versions)}.</p>' if versions else ''}</div>"
     )
 
 
 def _rewards_html(rollout: Rollout, sources: Sources) -> str:
     names = list(dict.fromkeys(name for stage in rollout.rewards.values() for name in stage))
-    heads = ["rewards after", *(f"{shown(name)}{_weight(sources, name)}" for name in names), "trained on"]
+    heads = ["rewards after", *(f"{text_html(name)}{_weight(sources, name)}" for name in names), "trained on"]
     stages = {
         stage: [*(rewards.get(name) for name in names), total(rollout, sources, stage)]
         for stage, rewards in rollout.rewards.items()
     }
     decimals = [decimals_of(column) for column in zip(*stages.values(), strict=True)]
     rows = (
-        f'<tr><th scope="row">{shown(stage)}</th>'
+        f'<tr><th scope="row">{text_html(stage)}</th>'
         f"{''.join(f'<td>{_missing(*cell)}</td>' for cell in zip(values, decimals, strict=True))}</tr>"
         for stage, values in stages.items()
     )
@@ -270,13 +270,13 @@ def token_series(rollout: Rollout) -> dict[str, np.ndarray]:
     return {name: values for name, values in series.items() if len(values) == T}
 
 
-def strip_html(rollout: Rollout, texts: Sequence[str], by: str) -> str:
-    """Return the tokens coloured by the series `by` of `token_series`, with all values of a token in its tooltip."""
+def strip_html(rollout: Rollout, texts: Sequence[str], name: str) -> str:
+    """Return the tokens coloured by the series `name` of `token_series`, with all values of a token in its tooltip."""
     every = token_series(rollout)
-    values = every[by][:MOST_TOKENS]
+    values = every[name][:MOST_TOKENS]
     scale = scale_of([values])
     titles = [_title(rollout, every, index) for index in range(len(values))]
-    unit = "nats" if by == "log π - log base" else "reward's unit" if by == "value" else ""
+    unit = "nats" if name == "log π - log base" else "reward's unit" if name == "value" else ""
     cut = len(rollout.tokens) - len(values)
     return (
         f'{STYLE}{HEAT}<div class="rl" id="tokens">{legend_html(scale, unit=unit, low="", high="")}'

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import gradio as gr
 
 from .....rm.errors import UsageError
-from ...components import QUIET, Site, button, filled_list, noted
+from ...components import QUIET, Site, button, filled_list, with_note
 from ...html import note_html
 from ...run_list import TRAINED
 from . import rollouts as views
@@ -48,8 +48,8 @@ def section(site: Site, run: gr.Dropdown) -> Section:
     asked = [run, made.step, made.position, made.colour]
 
     def on(event: Callable[..., Any], step: Callable[[int, Any], int], **options: Any) -> Any:
-        def move(event: gr.EventData, run: str | None, at: float, index: int, colour: str | None) -> Values:
-            return present(site, run, at, step(index, event), colour)
+        def move(event: gr.EventData, run: str | None, position: float, index: int, colour: str | None) -> Values:
+            return present(site, run, position, step(index, event), colour)
 
         return event(move, asked, made.outputs, **QUIET, **options)
 
@@ -98,11 +98,11 @@ def slider(steps: Sequence[int], step: float) -> gr.Slider:
 def present(site: Site, run: str | None, step: float, index: int, colour: str | None) -> Values:
     """Return the values of the section. All are empty without a run."""
     if not run:
-        return [gr.HTML(visible=False), *_nothing()]
-    return noted(_present, _nothing)(site, run, step, index, colour)
+        return [gr.HTML(visible=False), *_empty_outputs()]
+    return with_note(_present, _empty_outputs)(site, run, step, index, colour)
 
 
-def _nothing() -> Values:
+def _empty_outputs() -> Values:
     """Return empty outputs to show below a note."""
     table, figure = gr.Dataframe([], visible=False), gr.Plot(visible=False)
     return [gr.Slider(visible=False), 0, table, "", "", figure, "", gr.Dropdown(visible=False), ""]

@@ -6,7 +6,7 @@ from typing import Any
 import gradio as gr
 
 from ....runs.tables import STEPS
-from ...components import DIMMED, QUIET, Site, address, filled_list, noted
+from ...components import DIMMED, QUIET, Site, address_script, filled_list, with_note
 from ...html import skeleton_html
 from ...run_list import TRAINED, stamp
 from . import queries as views
@@ -56,7 +56,7 @@ def tab(site: Site) -> None:
         options = QUIET | {"trigger_mode": "always_last", "preprocess": False}  # the slider's field may be empty
         event(lambda *values: _refresh(site, *values), asked, metrics, **options)
     metrics[-1].tick(tick, [seen, below.step, *asked], [run, below.step, seen, *metrics], **QUIET)
-    names = address("training", "run", "step", "answer")
+    names = address_script("training", "run", "step", "answer")
     for event in (opened, changed, *below.events):
         event.then(None, [run, below.step, below.position], None, js=names, **QUIET)
 
@@ -111,10 +111,10 @@ def _stored_steps(site: Site, run: str | None) -> list[int]:
 
 def _refresh(site: Site, run: str | None, window: float | None, column: str | None, reward: str | None) -> Values:
     """Return the values of all components for logged metrics."""
-    return noted(_present, _nothing)(site, run, int(window or 1), column, reward)
+    return with_note(_present, _empty_outputs)(site, run, int(window or 1), column, reward)
 
 
-def _nothing() -> Values:
+def _empty_outputs() -> Values:
     """Return empty outputs to show below a note."""
     hidden = [_plot(None) for _ in range(len(PANELS) + 1)]
     return ["", *hidden, gr.Dropdown([]), _plot(None), *_no_reward_metrics(), gr.skip()]
@@ -130,9 +130,9 @@ def _present(site: Site, run: str | None, window: int, column: str | None, rewar
     entry = site.root.entry(run, TRAINED)
     steps, sources = views.read_steps(entry.path), views.read_sources(entry.path)
     panels = views.panels(steps, sources)
-    figures = [_plot(views.over_steps(steps, panels[name], window) if name in panels else None) for name in PANELS]
+    figures = [_plot(views.step_figure(steps, panels[name], window) if name in panels else None) for name in PANELS]
     both = panels.get("proxy and gold") if "KL" in panels else None
-    against = _plot(views.over_kl(steps, both, window) if both else None)
+    against = _plot(views.kl_figure(steps, both, window) if both else None)
     return [
         views.progress_html(steps, sources, entry.growing, views.damaged_lines(entry.path)),
         *figures,
@@ -152,7 +152,7 @@ def _metric_plot(steps: views.Steps, column: str | None, window: int) -> Values:
     names = views.columns(steps)
     column = column if column in names else next((name for name in OTHERS if name in names), None)
     panel = views.Panel(column or "", "", (views.Line(column or "", column or ""),))
-    return [gr.Dropdown(names, value=column), _plot(views.over_steps(steps, panel, window) if column else None)]
+    return [gr.Dropdown(names, value=column), _plot(views.step_figure(steps, panel, window) if column else None)]
 
 
 def _reward_metrics(steps: views.Steps, sources: views.Sources, name: str | None, window: int) -> Values:
@@ -162,7 +162,7 @@ def _reward_metrics(steps: views.Steps, sources: views.Sources, name: str | None
         return _no_reward_metrics()
     name = name if name in by_reward else next(iter(by_reward))
     panels = [*views.reward_panels(name, steps).values()]
-    figures = [_plot(views.over_steps(steps, panel, window)) for panel in panels[:REWARD_FIGURES]]
+    figures = [_plot(views.step_figure(steps, panel, window)) for panel in panels[:REWARD_FIGURES]]
     figures += [_plot(None)] * (REWARD_FIGURES - len(figures))
     return [
         gr.Dropdown([*by_reward], value=name, visible=True),

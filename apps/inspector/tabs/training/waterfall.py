@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from ...figures import PALETTE, layout, plain, titled
+from ...figures import PALETTE, layout, plot_text, set_title
 from ...html import number
 from .queries import Sources
 from .rollouts import Rollout, total
@@ -83,15 +83,15 @@ def waterfall_figure(bars: list[Bar]) -> go.Figure:
             totals={"marker": {"color": PALETTE[6]}},
             connector={"line": {"color": "rgba(128, 128, 128, 0.6)", "width": 1}},
             hoverinfo="text",
-            hovertext=[f"{plain(bar.label)}: {_signed(bar)}" for bar in bars],
+            hovertext=[f"{plot_text(bar.label)}: {_signed(bar)}" for bar in bars],
         )
     )
     figure.update_yaxes(
-        autorange="reversed", showgrid=False, tickvals=positions, ticktext=[plain(bar.label, 28) for bar in bars]
+        autorange="reversed", showgrid=False, tickvals=positions, ticktext=[plot_text(bar.label, 28) for bar in bars]
     )
     figure.update_xaxes(range=_range(bars))
     layout(figure, x="mean over tokens", y="", height=110 + 30 * len(bars))
-    return titled(figure, "From reward to advantage").update_yaxes(zeroline=False)
+    return set_title(figure, "From reward to advantage").update_yaxes(zeroline=False)
 
 
 def _range(bars: list[Bar]) -> list[float]:

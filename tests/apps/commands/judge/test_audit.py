@@ -52,7 +52,7 @@ def test_calibration_is_measured_where_scores_claim_a_chance(judge, server):
     points = ["--audit", "--limit", 3, "--kind", "pointwise", "--chance"]
     before = server.asked.total()
     code, _, err, _ = judge(*points, "shares", output="points")
-    assert code == 2 and "--chance shares: the scores of qwen pointwise are no shares of one" in err
+    assert code == 2 and "--chance shares: the scores of qwen pointwise do not sum to 1" in err
     assert server.asked.total() == before
     code, _, err, folder = judge(*points, "bradley_terry", output="odds")
     found = json.loads((folder / "audit.json").read_text())["qwen pointwise"]["figures"]["overconfidence"]

@@ -48,7 +48,7 @@ def test_a_limit_of_cost_ends_the_run_and_a_second_one_goes_on_where_it_stopped(
     limits = ["--concurrency", 1, "--max_tokens", 20, *PRICED, "--max_cost"]
     server.asked.clear()
     code, _, err, folder = judge(*limits, 0.004)
-    assert code == 3 and "the limit of cost 0.004 is reached" in err and "--resume" in err
+    assert code == 3 and "the cost limit 0.004 is reached" in err and "--resume" in err
     first = server.asked.total()
     assert 0 < first < 16 and not folder.exists()
     assert "continue it with --resume" in judge("--max_tokens", 20)[2]

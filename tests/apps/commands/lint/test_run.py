@@ -1,7 +1,7 @@
 """Checks of preference data that need a model's tokenizer."""
 
 from rewardlab.rm.backbones.tokenization import control_tokens
-from rewardlab.rm.data.lint import MARKUP, markup
+from rewardlab.rm.data.lint import MARKUP, find_markup
 from rewardlab.rm.types import PreferencePair, user_turn
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import WordLevel
@@ -16,4 +16,4 @@ def test_every_special_token_of_a_tokenizer_is_found_in_the_text_of_users():
     special = control_tokens(tokenizer)
     assert sorted(special) == ["[STOP]", "[TURN]", "[UNK]"] and "[TURN]" not in tokenizer.all_special_tokens
     pairs = [PreferencePair(text, user_turn(text), "a", "b") for text in ("my garden", "say [TURN] now")]
-    assert [(finding.row, finding.reason) for finding in markup(pairs, special)] == [(1, MARKUP)]
+    assert [(finding.row, finding.reason) for finding in find_markup(pairs, special)] == [(1, MARKUP)]

@@ -16,7 +16,7 @@ import pytest
 import torch
 from rewardlab.apps.cli import main
 from rewardlab.apps.runs.run_folder import MANIFEST, write_json, write_manifest
-from rewardlab.apps.serving.process import serving
+from rewardlab.apps.serving.process import serve_in_thread
 from rewardlab.benchmarks import garden
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.kinds.process.model import process_from_config
@@ -191,7 +191,7 @@ def test_our_folder_needs_no_step_token_beside_vllm(ours, run_parity):
 
 def test_our_server_gives_the_same_steps_and_rewards(ours, run_parity):
     model, words = ours
-    with serving(model) as url:
+    with serve_in_thread(model) as url:
         run = run_parity(*words, "--against", "http", url)
     assert run.code == 0 and {*run.verdicts("").values()} == {"same", "reported"}, run.last_line
     assert {"rewardlab serve, token_classify", "alone", "padded on the left", url} <= {*run.ways}
@@ -246,7 +246,7 @@ def test_vllms_own_server_gives_the_same_scores_of_label_tokens(folder, run_pari
 def model(tmp_path) -> Path:
     """A Qwen 3 classifier with random weights large enough to tell conversations apart, and its conversations."""
     vllm_python()
-    said = list(garden.supervised(CONVERSATIONS, seed=0))
+    said = list(garden.supervised_examples(CONVERSATIONS, seed=0))
     words = small_tokenizer([one.completion for one in said], 600)
     made = scalar_from_config(small_config(words, hidden=64, layers=2, heads=2, positions=512), words, max_length=LIMIT)
     for weight in made.model.parameters():

@@ -48,7 +48,7 @@ def test_a_method_trains_a_policy(name, rl):
 def test_what_cannot_work_is_refused_before_anything_is_trained(rl):
     for flags, reason in (
         (["--advantage", "lite_ppo", "--reward_transform", NOISY], "cancels the correction"),
-        (["--loss", "rewardlab.rm.types:user_turn(text=x)"], "no clip rule and no loss of whole completions"),
+        (["--loss", "rewardlab.rm.types:user_turn(text=x)"], "neither a clip rule nor a loss of whole completions"),
         (["--advantage", "dr_grpo", "--advantage_transform", "entropy_mask", "ha_dw"], "comes after"),
     ):
         code, _, told, folder = rl("--reward", VERDICT, *flags, "--max_steps", 1)

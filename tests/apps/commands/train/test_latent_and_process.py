@@ -114,7 +114,7 @@ def test_settings_that_do_not_fit_together_are_refused(train):
         ("latent", ["--latent_depth", "free"], "--latent_depth is one of fixed, head, got 'free'"),
         ("latent", ["--latent_price", "-1"], "--latent_price is at least 0 and finite, got -1"),
         ("latent", ["--padding_free"], "--padding_free belongs to --kind multi_head, process and scalar, got latent"),
-        ("latent", ["--gradient_checkpointing"], "--gradient_checkpointing turns off the cache"),
+        ("latent", ["--gradient_checkpointing"], "--gradient_checkpointing disables the cache"),
         ("latent", ["--kind", "scalar"], "--latent_steps belongs to --kind latent, got scalar"),
         ("latent", ["--objectives", "a", "b"], "this kind of reward model learns one objective, got a, b; name one"),
         ("process", ["--aggregate", "sum"], "--aggregate is one of min, product, last, mean, got 'sum'"),

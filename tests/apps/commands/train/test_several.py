@@ -141,7 +141,7 @@ def test_what_does_not_fit_together_is_refused(train, never_trains):
     for words, code, sentence in (
         (["--loss", "robust_bradley_terry(epsilon=0.7)"], 2, "in [0, 0.5), got 0.7"),
         (["--loss", "robust_bradley_terry(eps=0.1)"], 2, "no argument 'eps'"),
-        (["--loss", "attribute_regression"], 2, "is no loss of a pair's two rewards"),
+        (["--loss", "attribute_regression"], 2, "is not a loss of pairs"),
         (["--weights", "helpful=1"], 2, "belong to several objectives; name them with --objectives"),
         (["--objectives", "helpful", "overall", "--weights", "helpful=1,overall=1"], 2, "is what the weights make"),
         (["--objectives", "helpful", "helpful"], 2, "--objectives: helpful is given twice"),

@@ -5,7 +5,7 @@ import math
 from types import SimpleNamespace
 
 import pytest
-from rewardlab.apps.serving.process import serving
+from rewardlab.apps.serving.process import serve_in_thread
 from rewardlab.rm.types import Example, user_turn
 
 from tests.rm.spread_models import make
@@ -15,7 +15,7 @@ from tests.rm.spread_models import make
 def served():
     """A model and the address of its server."""
     model = make()
-    with serving(model) as url:
+    with serve_in_thread(model) as url:
         yield model, url
 
 

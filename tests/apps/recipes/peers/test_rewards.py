@@ -10,8 +10,8 @@ import pytest
 import yaml
 from rewardlab.apps.recipes import peers
 from rewardlab.apps.recipes.peers import verl_reward
-from rewardlab.apps.recipes.peers._rewards import BatchedReward, required, served_rewards
-from rewardlab.apps.serving.process import serving
+from rewardlab.apps.recipes.peers._rewards import BatchedReward, require_reward, served_rewards
+from rewardlab.apps.serving.process import serve_in_thread
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.types import Example, user_turn
 
@@ -28,7 +28,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def server(model):
-    with serving(model) as url:
+    with serve_in_thread(model) as url:
         yield url
 
 
@@ -106,9 +106,9 @@ def test_verl_gets_the_models_rewards_and_a_completion_that_is_too_long_is_cut_o
     assert asyncio.run(called_by_verl(long, {"prompt": "kano"}, url=server, missing=-2.0)) == -2.0
     with pytest.raises(KeyError, match="extra_info has no 'prompt'"):
         asyncio.run(called_by_verl("roba", {}, url=server))
-    assert required(1.5, None) == 1.5 and required(None, -1.0) == -1.0
+    assert require_reward(1.5, None) == 1.5 and require_reward(None, -1.0) == -1.0
     with pytest.raises(DataError, match="no reward"):
-        required(None, None)
+        require_reward(None, None)
 
 
 def test_openrlhfs_request_and_a_server_named_by_a_variable_give_the_models_rewards(server, model, monkeypatch):

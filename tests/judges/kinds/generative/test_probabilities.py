@@ -9,7 +9,7 @@ from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden import models
 from rewardlab.judges.audit.measures import comparison_flips
 from rewardlab.judges.backends.chat import Choice
-from rewardlab.judges.backends.local_model import in_process, local
+from rewardlab.judges.backends.local_model import chat_from_model, local
 from rewardlab.judges.backends.scripted import dry_run_chat
 from rewardlab.judges.judge import ByCase
 from rewardlab.judges.kinds._comparison import orders_of
@@ -112,7 +112,7 @@ CHOICES = [Choice(prompt, " ".join(["and"] * index + ["Winner: "]), ("A", "B")) 
 
 
 def test_logprobs_are_those_of_a_forward_over_prompt_and_beginning(model, words):
-    for choice, logprobs in zip(CHOICES, in_process(model, words).choice_logprobs(CHOICES), strict=True):
+    for choice, logprobs in zip(CHOICES, chat_from_model(model, words).choice_logprobs(CHOICES), strict=True):
         ids = words.apply_chat_template(list(choice.messages), add_generation_prompt=True, return_dict=False)
         ids = [*ids, *words(choice.beginning, add_special_tokens=False).input_ids]
         with torch.no_grad():
@@ -121,8 +121,8 @@ def test_logprobs_are_those_of_a_forward_over_prompt_and_beginning(model, words)
 
 
 def test_neither_batch_size_nor_order_nor_a_reload_matters(model, words, tmp_path):
-    found = [in_process(model, words, batch_size=size).choice_logprobs(CHOICES) for size in (1, 3, 32)]
-    for other in (found[1], found[2], in_process(model, words, batch_size=3).choice_logprobs(CHOICES[::-1])[::-1]):
+    found = [chat_from_model(model, words, batch_size=size).choice_logprobs(CHOICES) for size in (1, 3, 32)]
+    for other in (found[1], found[2], chat_from_model(model, words, batch_size=3).choice_logprobs(CHOICES[::-1])[::-1]):
         assert torch.allclose(torch.tensor(other), torch.tensor(found[0]), atol=1e-5)
     model.save_pretrained(tmp_path / "judge")
     words.save_pretrained(tmp_path / "judge")
@@ -134,6 +134,6 @@ def test_an_option_of_several_tokens_has_the_sum_over_those_that_differ(model, w
     longer_options = [choice._replace(options=("and A to", "and B to"))]
     after = [choice._replace(beginning=f"{choice.beginning}and ", options=("A", "B"))]
     after += [choice._replace(beginning=f"{choice.beginning}and {label} ", options=("to", "hello")) for label in "AB"]
-    labels, *ends = in_process(model, words).choice_logprobs(after)
+    labels, *ends = chat_from_model(model, words).choice_logprobs(after)
     expected = [label + end[0] for label, end in zip(labels, ends, strict=True)]
-    assert in_process(model, words).choice_logprobs(longer_options)[0] == pytest.approx(expected, abs=1e-5)
+    assert chat_from_model(model, words).choice_logprobs(longer_options)[0] == pytest.approx(expected, abs=1e-5)

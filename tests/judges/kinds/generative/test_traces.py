@@ -1,6 +1,6 @@
 """judges/kinds/generative/traces.py"""
 
-from rewardlab.judges.backends.chat import Reply, failed
+from rewardlab.judges.backends.chat import Reply, failed_reply
 from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.kinds._comparison import comparison_prompt, orders_of
 from rewardlab.judges.kinds.generative.traces import (
@@ -44,7 +44,7 @@ def test_only_pairs_that_are_right_in_both_orders_are_kept_and_the_others_are_co
     assert traces.ids == ["right"]
     assert traces.dropped == {"wrong": WRONG, "first": ONE_ORDER, "half": ONE_ORDER, "none": NO_VERDICT}
     assert traces.account() == {"kept": 1, "dropped": {ONE_ORDER: 2, WRONG: 1, NO_VERDICT: 1}}
-    for reply in (Reply("Winner: A", "length"), failed("timeout")):
+    for reply in (Reply("Winner: A", "length"), failed_reply("timeout")):
         traces = select_traces(scripted(lambda ask, reply=reply: reply), [pair("right")], PROMPT)
         assert traces.dropped == {"right": NO_VERDICT} and not traces.records
     assert select_traces(scripted(lambda ask: "Winner: tie"), [pair("right")], PROMPT).dropped == {"right": NO_VERDICT}

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from rewardlab.judges.kinds.route.features import case_features, described, feature_numbers, prompt_kind
+from rewardlab.judges.kinds.route.features import case_features, describe_features, feature_numbers, prompt_kind
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.kinds.ensemble.combination import Rule
@@ -38,7 +38,7 @@ def test_the_kind_of_a_prompt_and_features_by_hand():
     assert np.isnan([features.margin, features.spread]).all()
     numbers = feature_numbers([features])
     assert numbers.shape == (1, 7) and numbers[0, :2].tolist() == [1.0, 0.0] and numbers[0, -1] == 2.0
-    assert "code" in described(features) and "margin" not in described(features)
+    assert "code" in describe_features(features) and "margin" not in describe_features(features)
     assert case_features([case(answers=("", "ab"))])[0].length_difference == 1.0
     with pytest.raises(UsageError, match="no feature 'lenght' of a case"):
         feature_numbers([features], ["lenght"])
@@ -50,7 +50,7 @@ def test_margin_and_spread_are_those_of_the_best_two_responses():
     # combined rewards 8, 2, 4: margin 4; the members' margins are 2 and 6
     assert (first.margin, first.spread) == (4.0, 2.0) and np.isnan([missing.margin, missing.spread]).all()
     assert feature_numbers([first], ["spread", "margin"]).tolist() == [[2.0, 4.0]]
-    assert "margin of a reward model: 4" in described(first)
+    assert "margin of a reward model: 4" in describe_features(first)
     (single,) = case_features([case(answers=("alone",), values=(0.7,))], Members())
     assert np.isnan([single.margin, single.spread]).all() and single.response_length == 5
     turned = case_features([case("1", ("a", "ab", "abcd"))], Members())[0]

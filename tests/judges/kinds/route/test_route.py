@@ -2,11 +2,11 @@ import json
 import math
 
 import pytest
-from rewardlab.judges.backends.chat import failed
+from rewardlab.judges.backends.chat import failed_reply
 from rewardlab.judges.backends.cost import Prices
 from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.judge import Judging
-from rewardlab.judges.kinds.route import ROUTED, chosen, route, routing_counts
+from rewardlab.judges.kinds.route import ROUTED, choose_strong, route, routing_counts
 from rewardlab.judges.kinds.route.features import case_features
 from rewardlab.judges.kinds.route.guideline import Guideline
 from rewardlab.judges.kinds.route.rule import Need
@@ -67,7 +67,7 @@ def test_a_budget_sends_the_highest_probabilities_whatever_the_order():
 
     assert [len(sent(CASES, budget)) for budget in (0.0, 0.24, 0.25, 0.5, 1.0)] == [0, 0, 1, 2, 4]
     assert sent(CASES, 0.5) == {"b", "c"} and sent(CASES, 0.25) == sent(CASES[::-1], 0.25)
-    assert chosen(CASES, [math.nan] * 4, None, 0.25).all()
+    assert choose_strong(CASES, [math.nan] * 4, None, 0.25).all()
 
 
 def test_an_abstention_stands_and_both_settings_are_refused():
@@ -112,7 +112,7 @@ def test_a_guideline_is_shown_no_response_and_its_choice_is_read_or_falls_to_the
     for reply, probability in [
         ('{"reasoning": "Easy.", "choice": "CHEAP"}', 0.0), ("A proof must be checked.\nDecision: STRONG", 1.0),
         ("Hard to say.", math.nan), ("Decision: CHEAP\nDecision: STRONG", math.nan), ('{"choice": "MEDIUM"}', math.nan),
-        (failed("429 after 5 tries"), math.nan),
+        (failed_reply("429 after 5 tries"), math.nan),
     ]:  # fmt: skip
         need = Guideline(scripted([reply]))(case_features([case("a")]))[0]
         assert need.probability == probability or (math.isnan(need.probability) and math.isnan(probability))

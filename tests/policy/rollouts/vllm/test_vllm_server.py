@@ -82,7 +82,7 @@ def test_vllms_own_server_is_restarted_on_a_policy_that_learns(words, train_writ
     vllm_python()
     torch.manual_seed(0)
     policy = AutoModelForCausalLM.from_config(small_config(words, hidden=64, layers=2, heads=2, positions=256)).float()
-    models.pretrain(policy, words, garden.supervised(1000, seed=0), steps=100)
+    models.pretrain(policy, words, garden.supervised_examples(1000, seed=0), steps=100)
     options = "--enforce-eager --gpu-memory-utilization 0.2 --max-model-len 128"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 @pytest.fixture(scope="module")
 def examples():
-    return garden.supervised(6, 0)
+    return garden.supervised_examples(6, 0)
 
 
 @pytest.fixture

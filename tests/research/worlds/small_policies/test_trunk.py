@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from rewardlab.benchmarks.garden import supervised
+from rewardlab.benchmarks.garden import supervised_examples
 from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
 from rewardlab.policy.step.forward import CompletionBatch, install
 from rewardlab.research.worlds.policies import untaught
@@ -61,7 +61,7 @@ def test_rewards_equal_those_of_the_model_on_the_texts():
     words = tokenizer()
     model = untaught(random_policy(1), seed=3)
     model.model.eval()
-    texts = [*supervised(6, 0), Example(user_turn("tell me about bees"), "honey <unk> hive <|user|> wax")]
+    texts = [*supervised_examples(6, 0), Example(user_turn("tell me about bees"), "honey <unk> hive <|user|> wax")]
     ids = [model.encoder.encode_all([text])[0].ids for text in texts]
     starts = [len(model.encoder.encode_prompt(text.prompt)) for text in texts]
     ids[1] = ids[1][:-1]  # truncated: the end of text is missing

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from ......judges.audit.agreement import krippendorff_alpha
-from ....html import shown
+from ....html import text_html
 from ..cases import Item
-from .annotations import VERDICTS, Annotation, of
+from .annotations import VERDICTS, Annotation, case_annotations
 
 QUESTION = "Is the label right?"
 BLIND_QUESTION = "Which response is better?"
@@ -76,7 +76,7 @@ def agreement(verdicts: dict[tuple[str, str], str]) -> list[str]:
 
 def annotations_html(item: Item, annotations: Sequence[Annotation]) -> str:
     """Return a case's annotations as HTML, newest first. Annotations of other texts with the same name are counted."""
-    known = of(item, annotations)
+    known = case_annotations(item, annotations)
     stale = sum(annotation.case == item.case for annotation in annotations) - len(known)
     rows = [_annotation_html(annotation) for annotation in known]
     if stale:
@@ -88,7 +88,7 @@ def _annotation_html(annotation: Annotation) -> str:
     blind = ", blind" if annotation.blind else ""
     when = annotation.when[:16].replace("T", " ")
     return (
-        f'<div class="turn"><b>{LABELS[annotation.verdict]}</b> <span class="faint">{shown(annotation.who)}, '
-        f"{shown(when)}, {shown(annotation.outcome)} by {shown(annotation.scorer)}{blind}</span>"
-        f'<div class="text" dir="auto">{shown(annotation.note)}</div></div>'
+        f'<div class="turn"><b>{LABELS[annotation.verdict]}</b> <span class="faint">{text_html(annotation.who)}, '
+        f"{text_html(when)}, {text_html(annotation.outcome)} by {text_html(annotation.scorer)}{blind}</span>"
+        f'<div class="text" dir="auto">{text_html(annotation.note)}</div></div>'
     )

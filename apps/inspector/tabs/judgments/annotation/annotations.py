@@ -51,13 +51,13 @@ class Annotation:
                 raise UsageError(f"the {name} is {length:,} characters long; {most:,} are kept")
 
 
-def annotate(item: Item, verdict: str, who: str, note: str = "", *, blind: bool = False) -> Annotation:
+def annotate(item: Item, verdict: str, reader: str, note: str = "", *, blind: bool = False) -> Annotation:
     """Return a reader's annotation of a case, with the current time."""
     return Annotation(
         case=item.case,
         verdict=verdict,
         note=note.strip(),
-        who=who.strip(),
+        who=reader.strip(),
         when=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         scorer=item.scorer,
         outcome=item.verdict.outcome if item.verdict else "",
@@ -95,7 +95,7 @@ def add(run: Path, annotation: Annotation) -> None:
             file.write((b"" if _ends_well(file) else b"\n") + line.encode("utf-8", "surrogatepass"))
             os.fsync(file.fileno())
     except OSError as error:
-        raise DataError(f"{path} cannot be written ({error}); make room there, or give it another owner") from error
+        raise DataError(f"{path} cannot be written ({error}); free disk space, or change its owner") from error
 
 
 def _refuse_links(folder: Path, inside: Path) -> None:
@@ -118,10 +118,10 @@ def read(run: Path) -> list[Annotation]:
         lines = file_of(run).read_bytes().splitlines()
     except OSError:
         return []
-    return [annotation for line in lines if (annotation := _parsed(line))]
+    return [annotation for line in lines if (annotation := _parse_line(line))]
 
 
-def _parsed(line: bytes) -> Annotation | None:
+def _parse_line(line: bytes) -> Annotation | None:
     try:
         values = json.loads(line)
         texts = {name: str(values[name]) for name in Annotation.__annotations__ if name != "blind"}
@@ -130,7 +130,7 @@ def _parsed(line: bytes) -> Annotation | None:
         return None
 
 
-def of(item: Item, annotations: Sequence[Annotation]) -> list[Annotation]:
+def case_annotations(item: Item, annotations: Sequence[Annotation]) -> list[Annotation]:
     """Return the annotations of a case with the same texts, the newest first."""
     texts = texts_of(item)
     return [
@@ -138,7 +138,7 @@ def of(item: Item, annotations: Sequence[Annotation]) -> list[Annotation]:
     ]
 
 
-def current(run: Run, annotations: Sequence[Annotation]) -> list[Annotation]:
+def current_annotations(run: Run, annotations: Sequence[Annotation]) -> list[Annotation]:
     """Return the annotations of the run's current texts, without those of an earlier run with the same case ids."""
     if unread := {annotation.case for annotation in annotations} - run.texts.keys():
         text = 'SELECT place FROM cases WHERE list_contains($cases::VARCHAR[], "case")'

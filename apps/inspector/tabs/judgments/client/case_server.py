@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 from ......rm.errors import DataError, UsageError
 from ....components import Site
-from ....html import shown as shown_text
+from ....html import text_html as shown_text
 from ....run_list import JUDGED
 from .. import queries as views
 from ..annotation import annotations
 from ..annotation.annotation_html import annotations_html, choices, progress
 from ..case_html import case_html
 from ..cases import Item, item
-from ..filters import Asked, asked_from, filter_of
+from ..filters import FilterValues, filter_of, parse_filter_values
 
 MOST_ROWS = 200
 LAST = 2**31 - 1
@@ -28,7 +28,7 @@ class View(NamedTuple):
 
     run: views.Run
     filter: views.Filter
-    asked: Asked
+    asked: FilterValues
     blind: bool
 
 
@@ -44,10 +44,10 @@ def server_functions(site: Site) -> list[Callable[[Request], Response]]:
     def annotate(request: Request) -> Response:
         return _annotate(_view(site, request), request)
 
-    return [_answering(function) for function in (rows, case, annotate)]
+    return [_handler(function) for function in (rows, case, annotate)]
 
 
-def _answering(function: Callable[[Request], Response]) -> Callable[[Request], Response]:
+def _handler(function: Callable[[Request], Response]) -> Callable[[Request], Response]:
     @functools.wraps(function)
     def answer(request: Request) -> Response:
         try:
@@ -62,7 +62,7 @@ def _answering(function: Callable[[Request], Response]) -> Callable[[Request], R
 
 def _view(site: Site, request: Request) -> View:
     """Return the view of a request. In blind mode it ignores scores: all outcomes, in the order of the data."""
-    asked, blind = asked_from(request["query"]), bool(request.get("blind"))
+    asked, blind = parse_filter_values(request["query"]), bool(request.get("blind"))
     if blind:
         asked = asked._replace(outcome="all", margin="", order="items", only=[*{*asked.only} - {"baseline"}])
     run = views.open_run(site.root.find(asked.run, JUDGED))
@@ -134,14 +134,16 @@ def _annotation(view: View, shown: Item, request: Request) -> Response:
     """Return the question about a case, its annotations, and the progress of this reader."""
     known, reader = annotations.read(view.run.folder), str(request.get("reader") or "").strip()
     question, options = choices(shown, blind=view.blind)
-    own_annotations = [annotation for annotation in annotations.of(shown, known) if annotation.who == reader]
+    own_annotations = [
+        annotation for annotation in annotations.case_annotations(shown, known) if annotation.who == reader
+    ]
     visible = known if not view.blind else own_annotations
     total = sum(views.subsets(view.run).values())
     return {
         "question": question,
         "choices": options,
         "said": annotations_html(shown, visible),
-        "progress": progress(annotations.current(view.run, known), reader, total),
+        "progress": progress(annotations.current_annotations(view.run, known), reader, total),
     }
 
 

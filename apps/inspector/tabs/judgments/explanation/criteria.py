@@ -18,7 +18,7 @@ from .....runs.tables import JUDGMENTS
 from .... import html
 from ....assets import stylesheet
 from ....database import query, table
-from ....html import LONGEST, number, shown
+from ....html import LONGEST, number, text_html
 from ...metrics import table_html
 
 ROW = f"""SELECT criteria, reasoning, raw, orders, prompt_tokens, completion_tokens, seconds, cost
@@ -98,7 +98,7 @@ def quotations(answer: str, criteria: Sequence[Criterion]) -> list[Quotation]:
     return matches
 
 
-def marked(answer: str, criteria: Sequence[Criterion]) -> str:
+def marked_html(answer: str, criteria: Sequence[Criterion]) -> str:
     """Return a response as HTML with its quoted evidence marked. The tooltip of a mark names its criteria."""
     text, rest = answer[:LONGEST], answer[LONGEST:]
     quoted = quotations(text, criteria)
@@ -109,18 +109,18 @@ def marked(answer: str, criteria: Sequence[Criterion]) -> str:
             quotation.criterion for quotation in quoted if quotation.start <= start and end <= quotation.end
         )
         parts.append(_mark(text[start:end], [*over]))
-    return "".join(parts) + shown(rest, 0) if rest else "".join(parts)
+    return "".join(parts) + text_html(rest, 0) if rest else "".join(parts)
 
 
 def _mark(text: str, criteria: Sequence[Criterion]) -> str:
     if not criteria:
-        return shown(text)
+        return text_html(text)
     worst = min(criterion.value for criterion in criteria)
-    names = ", ".join(f"{criterion.name}: {_word(criterion.value)}" for criterion in criteria)
-    return f'<mark class="{_colour(worst)}" title="{escape(names)}">{shown(text)}</mark>'
+    names = ", ".join(f"{criterion.name}: {_label(criterion.value)}" for criterion in criteria)
+    return f'<mark class="{_colour(worst)}" title="{escape(names)}">{text_html(text)}</mark>'
 
 
-def _word(value: float) -> str:
+def _label(value: float) -> str:
     return WORDS[value][0] if value in WORDS else number(value)
 
 
@@ -133,7 +133,7 @@ def _colour(value: float) -> str:
 
 def grounds_html(grounds: Grounds, answers: Sequence[str]) -> str:
     """Return criteria, responses with marked evidence, reasoning, replies and their cost as HTML."""
-    reasoning = _box("Reasoning", shown(grounds.reasoning)) if grounds.reasoning else ""
+    reasoning = _box("Reasoning", text_html(grounds.reasoning)) if grounds.reasoning else ""
     parts = [_replies_html(grounds, answers), reasoning, _cost_html(grounds)]
     if grounds.criteria:
         parts = [_criteria_html(grounds, len(answers)), _answers_html(grounds, answers), *parts]
@@ -146,7 +146,7 @@ def _criteria_html(grounds: Grounds, answers: int) -> str:
     marks = any(criterion.evidence for criterion in grounds.criteria if criterion.name != ROUTED)
     heads = ["Criterion", *(f"Response {index + 1}" for index in range(answers))]
     rows = (
-        f'<tr><th scope="row">{shown(name)}</th>'
+        f'<tr><th scope="row">{text_html(name)}</th>'
         + "".join(_verdict(by_place.get((name, index)), marks) for index in range(answers))
         + "</tr>"
         for name in names
@@ -159,17 +159,17 @@ def _verdict(criterion: Criterion | None, marks: bool) -> str:
     if criterion is None:
         return '<td class="verdict faint">no verdict</td>'
     if criterion.name == ROUTED:
-        return f'<td class="verdict">{number(criterion.value)} {shown(criterion.evidence, 400)}</td>'
+        return f'<td class="verdict">{number(criterion.value)} {text_html(criterion.evidence, 400)}</td>'
     if not marks:
         return f"<td>{number(criterion.value)}</td>"
     stray = "" if criterion.quoted else ' <span class="wrong">(is not in the response)</span>'
-    quoted = f"<q>{shown(criterion.evidence, 400)}</q>{stray}" if criterion.evidence else ""
-    return f'<td class="verdict"><span class="{_colour(criterion.value)}">{_word(criterion.value)}</span>{quoted}</td>'
+    quoted = f"<q>{text_html(criterion.evidence, 400)}</q>{stray}" if criterion.evidence else ""
+    return f'<td class="verdict"><span class="{_colour(criterion.value)}">{_label(criterion.value)}</span>{quoted}</td>'
 
 
 def _answers_html(grounds: Grounds, answers: Sequence[str]) -> str:
     said = [[criterion for criterion in grounds.criteria if criterion.answer == k] for k in range(len(answers))]
-    boxes = "".join(_box(f"Response {k + 1}", marked(text, said[k])) for k, text in enumerate(answers))
+    boxes = "".join(_box(f"Response {k + 1}", marked_html(text, said[k])) for k, text in enumerate(answers))
     return f'<div class="answers evidence">{boxes}</div>'
 
 
@@ -183,7 +183,9 @@ def _box(head: str, text: str, kind: str = "") -> str:
 def _replies_html(grounds: Grounds, answers: Sequence[str]) -> str:
     """Return the replies side by side, for example the replies for both orders of a comparison."""
     requests = enumerate(zip_longest(grounds.raw, grounds.orders[: len(grounds.raw)], fillvalue=()))
-    boxes = "".join(_box(_request(index, order, raw, answers), shown(raw), "reply") for index, (raw, order) in requests)
+    boxes = "".join(
+        _box(_request(index, order, raw, answers), text_html(raw), "reply") for index, (raw, order) in requests
+    )
     turned = _flips(grounds, answers)
     return f'{turned}<div class="answers replies">{boxes}</div>' if boxes else ""
 
@@ -193,7 +195,7 @@ def _request(answer_index: int, order: tuple[int, ...], raw: str, answers: Seque
     names = ", then ".join(f"response {index + 1}" for index in order)
     head = f"<span>Reply {answer_index + 1}</span>" + (f'<span class="faint">was shown {names}</span>' if names else "")
     verdict = reply_verdict(raw, order, answers)
-    return head + (f'<span class="end">{shown(verdict)}</span>' if verdict else "")
+    return head + (f'<span class="end">{text_html(verdict)}</span>' if verdict else "")
 
 
 def reply_verdict(raw: str, order: tuple[int, ...], answers: Sequence[str]) -> str:

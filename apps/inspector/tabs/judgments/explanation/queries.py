@@ -17,7 +17,7 @@ from ......rm.types import AnyCompletion, Example, Guide, Messages, RewardModel,
 from .....runs.run_folder import MANIFEST
 from .... import figures, html
 from ....figures import PALETTE
-from ....html import number, shown
+from ....html import number, text_html
 from ....texts import tokens
 from ....texts.tokens import Scale, heat_html, legend_html, scale_of, shades
 
@@ -138,7 +138,7 @@ def sentence_effects(model: RewardModel, example: Example, reward: np.ndarray) -
     parts = sentences(example.text)
     most = min(MOST_SENTENCES, MOST_CHARACTERS // max(1, len(example.text)))
     tried = min(len(parts), most) if len(parts) > 1 else 0
-    shorter = [Example(example.prompt, _without(parts, index)) for index in range(tried)]
+    shorter = [Example(example.prompt, _text_without(parts, index)) for index in range(tried)]
     effects = (model.rate(shorter) - reward).T if tried else np.empty((len(reward), 0))
     rest = "".join(parts[tried:])
     unknown = np.full((len(reward), 1 if rest else 0), np.nan)
@@ -146,7 +146,7 @@ def sentence_effects(model: RewardModel, example: Example, reward: np.ndarray) -
     return SentenceEffects(texts, np.concatenate([effects, unknown], axis=1), len(parts) - tried)
 
 
-def _without(parts: Sequence[str], index: int) -> str:
+def _text_without(parts: Sequence[str], index: int) -> str:
     """Return the text without one part. Trailing white space is stripped if the original text has none."""
     rest = "".join((*parts[:index], *parts[index + 1 :]))
     return rest if parts[-1] != parts[-1].rstrip() else rest.rstrip()
@@ -164,7 +164,7 @@ def contracts_of(folder: Path) -> dict[str, str]:
         return {}
 
 
-def recorded(
+def stored_scores_note(
     explanation: Explanation,
     contracts: Mapping[str, str],
     scores: Mapping[str, Sequence[float]],
@@ -229,7 +229,7 @@ def _lead(explanation: Explanation, scale: Scale) -> str:
 
 
 def _faint_html(text: str) -> str:
-    return f'<div class="faint">{shown(text)}</div>'
+    return f'<div class="faint">{text_html(text)}</div>'
 
 
 def _part_html(part: TokenRewards | SentenceEffects, objective: int, scale: Scale) -> str:
@@ -265,7 +265,7 @@ def sums_figure(explanation: Explanation, objective: int) -> go.Figure:
 def objectives_figure(explanation: Explanation) -> go.Figure:
     """Draw the rewards of all objectives as bars, one colour per response."""
     figure = go.Figure()
-    names = [*map(figures.plain, explanation.objectives)]
+    names = [*map(figures.plot_text, explanation.objectives)]
     for index, rewards in enumerate(explanation.rewards):
         figure.add_bar(x=names, y=rewards, name=f"Response {index + 1}", marker_color=PALETTE[index % len(PALETTE)])
     return figures.layout(figure, x="objective", y="reward")

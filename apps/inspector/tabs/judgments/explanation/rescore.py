@@ -10,7 +10,7 @@ from ......judges.rubrics.scoring import DEFAULT_SCORE, SCORES, RubricScore
 from ......rm.errors import DataError, UsageError
 from .....runs.run_folder import read_settings
 from .... import html
-from ....html import number, shown
+from ....html import number, text_html
 from ...metrics import table_html
 
 
@@ -49,17 +49,17 @@ def source_of(folder: Path, root: Path, case: str) -> Source:
     score = str(settings.get("score"))
     score = score if score in SCORES else DEFAULT_SCORE
     if (folder / RUBRICS).is_file():
-        return _of_case(folder / RUBRICS, case, score, RUBRICS)
+        return _case_source(folder / RUBRICS, case, score, RUBRICS)
     name = settings.get("rubric")
     if not isinstance(name, str) or not name:
         return Source(None, score, "This run names no rubric; paste one to score the stored verdicts by it.")
-    path = _allowed(name, root)
+    path = _allowed_path(name, root)
     if path is None:
         return Source(None, score, f"The rubric {name} lies outside the inspected folder; paste its text here.")
-    return _of_case(path, case, score, name)
+    return _case_source(path, case, score, name)
 
 
-def _of_case(path: Path, case: str, score: str, name: str) -> Source:
+def _case_source(path: Path, case: str, score: str, name: str) -> Source:
     try:
         rubrics_read = read_rubrics(path)
     except DataError as error:
@@ -68,7 +68,7 @@ def _of_case(path: Path, case: str, score: str, name: str) -> Source:
     return Source(rubric, score, "" if rubric else f"{name} has no rubric for '{case}'.")
 
 
-def _allowed(name: str, root: Path) -> Path | None:
+def _allowed_path(name: str, root: Path) -> Path | None:
     if name in {file.stem for file in RUBRIC_FOLDER.glob("*.toml")}:
         return RUBRIC_FOLDER / f"{name}.toml"
     try:
@@ -124,17 +124,17 @@ def _score(rubric: Rubric, values: Mapping[str, float], score: str) -> float | N
 def needs_judge(edited: Rubric, judged: Rubric | None, values: Sequence[Mapping[str, float]]) -> list[str]:
     """Return a sentence for each criterion without a verdict, because it is new or its text was changed."""
     known = {name for marks in values for name in marks}
-    before = {item.id: _meaning(item) for item in (*judged.rules, *judged.principles)} if judged else {}
+    before = {item.id: _prompt_parts(item) for item in (*judged.rules, *judged.principles)} if judged else {}
     changes = []
     for item in (*edited.rules, *edited.principles):
         if item.id not in known:
             changes.append(f"'{item.id}' has no verdict here and does not count; a judge would have to be asked.")
-        elif item.id in before and before[item.id] != _meaning(item):
+        elif item.id in before and before[item.id] != _prompt_parts(item):
             changes.append(f"'{item.id}' says something else than what was judged; its verdict is on the old words.")
     return changes
 
 
-def _meaning(item: Rule | Principle) -> tuple[str, ...]:
+def _prompt_parts(item: Rule | Principle) -> tuple[str, ...]:
     """Return the parts of a criterion that appear in the judge's prompt, without weights and vetoes."""
     return (item.type, item.criterion, item.test) if isinstance(item, Rule) else (item.description,)
 
@@ -160,7 +160,7 @@ def _cell(value: float | None) -> str:
 
 
 def _list(title: str, lines: Sequence[str]) -> str:
-    points = "".join(f"<li>{shown(line)}</li>" for line in lines)
+    points = "".join(f"<li>{text_html(line)}</li>" for line in lines)
     return f'<div class="faint">{title}:</div><ul>{points}</ul>' if lines else ""
 
 

@@ -9,9 +9,9 @@ import numpy as np
 from ......judges.retrieval.index import TextIndex, search
 from ......judges.retrieval.open import open_index
 from .....runs.tables import ITEMS
-from ....html import STYLE, number, pill, shown
+from ....html import STYLE, number, pill, text_html
 from ....run_list import stamp
-from ...metrics import cases_query, linked, table_html
+from ...metrics import cases_query, link_html, table_html
 from ..index import ITEM_TABLE
 from ..index import index as tables_of
 from ..queries import Filter, Line, Run, lines
@@ -29,7 +29,7 @@ class Similar(NamedTuple):
 
 def similar_cases(run: Run, scorer: str, case: str, retriever: str) -> list[Similar]:
     """Return the other cases of the run with the most similar prompts, the most similar first."""
-    prompts, prompt_index = _indexed(run.folder, stamp(run.folder, (ITEMS,)), retriever)
+    prompts, prompt_index = _prompt_index(run.folder, stamp(run.folder, (ITEMS,)), retriever)
     others = np.array([[name != case for name in prompt_index.ids]])
     (hits,) = search(prompt_index, [prompts[case]], MOST, others)
     judged = lines(run, Filter(scorer, among=[hit.id for hit in hits]), 0, MOST)
@@ -38,7 +38,7 @@ def similar_cases(run: Run, scorer: str, case: str, retriever: str) -> list[Simi
 
 
 @lru_cache(maxsize=2)
-def _indexed(folder: Path, _stamp: Any, retriever: str) -> tuple[dict[str, str], TextIndex]:
+def _prompt_index(folder: Path, _stamp: Any, retriever: str) -> tuple[dict[str, str], TextIndex]:
     """Return the prompts of a run by case, and their index."""
     prompts = dict(tables_of(folder).query(f'SELECT "case"::VARCHAR, prompt::VARCHAR FROM {ITEM_TABLE}'))
     return prompts, open_index(retriever, [*prompts], [*prompts.values()])
@@ -51,9 +51,9 @@ def similar_html(run: str, scorer: str, similar: list[Similar]) -> str:
     heads = ["Similarity", "Case", "Subset", "Outcome", "Margin", "Prompt"]
     rows = (
         f"<tr><td>{similarity:.2f}</td>"
-        f'<td class="words">{linked(cases_query(run, scorer, item=line.case), shown(line.case, 100))}</td>'
-        f'<td class="words">{shown(line.subset, 100)}</td><td class="words">{pill(line.outcome)}</td>'
-        f'<td>{number(line.margin)}</td><td class="words">{shown(line.prompt)}</td></tr>'
+        f'<td class="words">{link_html(cases_query(run, scorer, item=line.case), text_html(line.case, 100))}</td>'
+        f'<td class="words">{text_html(line.subset, 100)}</td><td class="words">{pill(line.outcome)}</td>'
+        f'<td>{number(line.margin)}</td><td class="words">{text_html(line.prompt)}</td></tr>'
         for line, similarity in similar
     )
     return f'{STYLE}<div class="rl">{table_html(heads, rows, words={1, 2, 3, 5})}</div>'

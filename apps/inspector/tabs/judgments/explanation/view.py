@@ -11,7 +11,7 @@ from ......judges.rubrics.rubric import lint
 from ......rm.errors import UsageError
 from ......rm.types import Guide, RewardModel
 from .....runs.run_folder import read_settings
-from ....components import QUIET, SLOW, Site, button, sentences
+from ....components import QUIET, SLOW, Site, button, show_errors
 from ....html import note_html
 from ....run_list import JUDGED
 from ..cases import Item, item
@@ -62,7 +62,7 @@ def section(site: Site) -> Section:
         if not (run and scorer and case):
             return [None, "", *_no_rubric(), *asked.nothing(), "", *[gr.Button(interactive=False)] * 2]
         folder = site.root.find(run, JUDGED)
-        judged_values = _judged(folder, site.root.folder, scorer, case)
+        judged_values = _judgment_outputs(folder, site.root.folder, scorer, case)
         return [(run, scorer, case), *judged_values, *asked.nothing(), "", *[gr.Button(interactive=True)] * 2]
 
     return Section([chosen, judged, *rubric, *asked, similar, explain, find], update)
@@ -97,7 +97,7 @@ def _on_click(
         return computed[1]
 
     begun = button.click(lambda: None, None, computed, **QUIET)  # after the events that choose the case
-    done = begun.then(sentences(answer), [chosen, *inputs], computed, **SLOW, show_progress_on=progress)
+    done = begun.then(show_errors(answer), [chosen, *inputs], computed, **SLOW, show_progress_on=progress)
     done.then(show, [chosen, computed], outputs, **QUIET)
 
 
@@ -117,7 +117,7 @@ def _rubric(site: Site, chosen: gr.State) -> list[Any]:
     def rescored(chosen: Chosen | None, text: str, score: str) -> str:
         return _rescored(site, chosen, text, score)
 
-    again.click(sentences(rescored), [chosen, text, score], new, **QUIET)
+    again.click(show_errors(rescored), [chosen, text, score], new, **QUIET)
     return [group, status_html, text, score, new]
 
 
@@ -125,7 +125,7 @@ def _no_rubric() -> list[Any]:
     return [gr.Accordion(visible=False), "", "", DEFAULT_SCORE, ""]
 
 
-def _judged(folder: Path, root: Path, scorer: str, case: str) -> list[Any]:
+def _judgment_outputs(folder: Path, root: Path, scorer: str, case: str) -> list[Any]:
     """Return the explanation of a judgment, and the rubric if there are verdicts on criteria."""
     grounds = load_grounds(folder, scorer, case)
     if grounds is None:
@@ -169,7 +169,7 @@ def _model(site: Site, chosen: gr.State) -> tuple[gr.Button, Asked]:
     asked = Asked(gr.State(), objective, centre, shown, sums, objectives)
     _on_click(explain, chosen, [model], list(asked), lambda chosen, name: _explained(site, chosen, name), shown)
     for event in (objective.input, centre.input):
-        event(sentences(_redrawn), [asked.explanation, objective, centre], [shown, sums], **QUIET)
+        event(show_errors(_redrawn), [asked.explanation, objective, centre], [shown, sums], **QUIET)
     return explain, asked
 
 
@@ -196,7 +196,7 @@ def _explained(site: Site, chosen: Chosen | None, name: str | None) -> list[Any]
         read = _read_at(model, settings.get("preference"))
         explanation = views.explain(str(name), read, shown.messages, shown.answers)
     scores = {verdict.scorer.name: verdict.scores for verdict in shown.verdicts}
-    sentence = views.recorded(explanation, views.contracts_of(folder), scores, settings.get("objective"))
+    sentence = views.stored_scores_note(explanation, views.contracts_of(folder), scores, settings.get("objective"))
     several = len(explanation.objectives) > 1
     return [
         (explanation, sentence),

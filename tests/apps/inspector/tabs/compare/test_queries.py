@@ -141,7 +141,7 @@ def test_a_scorer_without_scores_abstains_everywhere_and_a_suite_is_never_code(t
         compare.statistics(first, first._replace(scorer="ghost"))
     for side in (first, second):
         (side.folder / "summary.json").write_text(json.dumps(summary | {"suite": "os:abort"}))
-    with pytest.raises(DataError, match="'os:abort' is no name of a suite"):
+    with pytest.raises(DataError, match="'os:abort' is not the name of a suite"):
         compare.statistics(first, second)
 
 

@@ -41,7 +41,7 @@ def test_what_does_not_go_together_is_a_sentence_and_a_hostile_scorer_is_text(si
         (("before", "small", "aaa", "rm"), "summary.json is damaged"),
         (("after", "large", "after", "large"), "is on both sides"),
     ):
-        note, *rest = compare.noted(compare._present, compare._empty)(site, asked)
+        note, *rest = compare.with_note(compare._present, compare._empty)(site, asked)
         assert sentence in note.value and note.visible and rest[0] == "" and not rest[1].visible
     assert compare._choices(site, ("before", "small", "before", "<nobody>"))[1] == ["before", "small", "before", NULL]
     table = compare._present(site, ("before", "small", "before", NULL))[0]

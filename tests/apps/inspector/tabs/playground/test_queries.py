@@ -36,14 +36,14 @@ def test_a_setting_is_the_request_that_decode_makes():
     for empty in ("", " \n"):
         with pytest.raises(UsageError, match="the prompt is empty"):
             SETTING.request(empty)
-    assert views.normalised(["a", "b", "c"], [1.0, 2.0, 1.0]) == (("a", 0.25), ("b", 0.5), ("c", 0.25))
-    assert views.normalised(["a", "b"], [0, 0]) == (("a", 0.5), ("b", 0.5))
+    assert views.normalise_values(["a", "b", "c"], [1.0, 2.0, 1.0]) == (("a", 0.25), ("b", 0.5), ("c", 0.25))
+    assert views.normalise_values(["a", "b"], [0, 0]) == (("a", 0.5), ("b", 0.5))
 
 
 def test_a_sweep_goes_evenly_over_the_weight_or_between_two_objectives():
-    assert [one.weight for one in views.swept(SETTING, views.WEIGHT, 3, 0.0, 4.0)] == [0.0, 2.0, 4.0]
+    assert [one.weight for one in views.sweep_settings(SETTING, views.WEIGHT, 3, 0.0, 4.0)] == [0.0, 2.0, 4.0]
     three = SETTING._replace(shares=(("a", 0.5), ("b", 0.1), ("c", 0.4)))
-    dealt = [dict(one.shares) for one in views.swept(three, "a → c", 3, 0, 0)]
+    dealt = [dict(one.shares) for one in views.sweep_settings(three, "a → c", 3, 0, 0)]
     assert [one["a"] for one in dealt] == pytest.approx([0.9, 0.45, 0.0])
     assert [one["c"] for one in dealt] == pytest.approx([0.0, 0.45, 0.9]) and {one["b"] for one in dealt} == {0.1}
     assert views.axes_of(["a", "b", "c"]) == ["a → b", "a → c", "b → c", views.WEIGHT]
@@ -53,7 +53,7 @@ def test_a_sweep_goes_evenly_over_the_weight_or_between_two_objectives():
         ("a → <b>", 3, "no sweep 'a → <b>'; there is helpful → harmless"),
     ):
         with pytest.raises(UsageError, match=sentence):
-            views.swept(SETTING, over, steps, 0.0, 1.0)
+            views.sweep_settings(SETTING, over, steps, 0.0, 1.0)
 
 
 def test_a_field_that_was_emptied_is_told_in_a_sentence():
@@ -145,7 +145,7 @@ def test_the_last_state_of_a_decoding_holds_every_component_and_what_a_model_ref
 
     models = SimpleNamespace(names=["rm"], reward_model=lambda name: nullcontext(SimpleNamespace(rate=rate)))
     for number in (1, 2):
-        state = playground._finished(SimpleNamespace(models=models), "bees", "Done.", [answer()] * number)
+        state = playground._final_outputs(SimpleNamespace(models=models), "bees", "Done.", [answer()] * number)
         _, status, _, colour, figure, across, up = state
         assert gr.skip() not in state
         assert colour.visible is True and colour.value in [name for name, _ in colour.choices]

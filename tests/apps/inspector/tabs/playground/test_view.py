@@ -107,4 +107,4 @@ def test_a_sweep_and_a_file_have_the_completions_of_the_command_line(visit, addr
     title = page.locator("#file-answers .heat").nth(1).locator("i").first.get_attribute("title")
     assert "helpful " in title and "harmless " in title
     page.wait_for_function("location.search == '?tab=playground&run=swept.jsonl'")
-    assert playground._asked({"run": "swept.jsonl"})[0].selected == "files"
+    assert playground._select_section({"run": "swept.jsonl"})[0].selected == "files"

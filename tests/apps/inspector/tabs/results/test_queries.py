@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from rewardlab.apps.inspector.tabs.results import figures, queries
-from rewardlab.apps.inspector.tabs.results.areas import areas_html, grouped, scores_html
+from rewardlab.apps.inspector.tabs.results.areas import areas_html, list_areas, scores_html
 from rewardlab.apps.inspector.tabs.results.guides import guides_html, read_guides
 from rewardlab.apps.runs.summaries import read_heading, read_report
 from rewardlab.benchmarks.evaluate import evaluate
@@ -85,17 +85,17 @@ def styled(*names):
 
 
 def areas_of(report, *more):
-    return [(area.kind, area.name, area.cases) for area in grouped(report, *more)[0]]
+    return [(area.kind, area.name, area.cases) for area in list_areas(report, *more)[0]]
 
 
 def test_subsets_stand_below_their_section(run):
     report = sectioned("rewardbench", {"hep-go": 2, "alpacaeval-easy": 1, "math-prm": 3, "mt-bench-easy": 1})
     chat = [("section", "Chat", 2), ("subset", "alpacaeval-easy", 1), ("subset", "mt-bench-easy", 1)]
     reasoning = [("section", "Reasoning", 5), ("subset", "hep-go", 2), ("subset", "math-prm", 3)]
-    assert grouped(report)[1] == 0 and areas_of(report) == [("overall", "overall", 7), *chat, *reasoning]
+    assert list_areas(report)[1] == 0 and areas_of(report) == [("overall", "overall", 7), *chat, *reasoning]
     alike = areas_of(sectioned("rewardbench2", {"Math": 2, "Safety": 1}))  # sections of one subset of their name
     assert [area[:2] for area in alike] == [("overall", "overall"), ("section", "Math"), ("section", "Safety")]
-    listed, left_out = grouped(read_report(run), 1)
+    listed, left_out = list_areas(read_report(run), 1)
     assert [area.name for area in listed] == ["overall", "a"] and left_out == 1, "only the smallest"
     own = areas_of(replace(read_report(run), suite="my.code:suite"))
     assert [name for _, name, _ in own] == ["overall", "a", "b"]

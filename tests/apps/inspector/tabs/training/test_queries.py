@@ -6,7 +6,7 @@ from rewardlab.apps.inspector.run_list import stamp
 from rewardlab.apps.inspector.tabs.metrics import METRICS
 from rewardlab.apps.inspector.tabs.training import queries as training
 from rewardlab.apps.inspector.tabs.training import rollouts
-from rewardlab.apps.inspector.tabs.training.queries import Line, Panel, Sources, over_steps, panels, series
+from rewardlab.apps.inspector.tabs.training.queries import Line, Panel, Sources, panels, series, step_figure
 from rewardlab.apps.inspector.tabs.training.rollouts import read_answer, read_answers, steps_of, token_texts, total
 from rewardlab.apps.inspector.tabs.training.rollouts_view import _widths
 from rewardlab.apps.inspector.tabs.training.waterfall import RELATIVE, TOTAL, waterfall, waterfall_figure
@@ -61,10 +61,10 @@ def test_a_damaged_line_costs_one_step_and_is_named(tmp_path):
 
 
 def test_a_mean_is_over_the_steps_before():
-    assert training.smoothed([1.0, 2.0, 6.0], 1) == [1.0, 2.0, 6.0]
-    assert training.smoothed([1.0, 2.0, 6.0], 9) == [1.0, 1.5, 3.0]
+    assert training.moving_mean([1.0, 2.0, 6.0], 1) == [1.0, 2.0, 6.0]
+    assert training.moving_mean([1.0, 2.0, 6.0], 9) == [1.0, 1.5, 3.0]
     with pytest.raises(UsageError, match="over 1 step or more, got 0"):
-        training.smoothed([1.0], 0)
+        training.moving_mean([1.0], 0)
 
 
 def test_figures_are_of_what_was_logged_with_their_definitions():
@@ -75,41 +75,41 @@ def test_figures_are_of_what_was_logged_with_their_definitions():
     assert [*found.keys() - panels(LOG, Sources(("rm", "style", "gold"), (), {})).keys()] == ["proxy and gold"]
     assert panels([], SOURCES) == {}
     for name, panel in found.items():
-        (title,) = over_steps(LOG, panel).layout.annotations
+        (title,) = step_figure(LOG, panel).layout.annotations
         assert title.text == f"<b>{panel.title}</b>" and title.hovertext.replace("<br>", " ") == METRICS[name]
 
 
 def test_a_watched_reward_is_dashed_and_stands_against_the_kl():
     panel = panels(LOG, SOURCES)["proxy and gold"]
-    proxy, gold = over_steps(LOG, panel).data
+    proxy, gold = step_figure(LOG, panel).data
     assert ([*proxy.x], [*proxy.y], proxy.line.dash) == ([1, 2, 3, 4], [0.1, 0.2, 0.3, 0.4], "solid")
     assert [*gold.y] == [0.9, 0.8, 0.7, 0.6] and gold.line.dash == "dash" and gold.name == "gold (watched)"
-    proxy, gold = training.over_kl(LOG, panel).data
+    proxy, gold = training.kl_figure(LOG, panel).data
     assert [*proxy.x] == [0.25, 0.5, 0.75, 1.0] == [*gold.x] and [*gold.y] == [0.9, 0.8, 0.7, 0.6]
 
 
 def test_the_kl_has_its_standard_error_unless_it_is_smoothed_and_gaps_interrupt_the_band(monkeypatch):
     panel = panels(LOG[:2], SOURCES)["KL"]
-    band, kl = over_steps(LOG[:2], panel).data
+    band, kl = step_figure(LOG[:2], panel).data
     assert [*band.x] == [1, 2, 2, 1] and [*band.y] == [0.375, 0.625, 0.375, 0.125] and [*kl.y] == [0.25, 0.5]
-    (alone,) = over_steps(LOG[:2], panel, 2).data
+    (alone,) = step_figure(LOG[:2], panel, 2).data
     assert [*alone.y] == [0.25, 0.375]
     log = [logged(step) for step in range(1, 6)]  # 1 and 2 have an error, 3 has none, 4 has one, 5 has no KL at all
     del log[2]["watch/kl_stderr"], log[4]["watch/kl"], log[4]["watch/kl_stderr"]
-    band, kl = over_steps(log, panel).data
+    band, kl = step_figure(log, panel).data
     assert [*band.x] == [1, 2, 2, 1, None, 4, 4] and [*band.y] == [0.375, 0.625, 0.375, 0.125, None, 1.125, 0.875]
     assert [*kl.x] == [1, 2, 3, 4]
     monkeypatch.setattr(training, "MOST_POINTS", 2)
     log = [logged(step) if step % 2 else {"step": step, "reward": 0.0} for step in range(1, 9)]
-    band, kl = over_steps(log, panel).data  # every second of 8 steps has a KL: half of 4 points are drawn
+    band, kl = step_figure(log, panel).data  # every second of 8 steps has a KL: half of 4 points are drawn
     assert [*band.x] == [1, 5, 5, 1] and [*kl.x] == [1, 5]
 
 
 def test_names_in_figures_are_text_long_logs_are_thinned_and_progress_has_weights(monkeypatch):
-    figure = over_steps([{"step": 1.0, "a": 1.0, "b": 2.0}], Panel("R", "", (Line("a", HOSTILE), Line("b", "<b>"))))
+    figure = step_figure([{"step": 1.0, "a": 1.0, "b": 2.0}], Panel("R", "", (Line("a", HOSTILE), Line("b", "<b>"))))
     assert [trace.name for trace in figure.data] == ["&lt;img src=x onerror=window.hacked=1&gt;", "&lt;b&gt;"]
     monkeypatch.setattr(training, "MOST_POINTS", 2)
-    (trace,) = over_steps(LOG, Panel("Reward", "mean", (Line("reward", "reward"),))).data
+    (trace,) = step_figure(LOG, Panel("Reward", "mean", (Line("reward", "reward"),))).data
     assert [*trace.x] == [1, 3] and trace.name == "reward, 1 step of 2"
     html = training.progress_html(LOG, SOURCES, growing=False)
     assert "step 4</b>, finished" in html and "1 × rm, 0.5 × style, gold (watched)" in html
@@ -121,7 +121,7 @@ def test_what_a_reward_says_of_itself_is_found_by_its_name():
     log = [row | {"rm/omega": 1.0 - row["step"] / 10, "rm/head_version": row["step"], "rmx/calls": 9.0} for row in LOG]
     assert training.reward_columns(log, SOURCES) == {"rm": ["rm/head_version", "rm/omega"]}
     found = training.reward_panels("rm", log)
-    assert [*found] == ["versions", "omega"] and [*over_steps(log, found["versions"]).data[0].y] == [1, 2, 3, 4]
+    assert [*found] == ["versions", "omega"] and [*step_figure(log, found["versions"]).data[0].y] == [1, 2, 3, 4]
     assert "omega</th><td>0.9</td><td>0.6</td><td>4</td>" in training.reward_metrics_html("rm", ["rm/omega"], log)
     assert training.reward_columns(LOG, SOURCES) == {} and "rmx/calls" in training.columns(log)
     log = [row | {"rm/calls": 8.0, "rm/cost": 0.25, "rm/prompt_tokens": 900.0} for row in LOG]

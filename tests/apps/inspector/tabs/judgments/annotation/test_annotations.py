@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 from rewardlab.apps.inspector.tabs.judgments.annotation.annotation_html import annotations_html, progress
-from rewardlab.apps.inspector.tabs.judgments.annotation.annotations import add, annotate, current, file_of, of, read
+from rewardlab.apps.inspector.tabs.judgments.annotation.annotations import (
+    add,
+    annotate,
+    case_annotations,
+    current_annotations,
+    file_of,
+    read,
+)
 from rewardlab.apps.inspector.tabs.judgments.cases import item
 from rewardlab.apps.inspector.tabs.judgments.filters import START, filter_of
 from rewardlab.apps.inspector.tabs.judgments.queries import open_run
@@ -43,14 +50,14 @@ def test_a_verdict_is_a_line_beside_the_run_and_the_run_stays_as_it_is(run):
 def test_the_newest_stands_first_notes_are_escaped_and_verdicts_on_other_texts_are_counted(run):
     for who, case in (("Ada", "a2"), ("Bob", "a2"), ("Cy", "a3")):
         add(run, annotate(shown(run, case), "agree", who))
-    assert [one.who for one in of(shown(run), read(run))] == ["Bob", "Ada"]
+    assert [one.who for one in case_annotations(shown(run), read(run))] == ["Bob", "Ada"]
     html = annotations_html(shown(run), read(run))
     assert html.index("Bob") < html.index("Ada") and "Cy" not in html
     add(run, annotate(shown(run, "a4"), "tie", "<img src=x onerror=alert(1)>", "<script>alert(1)</script>"))
     html = annotations_html(shown(run, "a4"), read(run))
     assert "<script" not in html and "<img" not in html and "&lt;script&gt;" in html
     add(run, replace(annotate(shown(run, "a4"), "agree", "Ada"), texts="0" * 16))
-    assert [one.verdict for one in of(shown(run, "a4"), read(run))] == ["tie"]
+    assert [one.verdict for one in case_annotations(shown(run, "a4"), read(run))] == ["tie"]
     assert "1 of an earlier run with other texts" in annotations_html(shown(run, "a4"), read(run))
 
 
@@ -61,7 +68,7 @@ def test_annotations_of_other_texts_and_of_cases_that_are_gone_are_not_counted(r
     add(run, replace(annotate(shown(run, "a3"), "tie", "Ada"), texts="0" * 16))
     add(run, replace(annotate(shown(run, "a2"), "tie", "Bob"), texts="0" * 16))
     add(run, replace(annotate(shown(run, "a4"), "tie", "Ada"), case="gone"))
-    counted = current(opened, read(run))
+    counted = current_annotations(opened, read(run))
     assert [(one.case, one.who) for one in counted] == [("a1", "Ada"), ("a1", "Bob"), ("a2", "Ada")]
     assert progress(counted, "Ada", 7).startswith("2 of 7 cases by you; 2 by 2 readers; 1 cases by two or more: 100 %")
     names = ("annotated", "unannotated")

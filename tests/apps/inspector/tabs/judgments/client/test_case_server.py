@@ -6,7 +6,7 @@ from rewardlab.apps.inspector.run_list import open_root
 from rewardlab.apps.inspector.settings import InspectConfig
 from rewardlab.apps.inspector.tabs.judgments import view as judgments
 from rewardlab.apps.inspector.tabs.judgments.client.case_server import server_functions
-from rewardlab.apps.inspector.tabs.judgments.filters import Asked
+from rewardlab.apps.inspector.tabs.judgments.filters import FilterValues
 
 from tests.apps.inspector.ponds import MODEL, write_run
 
@@ -16,7 +16,7 @@ QUERY = {"run": "eval", "scorer": MODEL, "outcome": "wrong", "order": "items", "
 
 def values(run: str) -> list:
     """The controls' values that ask for them."""
-    return [*Asked(run, MODEL, "wrong", "", "", "", "", "", [], "items")]
+    return [*FilterValues(run, MODEL, "wrong", "", "", "", "", "", [], "items")]
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_the_script_gets_rows_cases_and_sentences(site, tmp_path):
         ({"query": QUERY | {"run": "../eval"}, "position": 0}, "there is no run '../eval' here"),
         (request | {"position": "x"}, "malformed"),
         ({"query": []}, "malformed"),
-        (request | {"query": {"run": ["eval"]}, "position": 0}, "the values of a filter are texts"),
+        (request | {"query": {"run": ["eval"]}, "position": 0}, "filter values must be strings"),
     ):
         assert sentence in case(wrong)["error"]
 
@@ -51,14 +51,14 @@ def test_values_that_no_run_has_are_not_said_to_be_damage(site, tmp_path):
     write_run(tmp_path / "eval")
     rows, *_ = server_functions(site)
     start, every = {"start": 0, "size": 3}, QUERY | {"outcome": "all"}
-    assert "holds half a character" in rows({"query": every | {"search": "\ud800"}, **start})["error"]
+    assert "has an unpaired surrogate" in rows({"query": every | {"search": "\ud800"}, **start})["error"]
     assert rows({"query": every | {"length": f"0-{10**30}"}, **start})["total"] == 7
     assert rows({"query": every, "start": 10**30, "size": 3})["total"] == 7
 
 
 def test_the_case_stays_while_its_run_is_written_and_when_it_gets_its_name(site, tmp_path):
     growing = write_run(tmp_path / "later.partial")
-    look = judgments._grown(site)
+    look = judgments._reload_run(site)
     run, _, scorer, outcome, *_, cases, timer = look(*values("later.partial"), "a7", {})
     assert cases["position"] == 2 and cases["again"] and timer.active
     assert run == gr.skip() == outcome  # and of the lists only the choices: the reader may have chosen others
@@ -78,5 +78,5 @@ def test_a_run_that_is_finished_while_it_is_read_again_is_followed(site, tmp_pat
 
     monkeypatch.setattr(judgments, "_open", finish)
     with pytest.warns(UserWarning, match="There is no run"):
-        run, *_, cases, _ = judgments._grown(site)(*values("later.partial"), "a7", {})
+        run, *_, cases, _ = judgments._reload_run(site)(*values("later.partial"), "a7", {})
     assert run.value == "later" and cases["position"] == 2

@@ -58,7 +58,7 @@ def test_nothing_is_kept_for_other_scorers_and_in_other_runs(folder, tmp_path):
 def test_every_place_of_the_evidence_is_marked_and_overlaps_name_both():
     answer = "An oak is a tree. An oak!"
     said = [Criterion(0, "names", 1.0, "an  Oak", True), Criterion(0, "short", 0.0, '"oak is"', True)]
-    page = views.marked(answer, said)
+    page = views.marked_html(answer, said)
     assert re.sub("<.*?>", "", page) == answer
     assert re.findall(r'<mark class="(\w+)" title="([^"]*)">([^<]*)', page) == [
         ("right", "names: met", "An "),
@@ -67,9 +67,9 @@ def test_every_place_of_the_evidence_is_marked_and_overlaps_name_both():
         ("right", "names: met", "An oak"),
     ]
     bad = Criterion(0, '"><script>', 0.3, "<img src=x>", True)
-    page = views.marked("see <img src=x>", [bad])
+    page = views.marked_html("see <img src=x>", [bad])
     assert "<img" not in page and "<script>" not in page and 'title="&quot;&gt;&lt;script&gt;: 0.3"' in page
-    long = views.marked("a" * 1_000_000, [Criterion(0, "r", 1.0, "zzz")])
+    long = views.marked_html("a" * 1_000_000, [Criterion(0, "r", 1.0, "zzz")])
     assert len(long) < 101_000 and "900,000 more characters" in long
 
 

@@ -110,13 +110,13 @@ def explained(rewards, objectives=("reward",)) -> why.Explanation:
 
 def test_the_scores_of_the_run_are_compared_under_the_same_contract():
     contracts, scores = {"old": "abc", "other": "xyz"}, {"old": (1.0, 2.0), "other": (9.0, 9.0)}
-    assert "These are the scores of 'old'" in why.recorded(explained([[1.0], [2.0]]), contracts, scores)
-    assert "differ by 0.5: its weights" in why.recorded(explained([[1.0], [2.5]]), contracts, scores)
-    assert "No score in this run" in why.recorded(explained([[1.0], [2.0]]), {"other": "xyz"}, scores)
-    assert "No score in this run" in why.recorded(explained([[1.0], [2.0]]), {"old": "abc"}, {"old": ()})
+    assert "These are the scores of 'old'" in why.stored_scores_note(explained([[1.0], [2.0]]), contracts, scores)
+    assert "differ by 0.5: its weights" in why.stored_scores_note(explained([[1.0], [2.5]]), contracts, scores)
+    assert "No score in this run" in why.stored_scores_note(explained([[1.0], [2.0]]), {"other": "xyz"}, scores)
+    assert "No score in this run" in why.stored_scores_note(explained([[1.0], [2.0]]), {"old": "abc"}, {"old": ()})
     both = explained([[0.0, 2.0], [2.0, 2.0]], ("helpful", "harmless"))
-    assert "These are" in why.recorded(both, {"rm": "abc"}, {"rm": (1.0, 2.0)})
-    assert "These are" in why.recorded(both, {"rm": "abc"}, {"rm": (0.0, 2.0)}, "helpful")
+    assert "These are" in why.stored_scores_note(both, {"rm": "abc"}, {"rm": (1.0, 2.0)})
+    assert "These are" in why.stored_scores_note(both, {"rm": "abc"}, {"rm": (0.0, 2.0)}, "helpful")
 
 
 def test_colours_are_full_where_most_values_lie_within_and_a_hostile_token_is_text():
