@@ -38,7 +38,7 @@ def markdown(report: Report) -> str:
     contracts = [f"- `{escape_markdown(row.contract)}` {escape_markdown(row.scorer)}" for row in rows if row.contract]
     return "\n".join(
         [
-            f"# Evaluation on {report.suite}",
+            f"# {report.suite}",
             "",
             *([f"**{escape_markdown(part)}**", ""] if (part := part_of(report.notes)) else []),
             f"{report.cases} cases over {report.clusters} prompts. Accuracy in per cent with its 95 % interval "
@@ -46,8 +46,10 @@ def markdown(report: Report) -> str:
             "",
             main,
             "",
-            *_section("Data", report.notes),
-            *_section("Findings", report.findings),
+            "## What the baselines say",
+            "",
+            *(f"- {escape_markdown(note)}" for note in (*report.notes, *report.findings) or ("Nothing to add.",)),
+            "",
             *_style(rows),
             "## Subsets",
             "",
@@ -56,11 +58,6 @@ def markdown(report: Report) -> str:
             *(["## Scoring contracts", "", *contracts, ""] if contracts else []),
         ]
     )
-
-
-def _section(heading: str, sentences: Sequence[str]) -> list[str]:
-    """Return a heading with a list of sentences. Empty without any."""
-    return [f"## {heading}", "", *(f"- {escape_markdown(sentence)}" for sentence in sentences), ""] if sentences else []
 
 
 def _style(rows: Sequence[Row]) -> list[str]:
