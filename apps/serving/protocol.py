@@ -73,7 +73,7 @@ class ClassifyRequest(BaseModel):
             raise ValueError("truncate_prompt_tokens: the contract says what is cut; -1 allows it to cut")
         for name in ("add_generation_prompt", "continue_final_message", "chat_template", "chat_template_kwargs"):
             if vars(self)[name]:
-                raise ValueError(f"{name}: the contract says how messages are rendered; leave it out")
+                raise ValueError(f"{name}: the scoring contract determines how messages are rendered; leave it out")
         return self
 
 

@@ -67,7 +67,7 @@ class ChatConfig(Settings):
     )
     max_cost: float | None = setting(
         None,
-        "Limit of the total cost, including that of stored replies; no request may exceed it.",
+        "Limit of the total cost, that of stored replies included; no request exceeds it.",
         range=AT_LEAST_0,
     )
     batch_size: int = setting(16, "Batch size of local models.", group="Local models", range=AT_LEAST_1)

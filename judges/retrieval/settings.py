@@ -53,7 +53,7 @@ class RetrievalConfig(Settings):
     rules = (Rule(lambda config: config.examples and not config.examples_from, "--examples_from is missing"),)
     examples: str = setting(
         "",
-        "Labelled cases to show with each case; oracle shows the case itself.",
+        "Labelled cases to show with each case; oracle shows that case.",
         group="Retrieved examples and rubrics",
         choices=SELECTIONS,
     )

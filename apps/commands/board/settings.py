@@ -1,7 +1,6 @@
 """The settings of `rewardlab board`."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from ....rm.registry.settings import AT_LEAST_1, SEED, Rule, Settings, setting
 
@@ -14,7 +13,7 @@ class BoardConfig(Settings):
     """Settings of a leaderboard of runs of `eval`."""
 
     required = ("runs", "output")
-    rules: ClassVar = (
+    rules = (
         Rule(
             lambda config: config.every_eval_ever and not config.organization,
             "--every_eval_ever names who evaluated the models; add --organization NAME",

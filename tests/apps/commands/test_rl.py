@@ -202,7 +202,7 @@ def test_usage_errors_are_one_sentence_and_leave_nothing_behind(rl, tmp_path):
             ["--reward", GOLD, "--reward_transform", "rewardlab.rm.types:user_turn(text=x)"],
             "not a policy.types.Transform",
         ),
-        (["--reward", "rewardlab.rm.types:user_turn(text=x)"], "which is no reward model"),
+        (["--reward", "rewardlab.rm.types:user_turn(text=x)"], "neither a reward model nor a function"),
         (["--reward", f"{GOLD}(objective=x)"], "no argument 'objective'; did you mean 'objectives'?"),
         (["--reward", GOLD, "--reference", "x", "--measure_kl", "False"], "nothing reads the reference"),
         (["--reward", GOLD, "--replay", "pipe"], "no 'pipe' in policy.replays; did you mean 'pipo'"),

@@ -45,7 +45,7 @@ def test_a_reward_is_the_logprob_of_one_token_behind_the_answers_end(policy):
 
 def test_an_answer_that_leaves_no_room_has_no_reward_and_what_is_no_single_token_is_refused(policy, capsys):
     for token in ("honey wax", "zebra", ""):
-        with pytest.raises(UsageError, match="token is one token of the policy's vocabulary"):
+        with pytest.raises(UsageError, match="must be one unused token of the policy's vocabulary"):
             laser(run=RunFacts(policy, 1, 0, {}), token=token)
     prompt = user_turn("describe bees")
     policy.encoder.tokenizer.model_max_length = len(policy.encoder.encode_prompt(prompt)) + len(["wax", "</s>", TOKEN])
