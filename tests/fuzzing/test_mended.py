@@ -67,7 +67,11 @@ REFUSED = [
     ("data/scored.jsonl", lambda: b'{"prompt": "p", "response": "r", "helpfulness": ' + HUGE + b"}", "no usable row"),
     ("replies/prices.toml", lambda: b"[small]\nprompt = " + HUGE, "int too large"),
     ("replies/completion", lambda: b'{"choices":[{"message":{"content":1e999}}]}', "no completion"),
-    ("settings/rubric.toml", lambda: known()["settings/rubric.toml"].seeds[0].replace(b"3.0", HUGE), "weight is too large"),
+    (
+        "settings/rubric.toml",
+        lambda: known()["settings/rubric.toml"].seeds[0].replace(b"3.0", HUGE),
+        "weight is too large",
+    ),
     ("settings/rubrics.jsonl", lambda: b'{"case":"1","rubrics":[{"criterion":"c","points":' + HUGE + b"}]}", "points"),
     # values of another kind
     ("suites/rmb", lambda: b'{"conversation_input":[1],"chosen":{},"reject":{},"category_path":"x"}', "another kind"),

@@ -37,10 +37,10 @@ from ....rm.training import CHECKPOINTS
 from ....rm.training.checkpointing import last_complete_checkpoint
 from ....rm.training.distributed import broadcast_from_rank_0
 from ....rm.types import prompt_text
+from ...publishing.hub_upload import open_repository
 from ...rewards._hints import hints_by_prompt
 from ...rewards._open import check_functions, open_rewards, sources_by_name
 from ...rewards._run import RunFacts
-from ...runs.hub_upload import open_repository
 from ...runs.processes import Process, shared_run_folder, trained_by
 from ...runs.run_folder import data_hash, log, log_rows, training_recipe, trust_option, write_manifest
 from ...runs.stop_training import train_until_asked

@@ -12,7 +12,7 @@ from ....benchmarks.types import part_of
 from ....judges.types import Judgment
 from ....rm.errors import UsageError
 from ....rm.io.escaping import unescape
-from ...runs.exported_results import every_eval_ever, record_path
+from ...publishing.exported_results import every_eval_ever, record_path
 from ...runs.finished import Finished, case_hash, open_finished
 from ...runs.run_folder import PARTIAL, log, read_settings, run_folder, save_figure, write_json
 from ...runs.summaries import SUMMARY

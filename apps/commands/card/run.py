@@ -12,10 +12,10 @@ from ....rm.contract.scoring_contract import FILE, load_contract
 from ....rm.data.preference_vectors import parse_preference
 from ....rm.errors import UNREADABLE, DataError, UsageError
 from ....rm.io.checked_files import from_yaml
-from ...runs.exported_results import file_name, hub_results
+from ...publishing.exported_results import file_name, hub_results
+from ...publishing.hub_upload import open_repository
+from ...publishing.model_card import Measured, card
 from ...runs.finished import Finished, open_finished
-from ...runs.hub_upload import open_repository
-from ...runs.model_card import Measured, card
 from ...runs.run_folder import CONFIG, replace_text, trust_option
 from .settings import CardConfig
 

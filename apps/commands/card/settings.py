@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ....rm.registry.settings import setting
-from ...runs.hub_upload import HubSettings
+from ...publishing.hub_upload import HubSettings
 
 
 @dataclass

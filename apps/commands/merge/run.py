@@ -22,7 +22,7 @@ from ....rm.kinds.scalar.model import ScalarRewardModel
 from ....rm.load import load_reward_model
 from ....rm.parity.parity import edge_cases, with_weights
 from ....rm.types import Example, ScoresSteps, ScoresTokens
-from ...runs.hub_upload import open_repository
+from ...publishing.hub_upload import open_repository
 from ...runs.run_folder import log, run_folder, trust_option, write_manifest
 from .settings import MergeConfig
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ....rm.contract.loading_settings import bos_setting, eos_setting, label_setting
 from ....rm.contract.scoring_contract import Edge
 from ....rm.registry.settings import setting
-from ...runs.hub_upload import HubSettings
+from ...publishing.hub_upload import HubSettings
 
 
 @dataclass

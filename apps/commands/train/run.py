@@ -11,7 +11,7 @@ from ....rm.training import CHECKPOINTS
 from ....rm.training.fit import fit
 from ....rm.training.protocol import Training
 from ....rm.training.trainer import RewardArguments
-from ...runs.hub_upload import open_repository
+from ...publishing.hub_upload import open_repository
 from ...runs.processes import shared_run_folder, trained_by
 from ...runs.run_folder import data_hash, log, log_rows, training_recipe, trust_option, write_manifest, write_rows
 from ...runs.stop_training import train_until_asked

@@ -7,8 +7,8 @@ import sys
 import pytest
 from rewardlab.apps.inspector.tabs.judgments.export import COLUMNS, _write_csv
 from rewardlab.apps.inspector.tabs.studies.queries import safe_markdown
+from rewardlab.apps.publishing.model_card import text as card_text
 from rewardlab.apps.runs import run_folder as runs
-from rewardlab.apps.runs.model_card import text as card_text
 from rewardlab.benchmarks import compare
 from rewardlab.benchmarks import leaderboard as board
 from rewardlab.benchmarks import report as render

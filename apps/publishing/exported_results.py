@@ -13,8 +13,8 @@ from ...benchmarks.types import part_of
 from ...rm.io.checked_files import from_json
 from ...rm.io.hub_names import is_local
 from ...rm.types import content_hash
-from .finished import Finished
-from .run_folder import MANIFEST
+from ..runs.finished import Finished
+from ..runs.run_folder import MANIFEST
 
 SCHEMA = "0.2.1"
 """Version of Every Eval Ever's `eval.schema.json`."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ...rm.errors import DataError, UsageError
 from ...rm.registry.settings import Settings, setting
 from ...rm.training import CHECKPOINTS
-from .run_folder import log
+from ..runs.run_folder import log
 
 
 @dataclass

@@ -20,8 +20,8 @@ from ...rm.contract.scoring_contract import ScoringContract
 from ...rm.errors import DataError
 from ...rm.io.checked_files import from_json, from_yaml
 from ...rm.io.escaping import CONTROL
-from .finished import Finished
-from .run_folder import CONFIG, MANIFEST
+from ..runs.finished import Finished
+from ..runs.run_folder import CONFIG, MANIFEST
 
 PARITY = "parity.json"
 CLASSIFIERS = ("scalar", "multi_objective")
