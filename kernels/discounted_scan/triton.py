@@ -10,8 +10,8 @@ import triton.language as tl
 from torch import Tensor
 
 from ..triton_common.launch import launch
+from ..triton_common.tiles import BLOCK
 
-BLOCK = 1024
 DRY_RUNS = [{"lengths": [4096, 1024], "discount": 0.95}]
 ELEMENTS = {"scan": "BLOCK"}
 

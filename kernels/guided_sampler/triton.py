@@ -11,22 +11,33 @@ with the host. The kernels and warps that compute a row do not depend on other r
 # pyright: reportGeneralTypeIssues=none
 # (what Triton's functions return is not typed)
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from ..triton_common.launch import launch
-from ..triton_common.tiles import WORD_UNIT, gumbel, philox
+from ..triton_common.tiles import INFINITY, WORD_UNIT, gumbel, philox
 from .sampling import CELL, CELLS, Sampled
-from .triton_parts import INFINITY, MASKED, SCALES, inverse_of, read, seed_of
+from .triton_parts import (
+    FACTS,
+    MASKED,
+    SCALES,
+    SUMS,
+    UNSPECIALIZED,
+    Inputs,
+    Scanned,
+    inverse_of,
+    read,
+    seed_of,
+    store_row,
+)  # fmt: skip
 from .triton_truncated import draw_truncated_rows
 
 WARPS = 1  # of a program of `scan_cells`: one warp needs no barriers and the fewest instructions
 SPAN = 2  # cells a program of `scan_cells` reads, a constant: what a row draws must not depend on its batch
-SUMS = tl.constexpr(8)  # numbers that `scan_cells` stores for each split, at these offsets
+LEAST_SPLITS = 128  # sums that `finish` loads at least, so that small vocabularies share a kernel
+# offsets of a split's sums
 MAX, MASS, MEAN, MEAN_Z = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
 MAX_Z, MASS_Z, MASS_X, SCORE = tl.constexpr(4), tl.constexpr(5), tl.constexpr(6), tl.constexpr(7)
 DRY_RUNS = [
@@ -38,7 +49,6 @@ DRY_RUNS = [
 ]
 ELEMENTS = {"scan_cells": "CELL"}
 PICKS = tl.constexpr(2)  # the winning cell of a split and the cell of its largest u
-ANY = ["rows", "splits"]  # numbers that no kernel is compiled anew for
 STREAM_CELLS = tl.constexpr(CELLS)
 
 
@@ -61,39 +71,40 @@ def fused(
     memory = {"dtype": torch.float32, "device": base.device}
     truncates = not (top_k is top_p is min_p is None) and temperature is not None
     temperature = torch.zeros(rows, **memory) if temperature is None else temperature.contiguous()
-    logits = _logits(base, guides, weights) | {"temperature": temperature, "vocabulary": vocabulary}
-    noise = {"seed": seed.contiguous(), "position": position.contiguous()}
+    base = base if base.stride(1) == 1 else base.contiguous()
+    guides = guides if guides.stride(2) == 1 else guides.contiguous()
+    weights, seed, position = weights.contiguous(), seed.contiguous(), position.contiguous()
 
     splits = triton.cdiv(triton.cdiv(vocabulary, CELL), span)
     sums = torch.empty(rows, splits, SUMS.value, **memory)
     picks = torch.empty(rows, splits, PICKS.value, dtype=torch.int32, device=base.device)
-    scan = {"sums": sums, "picks": picks, "splits": splits, "CELL": CELL}
-    launch(scan_cells, (rows, splits), **logits, **noise, **scan, SPAN=span, num_warps=warps)
+    launch(
+        scan_cells, (rows, splits), num_warps=warps,
+        base=base, base_step=base.stride(0), guides=guides, guides_step=guides.stride(0), guide_step=guides.stride(1),
+        weights=weights, temperature=temperature, vocabulary=vocabulary, seed=seed, position=position,
+        sums=sums, picks=picks, splits=splits, G=guides.shape[1], CELL=CELL, SPAN=span,
+    )  # fmt: skip
 
-    out: dict[str, Any] = {"token": torch.empty(rows, dtype=torch.int64, device=base.device), "rows": rows}
-    out |= {"facts": torch.empty(5, rows, **memory), "scales": torch.empty(rows, SCALES.value, **memory)}
-    most = max(128, triton.next_power_of_2(splits))
-    launch(finish, (rows,), **logits, **noise, **scan, **out, SPLITS=most, num_warps=4)
+    token = torch.empty(rows, dtype=torch.int64, device=base.device)
+    facts, scales = torch.empty(FACTS, rows, **memory), torch.empty(rows, SCALES.value, **memory)
+    most_splits = max(LEAST_SPLITS, triton.next_power_of_2(splits))
+    launch(
+        finish, (rows,),
+        base=base, base_step=base.stride(0), guides=guides, guides_step=guides.stride(0), guide_step=guides.stride(1),
+        weights=weights, temperature=temperature, vocabulary=vocabulary, seed=seed, position=position,
+        sums=sums, picks=picks, splits=splits, token=token, facts=facts, rows=rows, scales=scales,
+        G=guides.shape[1], CELL=CELL, SPLITS=most_splits,
+    )  # fmt: skip
     if truncates:
-        draw_truncated_rows(logits, noise, scan | {"SPAN": span, "SPLITS": most}, out, top_k, top_p, min_p)
-    return Sampled(out["token"], *out["facts"])
-
-
-def _logits(base: Tensor, guides: Tensor, weights: Tensor) -> dict[str, Any]:
-    """Return the kernel arguments of the logits without copying them, if the stride between tokens is 1."""
-    base = base if base.stride(1) == 1 else base.contiguous()
-    guides = guides if guides.stride(2) == 1 else guides.contiguous()
-    return {
-        **{"base": base, "base_step": base.stride(0)},
-        **{"guides": guides, "guides_step": guides.stride(0), "guide_step": guides.stride(1)},
-        **{"weights": weights.contiguous(), "G": guides.shape[1]},
-    }
+        inputs = Inputs(base, guides, weights, temperature, seed, position)
+        draw_truncated_rows(inputs, Scanned(sums, scales, span, most_splits), top_k, top_p, min_p, token, facts)
+    return Sampled(token, *facts)
 
 
 # ---- one pass ----
 
 
-@triton.jit(do_not_specialize=ANY)
+@triton.jit(do_not_specialize=UNSPECIALIZED)
 def scan_cells(
     base, base_step, guides, guides_step, guide_step, weights, temperature, vocabulary, seed, position,
     sums, picks, splits, G: tl.constexpr, CELL: tl.constexpr, SPAN: tl.constexpr,
@@ -106,7 +117,7 @@ def scan_cells(
     t, inverse = inverse_of(temperature, row)
     top, mass, mean, mean_z = 0.0 * t + MASKED, 0.0 * t, 0.0 * t, 0.0 * t
     top_z, mass_z, mass_x = 0.0 * t + MASKED, 0.0 * t, 0.0 * t
-    best, best_cell, top_cell = -INFINITY, split * SPAN, split * SPAN
+    best_score, best_cell, top_cell = -INFINITY, split * SPAN, split * SPAN
     for index in range(SPAN):
         cell = split * SPAN + index
         token = cell * CELL + tl.arange(0, CELL)
@@ -131,8 +142,8 @@ def scan_cells(
         top = shift
         word = philox(seed_of(seed, row), cell, tl.load(position + row), STREAM_CELLS)[0]
         score = tl.log(inside_mass) + shift * inverse + gumbel(word)
-        best_cell = tl.where(score > best, cell, best_cell)
-        best = tl.maximum(best, score)
+        best_cell = tl.where(score > best_score, cell, best_cell)
+        best_score = tl.maximum(best_score, score)
     at = sums + (row * splits + split) * SUMS
     tl.store(at + MAX, top)
     tl.store(at + MASS, mass)
@@ -141,12 +152,12 @@ def scan_cells(
     tl.store(at + MAX_Z, top_z)
     tl.store(at + MASS_Z, mass_z)
     tl.store(at + MASS_X, mass_x)
-    tl.store(at + SCORE, best)
+    tl.store(at + SCORE, best_score)
     tl.store(picks + (row * splits + split) * PICKS, best_cell)
     tl.store(picks + (row * splits + split) * PICKS + 1, top_cell)
 
 
-@triton.jit(do_not_specialize=ANY)
+@triton.jit(do_not_specialize=UNSPECIALIZED)
 def finish(
     base, base_step, guides, guides_step, guide_step, weights, temperature, vocabulary, seed, position,
     sums, picks, splits, token, facts, rows, scales,
@@ -175,30 +186,22 @@ def finish(
         kl = (mean - tl.log(mass)) - (tl.sum(decay * means_z, 0) / mass - tl.log(mass_z))
 
     scores = tl.load(at + SCORE, mask=mask, other=-INFINITY)
-    chosen = tl.where(t == 0, tl.argmax(tops, 0), tl.argmax(scores, 0))
-    cell = tl.load(picks + (row * splits + chosen) * PICKS + (t == 0).to(tl.int32))
+    best_split = tl.where(t == 0, tl.argmax(tops, 0), tl.argmax(scores, 0))
+    cell = tl.load(picks + (row * splits + best_split) * PICKS + (t == 0).to(tl.int32))
     cell_position = tl.arange(0, CELL)
     v = cell * CELL + cell_position
     z, u = read(base, base_step, guides, guides_step, guide_step, weights, row, v, v < vocabulary, G)
     e = tl.exp((u - shift) * inverse).to(tl.float64)
     word = philox(seed_of(seed, row), cell, tl.load(position + row), STREAM_CELLS)[1]
     target = (word.to(tl.float64) + 0.5) * WORD_UNIT * tl.sum(e, 0)
-    met = tl.where(t == 0, (u == shift).to(tl.int32), ((tl.cumsum(e, 0) > target) & (e > 0)).to(tl.int32))
+    reached = tl.where(t == 0, (u == shift).to(tl.int32), ((tl.cumsum(e, 0) > target) & (e > 0)).to(tl.int32))
     last = tl.max(tl.where(e > 0, cell_position, 0), 0)
-    sample = tl.min(tl.where(met != 0, cell_position, CELL), 0)
+    sample = tl.min(tl.where(reached != 0, cell_position, CELL), 0)
     sample = tl.where(sample == CELL, last, sample)
     u = tl.sum(tl.where(cell_position == sample, u, 0.0), 0)
     z = tl.sum(tl.where(cell_position == sample, z, 0.0), 0)
     tl.store(token + row, tl.minimum(cell * CELL + sample, vocabulary - 1).to(tl.int64))
-    tl.store(facts + row, tl.where(t == 0, 0.0, (u - shift) * inverse - tl.log(mass_x)))
-    tl.store(facts + rows + row, u - shift - tl.log(mass))
-    tl.store(facts + 2 * rows + row, z - shift_z - tl.log(mass_z))
-    tl.store(facts + 3 * rows + row, tl.where(entropy < 0, 0.0, entropy))
-    tl.store(facts + 4 * rows + row, tl.where(kl < 0, 0.0, kl))
-    at = scales + row * SCALES
-    tl.store(at, inverse)
-    tl.store(at + 1, mass_x)
-    tl.store(at + 2, shift)
-    tl.store(at + 3, tl.log(mass))
-    tl.store(at + 4, shift_z)
-    tl.store(at + 5, tl.log(mass_z))
+    logprob = tl.where(t == 0, 0.0, (u - shift) * inverse - tl.log(mass_x))
+    store_row(
+        facts, scales, rows, row, logprob, u, z, entropy, kl, mass_x, shift, tl.log(mass), shift_z, tl.log(mass_z)
+    )

@@ -8,13 +8,47 @@ same in any order, those of floating-point numbers are not.
 # pyright: reportGeneralTypeIssues=none, reportOperatorIssue=none
 # (what Triton's functions return is not typed)
 
+from typing import NamedTuple
+
 import triton
 import triton.language as tl
+from torch import Tensor
 
-INFINITY, MASKED = tl.constexpr(float("inf")), tl.constexpr(-1e30)
+from ..triton_common.tiles import INFINITY
+
+MASKED = tl.constexpr(-1e30)  # stands for a logit of -inf, whose difference to the largest logit would be NaN
 UNIT = tl.constexpr(2.0**40)  # 2¹⁸ tokens of mass 1 are 2⁵⁸ units
-DEEPEST = tl.constexpr(2**31 - 1)
-SCALES = tl.constexpr(7)  # what `finish` leaves of each row, and the depth down to which `count` counts
+DEPTH_BITS, HIGHEST_BIT = tl.constexpr(31), tl.constexpr(1 << 30)
+DEEPEST = tl.constexpr(2**31 - 1)  # as a token id: none
+SUMS = tl.constexpr(8)  # numbers that `scan_cells` stores for each split; the first is the largest logit
+SCALES = tl.constexpr(6)  # numbers of each row, at these offsets: REACH by `count`, the others by `finish`
+ROW_MASS_X, ROW_MAX, LOG_MASS = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
+ROW_MAX_Z, LOG_MASS_Z, REACH = tl.constexpr(3), tl.constexpr(4), tl.constexpr(5)
+FACTS = 5  # statistics of a token in the order of `Sampled`, [FACTS, N]
+LOGPROB, GUIDED, BASE, ENTROPY, KL = (tl.constexpr(index) for index in range(FACTS))
+UNSPECIALIZED = ["rows", "splits"]  # numbers that no kernel is compiled anew for
+
+
+class Inputs(NamedTuple):
+    """Tensors that all kernels read: contiguous, logits with stride 1 between tokens."""
+
+    base: Tensor
+    guides: Tensor
+    weights: Tensor
+    temperature: Tensor
+    seed: Tensor
+    position: Tensor
+
+
+class Scanned(NamedTuple):
+    """Results of `scan_cells` and `finish`, which the kernels of truncated rows read, and how rows are split."""
+
+    sums: Tensor
+    scales: Tensor
+    span: int
+    """Cells of a split."""
+    most_splits: int
+    """A power of two that is at least the number of splits."""
 
 
 @triton.jit
@@ -96,19 +130,37 @@ def least_depth(depths, weights, enough, BITS: tl.constexpr):
     """
     last = 0
     for bit in range(BITS):
-        step = 1 << (BITS - 1 - bit)
+        step = HIGHEST_BIT >> (DEPTH_BITS - BITS + bit)
         reached = tl.sum(tl.where(depths < last + step, weights, 0), 0) >= enough
         last = tl.where(reached, last, last + step)
     return last
 
 
 @triton.jit
+def store_row(facts, scales, rows, row, logprob, u, z, entropy, kl, mass_x, shift, log_mass, shift_z, log_mass_z):
+    """Store a row's facts and scales; u and z are the logits of its token."""
+    tl.store(facts + LOGPROB * rows + row, logprob)
+    tl.store(facts + GUIDED * rows + row, u - shift - log_mass)
+    tl.store(facts + BASE * rows + row, z - shift_z - log_mass_z)
+    tl.store(facts + ENTROPY * rows + row, tl.where(entropy < 0, 0.0, entropy))
+    tl.store(facts + KL * rows + row, tl.where(kl < 0, 0.0, kl))
+    at = scales + row * SCALES
+    tl.store(at + ROW_MASS_X, mass_x)
+    tl.store(at + ROW_MAX, shift)
+    tl.store(at + LOG_MASS, log_mass)
+    tl.store(at + ROW_MAX_Z, shift_z)
+    tl.store(at + LOG_MASS_Z, log_mass_z)
+
+
+@triton.jit
 def replace_token(
-    base, base_step, guides, guides_step, guide_step, weights, row, sample, token, facts, rows, scales, G: tl.constexpr
+    base, base_step, guides, guides_step, guide_step, weights, row, sample, logprob, token, facts, rows, scales,
+    G: tl.constexpr,
 ):  # fmt: skip
-    """Overwrite the row's token: its id, and its log-probability under the guided and the base distribution."""
+    """Overwrite the row's token: its id, and its log-probability under each of the three distributions."""
     at = scales + row * SCALES
     z, u = read(base, base_step, guides, guides_step, guide_step, weights, row, sample, sample >= 0, G)
     tl.store(token + row, sample.to(tl.int64))
-    tl.store(facts + rows + row, u - tl.load(at + 2) - tl.load(at + 3))
-    tl.store(facts + 2 * rows + row, z - tl.load(at + 4) - tl.load(at + 5))
+    tl.store(facts + LOGPROB * rows + row, logprob)
+    tl.store(facts + GUIDED * rows + row, u - tl.load(at + ROW_MAX) - tl.load(at + LOG_MASS))
+    tl.store(facts + BASE * rows + row, z - tl.load(at + ROW_MAX_Z) - tl.load(at + LOG_MASS_Z))

@@ -12,22 +12,28 @@ All sums are of integers, so that neither the order of atomic operations nor the
 # pyright: reportGeneralTypeIssues=none
 # (what Triton's functions return is not typed)
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from ..triton_common.launch import launch
-from ..triton_common.tiles import gumbel, philox
-from .sampling import TOKENS
+from ..triton_common.launch import MANY_WARPS, launch
+from ..triton_common.tiles import INFINITY, gumbel, philox
+from .sampling import CELL, TOKENS
 from .triton_parts import (
     DEEPEST,
-    INFINITY,
+    DEPTH_BITS,
+    HIGHEST_BIT,
     MASKED,
+    REACH,
+    ROW_MASS_X,
+    ROW_MAX,
     SCALES,
+    SUMS,
     UNIT,
+    UNSPECIALIZED,
+    Inputs,
+    Scanned,
     depth,
     inverse_of,
     least_depth,
@@ -40,41 +46,57 @@ from .triton_parts import (
 )
 
 BINS = tl.constexpr(1024)  # of the bits of 1 + depth, 128 each time it doubles: 2⁻⁷ wide at depth 0, 1/32 at 5
-HISTOGRAM = tl.constexpr(2 * 1024 + 1)  # int64 numbers of a row: tokens by bin, masses by bin, tokens collected
+HISTOGRAM = tl.constexpr(2 * BINS.value + 1)  # int64 numbers of a row: tokens by bin, masses by bin, tokens collected
 CAPACITY = 4096  # tokens collected of a row; where there are more, its program reads the whole row many times
 BLOCK = 4096  # logits that it then reads at once
-ANY = ["rows", "splits"]  # numbers that no kernel is compiled anew for
+SCORES = tl.constexpr(2)  # of a split: the best score of a kept token, and its x
+BITS_OF_ONE = tl.constexpr(0x3F800000)
+LOWER_BITS = tl.constexpr(16)  # of a float32: bins and `reach` tell depths apart by the bits above
+UPPER_INFINITY = tl.constexpr(0x7F80)  # the bits of infinity above them
+ROUNDING = tl.constexpr(1.0)  # what `reach` adds to a bound on depth
 STREAM_TOKENS = tl.constexpr(TOKENS)
 
 
 def draw_truncated_rows(
-    logits: dict[str, Any], noise: dict[str, Any], scan: dict[str, Any], out: dict[str, Any],
-    top_k: Tensor | None, top_p: Tensor | None, min_p: Tensor | None,
+    inputs: Inputs, scanned: Scanned, top_k: Tensor | None, top_p: Tensor | None, min_p: Tensor | None,
+    token: Tensor, facts: Tensor,
 ) -> None:  # fmt: skip
-    """Sample the tokens of truncated rows again, and overwrite their outputs; `scan` are arguments of `scan_cells`."""
-    rows, device = len(out["token"]), out["token"].device
-    limits = {
-        "top_k": _limit(top_k, 0, rows, torch.int64, device),
-        "top_p": _limit(top_p, 1, rows, torch.float32, device),
-        "min_p": _limit(min_p, 0, rows, torch.float32, device),
-    }
-    cells = {name: scan[name] for name in ("sums", "splits", "CELL", "SPAN", "SPLITS")}
-    splits = cells["splits"]
-    row = logits | limits | {"scales": out["scales"]}
-    row["histogram"] = torch.zeros(rows, HISTOGRAM.value, dtype=torch.int64, device=device)
-    collected = {
-        "tokens": torch.empty(rows, CAPACITY, dtype=torch.int32, device=device),
-        "depths": torch.empty(rows, CAPACITY, dtype=torch.float32, device=device),
-        "best_tokens": torch.empty(rows, splits, dtype=torch.int32, device=device),
-        "best_scores": torch.empty(rows, splits, 2, dtype=torch.float32, device=device),
-    }
-    launch(count, (rows, splits), **row, **cells, num_warps=4)
-    del cells["SPLITS"]
-    launch(collect, (rows, splits), **row, **noise, **cells, **collected, CAPACITY=CAPACITY, num_warps=4)
-    results = {name: out[name] for name in ("token", "facts", "rows")}
+    """Sample the tokens of truncated rows again, and overwrite their `token` and `facts`."""
+    base, guides, weights, temperature, seed, position = inputs
+    sums, scales, span, most_splits = scanned
+    rows, splits = sums.shape[:2]
+    device, vocabulary = base.device, base.shape[1]
+    top_k = _limit(top_k, 0, rows, torch.int64, device)
+    top_p = _limit(top_p, 1, rows, torch.float32, device)
+    min_p = _limit(min_p, 0, rows, torch.float32, device)
+    histogram = torch.zeros(rows, HISTOGRAM.value, dtype=torch.int64, device=device)
     launch(
-        draw, (rows,), **row, **noise, **collected, **results, splits=splits, SPLITS=scan["SPLITS"],
-        CAPACITY=CAPACITY, BLOCK=BLOCK, num_warps=8,
+        count, (rows, splits),
+        base=base, base_step=base.stride(0), guides=guides, guides_step=guides.stride(0), guide_step=guides.stride(1),
+        weights=weights, temperature=temperature, vocabulary=vocabulary, top_k=top_k, top_p=top_p, min_p=min_p,
+        scales=scales, histogram=histogram, sums=sums, splits=splits,
+        G=guides.shape[1], CELL=CELL, SPAN=span, SPLITS=most_splits,
+    )  # fmt: skip
+    tokens = torch.empty(rows, CAPACITY, dtype=torch.int32, device=device)
+    depths = torch.empty(rows, CAPACITY, dtype=torch.float32, device=device)
+    best_tokens = torch.empty(rows, splits, dtype=torch.int32, device=device)
+    best_scores = torch.empty(rows, splits, SCORES.value, dtype=torch.float32, device=device)
+    launch(
+        collect, (rows, splits),
+        base=base, base_step=base.stride(0), guides=guides, guides_step=guides.stride(0), guide_step=guides.stride(1),
+        weights=weights, temperature=temperature, vocabulary=vocabulary, seed=seed, position=position,
+        top_k=top_k, top_p=top_p, min_p=min_p, scales=scales, histogram=histogram, sums=sums, splits=splits,
+        tokens=tokens, depths=depths, best_tokens=best_tokens, best_scores=best_scores,
+        G=guides.shape[1], CELL=CELL, SPAN=span, CAPACITY=CAPACITY,
+    )  # fmt: skip
+    launch(
+        draw, (rows,), num_warps=MANY_WARPS,
+        base=base, base_step=base.stride(0), guides=guides, guides_step=guides.stride(0), guide_step=guides.stride(1),
+        weights=weights, temperature=temperature, vocabulary=vocabulary, seed=seed, position=position,
+        top_k=top_k, top_p=top_p, min_p=min_p, scales=scales, histogram=histogram,
+        tokens=tokens, depths=depths, best_tokens=best_tokens, best_scores=best_scores,
+        token=token, facts=facts, rows=rows, splits=splits,
+        G=guides.shape[1], SPLITS=most_splits, CAPACITY=CAPACITY, BLOCK=BLOCK,
     )  # fmt: skip
 
 
@@ -88,7 +110,7 @@ def _limit(limit: Tensor | None, off: int, rows: int, dtype: torch.dtype, device
 @triton.jit
 def bin_of(x):
     """Return the histogram bin of depth -x. Depths of 255 or more are in the last bin."""
-    return tl.minimum(((1 - x).to(tl.int32, bitcast=True) - 0x3F800000) >> 16, BINS - 1)
+    return tl.minimum(((1 - x).to(tl.int32, bitcast=True) - BITS_OF_ONE) >> LOWER_BITS, BINS - 1)
 
 
 @triton.jit
@@ -96,22 +118,23 @@ def reach(k, p, log_least, sums, row, splits, vocabulary, inverse, shift, SPLITS
     """Return a bound on depth: all kept tokens, and the k-th largest token, are at most this deep.
 
     The k-th largest logit is at least the k-th largest of the maxima of the splits. Tokens deeper than
-    log V - log(1 - p) have at most 1 - p of the mass; the bound adds 1 for rounding.
+    log V - log(1 - p) have at most 1 - p of the mass.
     """
     split = tl.arange(0, SPLITS)
     bottom = 0.0 * shift + INFINITY
     if k > 0:
-        tops = tl.load(sums + (row * splits + split) * 8, mask=split < splits, other=MASKED)
-        # by the upper half of the depths' bits, rounded up; 0x7f80 is that of infinity
-        last = least_depth(depth((tops - shift) * inverse) >> 16, (split < splits).to(tl.int64), k, 15)
-        bottom = tl.where(last < 0x7F7F, ((last + 1) << 16).to(tl.float32, bitcast=True), INFINITY)
+        tops = tl.load(sums + (row * splits + split) * SUMS, mask=split < splits, other=MASKED)
+        # by the upper bits of the depths, rounded up
+        depths = depth((tops - shift) * inverse) >> LOWER_BITS
+        last = least_depth(depths, (split < splits).to(tl.int64), k, DEPTH_BITS - LOWER_BITS)
+        bottom = tl.where(last + 1 < UPPER_INFINITY, ((last + 1) << LOWER_BITS).to(tl.float32, bitcast=True), INFINITY)
     elif p < 1:
-        bottom = tl.log(vocabulary + 0.0 * shift) - tl.log((1 - p).to(tl.float32)) + 1.0
+        bottom = tl.log(vocabulary + 0.0 * shift) - tl.log((1 - p).to(tl.float32)) + ROUNDING
     # with top-k and top-p, top-p counts within the top k, all of which have to be seen
     return tl.where((k > 0) & (p < 1), bottom, tl.minimum(bottom, -log_least))
 
 
-@triton.jit(do_not_specialize=ANY)
+@triton.jit(do_not_specialize=UNSPECIALIZED)
 def count(
     base, base_step, guides, guides_step, guide_step, weights, temperature, vocabulary,
     top_k, top_p, min_p, scales, histogram, sums, splits,
@@ -122,20 +145,20 @@ def count(
     t, inverse = inverse_of(temperature, row)
     truncates, k, p, log_least = limits_of(top_k, top_p, min_p, row, t, vocabulary)
     if truncates:
-        shift = tl.load(scales + row * SCALES + 2)
+        shift = tl.load(scales + row * SCALES + ROW_MAX)
         bottom = reach(k, p, log_least, sums, row, splits, vocabulary, inverse, shift, SPLITS)
-        tl.store(scales + row * SCALES + 6, bottom)
-        top = tl.load(sums + (row * splits + split) * 8)
+        tl.store(scales + row * SCALES + REACH, bottom)
+        top = tl.load(sums + (row * splits + split) * SUMS)
         if (shift - top) * inverse <= bottom:
             for index in range(SPAN):
                 token = (split * SPAN + index) * CELL + tl.arange(0, CELL)
                 x = tempered(
                     base, base_step, guides, guides_step, guide_step, weights, row, token, vocabulary, inverse, shift, G
                 )  # fmt: skip
-                near = (x > -INFINITY) & (-x <= bottom)
+                reachable = (x > -INFINITY) & (-x <= bottom)
                 at = histogram + row.to(tl.int64) * HISTOGRAM + bin_of(x)
-                tl.atomic_add(at, tl.full([CELL], 1, tl.int64), mask=near, sem="relaxed")
-                tl.atomic_add(at + BINS, units(x), mask=near, sem="relaxed")
+                tl.atomic_add(at, tl.full([CELL], 1, tl.int64), mask=reachable, sem="relaxed")
+                tl.atomic_add(at + BINS, units(x), mask=reachable, sem="relaxed")
 
 
 @triton.jit
@@ -163,7 +186,7 @@ def undecided(histogram, row, k, p, log_least, total):
     return bin_k, first, last, tokens_above, mass_above, tl.sum(tl.where(bin < first, masses, 0), 0)
 
 
-@triton.jit(do_not_specialize=ANY)
+@triton.jit(do_not_specialize=UNSPECIALIZED)
 def collect(
     base, base_step, guides, guides_step, guide_step, weights, temperature, vocabulary, seed, position,
     top_k, top_p, min_p, scales, histogram, sums, splits, tokens, depths, best_tokens, best_scores,
@@ -175,9 +198,9 @@ def collect(
     truncates, k, p, log_least = limits_of(top_k, top_p, min_p, row, t, vocabulary)
     best, best_x, best_token = -INFINITY, 0.0 * t, 0
     if truncates:
-        total, shift = tl.load(scales + row * SCALES + 1), tl.load(scales + row * SCALES + 2)
-        bottom = tl.load(scales + row * SCALES + 6)
-        top = tl.load(sums + (row * splits + split) * 8)
+        total, shift = tl.load(scales + row * SCALES + ROW_MASS_X), tl.load(scales + row * SCALES + ROW_MAX)
+        bottom = tl.load(scales + row * SCALES + REACH)
+        top = tl.load(sums + (row * splits + split) * SUMS)
         if (shift - top) * inverse <= bottom:
             bin_k, first, last, _, _, _ = undecided(histogram, row, k, p, log_least, (total * UNIT).to(tl.int64))
             bin_k = tl.where((k > 0) & (p < 1), bin_k, -1)  # top-p counts within the top k, exactly
@@ -186,38 +209,38 @@ def collect(
                 x = tempered(
                     base, base_step, guides, guides_step, guide_step, weights, row, token, vocabulary, inverse, shift, G
                 )  # fmt: skip
-                near = (x > -INFINITY) & (-x <= bottom)
+                reachable = (x > -INFINITY) & (-x <= bottom)
                 bin = bin_of(x)
-                open = ((bin >= first) & (bin <= last)) | (bin == bin_k)
-                append(histogram, tokens, depths, row, token, x, near & open, CAPACITY)
-                sure = near & (bin < first)
-                if tl.sum(sure.to(tl.int32), 0) > 0:
+                is_undecided = ((bin >= first) & (bin <= last)) | (bin == bin_k)
+                append(histogram, tokens, depths, row, token, x, reachable & is_undecided, CAPACITY)
+                is_kept = reachable & (bin < first)
+                if tl.sum(is_kept.to(tl.int32), 0) > 0:
                     word = philox(seed_of(seed, row), token, tl.load(position + row), STREAM_TOKENS)[0]
-                    score = tl.where(sure, x + gumbel(word), -INFINITY)
+                    score = tl.where(is_kept, x + gumbel(word), -INFINITY)
                     best, best_x, best_token = better(score, x, token, best, best_x, best_token)
     at = row * splits + split
     tl.store(best_tokens + at, best_token)
-    tl.store(best_scores + at * 2, best)
-    tl.store(best_scores + at * 2 + 1, best_x)
+    tl.store(best_scores + at * SCORES, best)
+    tl.store(best_scores + at * SCORES + 1, best_x)
 
 
 @triton.jit
 def better(score, x, token, best, best_x, best_token):
     """Return the best score so far with its x and token, after a block; of equal scores the smaller token wins."""
-    here = tl.max(score, 0)
-    leader = tl.min(tl.where(score == here, token, DEEPEST), 0)
-    best_x = tl.where(here > best, tl.sum(tl.where(token == leader, x, 0.0), 0), best_x)
-    return tl.maximum(best, here), best_x, tl.where(here > best, leader, best_token)
+    block_best = tl.max(score, 0)
+    winner = tl.min(tl.where(score == block_best, token, DEEPEST), 0)
+    best_x = tl.where(block_best > best, tl.sum(tl.where(token == winner, x, 0.0), 0), best_x)
+    return tl.maximum(best, block_best), best_x, tl.where(block_best > best, winner, best_token)
 
 
 @triton.jit
-def append(histogram, tokens, depths, row, token, x, chosen, CAPACITY: tl.constexpr):
-    """Append the chosen tokens to the row's collected tokens. Tokens beyond CAPACITY are counted but not stored."""
-    number = tl.sum(chosen.to(tl.int32), 0)
-    if number > 0:
-        before = tl.atomic_add(histogram + row.to(tl.int64) * HISTOGRAM + 2 * BINS, number.to(tl.int64), sem="relaxed")
-        slot = before + tl.cumsum(chosen.to(tl.int32), 0) - 1
-        keep = chosen & (slot < CAPACITY)
+def append(histogram, tokens, depths, row, token, x, mask, CAPACITY: tl.constexpr):
+    """Append a mask's tokens to the row's collected tokens. Tokens beyond CAPACITY are counted but not stored."""
+    added = tl.sum(mask.to(tl.int32), 0)
+    if added > 0:
+        before = tl.atomic_add(histogram + row.to(tl.int64) * HISTOGRAM + 2 * BINS, added.to(tl.int64), sem="relaxed")
+        slot = before + tl.cumsum(mask.to(tl.int32), 0) - 1
+        keep = mask & (slot < CAPACITY)
         tl.store(tokens + row.to(tl.int64) * CAPACITY + slot, token, mask=keep)
         tl.store(depths + row.to(tl.int64) * CAPACITY + slot, x, mask=keep)
 
@@ -225,7 +248,7 @@ def append(histogram, tokens, depths, row, token, x, chosen, CAPACITY: tl.conste
 # ---- the draw ----
 
 
-@triton.jit(do_not_specialize=ANY)
+@triton.jit(do_not_specialize=UNSPECIALIZED)
 def draw(
     base, base_step, guides, guides_step, guide_step, weights, temperature, vocabulary, seed, position,
     top_k, top_p, min_p, scales, histogram, tokens, depths, best_tokens, best_scores, token, facts, rows, splits,
@@ -236,13 +259,13 @@ def draw(
     t, inverse = inverse_of(temperature, row)
     truncates, k, p, log_least = limits_of(top_k, top_p, min_p, row, t, vocabulary)
     if truncates:
-        total = (tl.load(scales + row * SCALES + 1) * UNIT).to(tl.int64)
+        total = (tl.load(scales + row * SCALES + ROW_MASS_X) * UNIT).to(tl.int64)
         bottom = tl.where(log_least > -INFINITY, depth(log_least), DEEPEST - 1)
         number = tl.load(histogram + row.to(tl.int64) * HISTOGRAM + 2 * BINS)
         if number > CAPACITY:
             sample, x, mass = sample_from_all(
                 base, base_step, guides, guides_step, guide_step, weights, seed, position, row, vocabulary, inverse,
-                tl.load(scales + row * SCALES + 2), k, p, bottom, total, G, BLOCK,
+                tl.load(scales + row * SCALES + ROW_MAX), k, p, bottom, total, G, BLOCK,
             )  # fmt: skip
         else:
             sample, x, mass = sample_from_collected(
@@ -250,9 +273,10 @@ def draw(
                 k, p, log_least, bottom, total, SPLITS, CAPACITY,
             )  # fmt: skip
         if mass > 0:
-            tl.store(facts + row, x - tl.log(mass.to(tl.float64) / UNIT).to(tl.float32))
+            logprob = x - tl.log(mass.to(tl.float64) / UNIT).to(tl.float32)
             replace_token(
-                base, base_step, guides, guides_step, guide_step, weights, row, sample, token, facts, rows, scales, G
+                base, base_step, guides, guides_step, guide_step, weights, row, sample, logprob,
+                token, facts, rows, scales, G,
             )  # fmt: skip
 
 
@@ -271,11 +295,11 @@ def sample_from_collected(
     below = tl.where(live, depth(x), DEEPEST)
     if k > 0:
         of_bin = live & (bin_of(x) == bin_k)
-        last_of_k = least_depth(below, of_bin.to(tl.int64), k - tokens_above, 31)
+        last_of_k = least_depth(below, of_bin.to(tl.int64), k - tokens_above, DEPTH_BITS)
         total = mass_above_k + tl.sum(tl.where(of_bin & (below <= last_of_k), mass, 0), 0)
         bottom = tl.minimum(bottom, last_of_k)
     if p < 1:
-        bottom = tl.minimum(bottom, least_depth(below, mass, share(p, total) - mass_above, 31))
+        bottom = tl.minimum(bottom, least_depth(below, mass, share(p, total) - mass_above, DEPTH_BITS))
     candidates = live & (below <= bottom)
     word = philox(seed_of(seed, row), v, tl.load(position + row), STREAM_TOKENS)[0]
     score = tl.where(candidates, x + gumbel(word), -INFINITY)
@@ -284,15 +308,15 @@ def sample_from_collected(
     sample_x = tl.sum(tl.where(candidates & (v == sample), x, 0.0), 0)
 
     split = tl.arange(0, SPLITS)
-    scores = best_scores + (row * splits + split) * 2
+    scores = best_scores + (row * splits + split) * SCORES
     above = tl.load(scores, mask=split < splits, other=-INFINITY)
     x_above = tl.load(scores + 1, mask=split < splits, other=0.0)
     v_above = tl.load(best_tokens + row * splits + split, mask=split < splits, other=DEEPEST)
     best_above = tl.max(above, 0)
-    leader = tl.min(tl.where((above == best_above) & (above > -INFINITY), v_above, DEEPEST), 0)
-    wins = (best_above > best) | ((best_above == best) & (leader < sample))
-    sample_x = tl.where(wins, tl.sum(tl.where(v_above == leader, x_above, 0.0), 0), sample_x)
-    return tl.where(wins, leader, sample), sample_x, mass_above + tl.sum(tl.where(candidates, mass, 0), 0)
+    winner = tl.min(tl.where((above == best_above) & (above > -INFINITY), v_above, DEEPEST), 0)
+    wins = (best_above > best) | ((best_above == best) & (winner < sample))
+    sample_x = tl.where(wins, tl.sum(tl.where(v_above == winner, x_above, 0.0), 0), sample_x)
+    return tl.where(wins, winner, sample), sample_x, mass_above + tl.sum(tl.where(candidates, mass, 0), 0)
 
 
 @triton.jit
@@ -333,8 +357,8 @@ def deepest(
 ):  # fmt: skip
     """Return the least depth down to which a row has `number` tokens and `mass`, and the mass down to there."""
     last, total = 0, 0 * mass
-    for bit in range(31):
-        step = 1 << (30 - bit)
+    for bit in range(DEPTH_BITS):
+        step = HIGHEST_BIT >> bit
         tokens, weight = 0 * number, 0 * mass
         for first in range(0, vocabulary, BLOCK):
             v = first + tl.arange(0, BLOCK)

@@ -20,15 +20,17 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ..triton_common.launch import capability, launch
-from ..triton_common.tiles import dot, operand
+from ..triton_common.launch import MANY_WARPS, capability, launch
+from ..triton_common.tiles import INFINITY, dot, operand
 from .eager import IGNORED, Chunk, Engine, Head, score_in_chunks
 from .reference import LinearLogprob
 from .triton_tiles import Tiles, aligned, grouped, processors_of, shares, tiles
 
 FORWARD, BACKWARD, MERGE = 4096, 2048, 128
-SUMS = 4  # what `score` leaves of each row and share: largest logit, Σ e^z, Σ z e^z, the target's logit
-INFINITY = tl.constexpr(float("inf"))
+"""Logits that a program of `stream_forward` and `stream_backward` reads at a time, and rows of a program of `merge`."""
+SUMS = tl.constexpr(4)  # numbers that `score` stores for each row and share, at these offsets
+MAX, MASS, MEAN, TARGET_LOGIT = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
+SERIES_SQUARE = tl.constexpr(2.0**-4)  # x² below which tanh(x) is its series
 NO_TARGET = tl.constexpr(IGNORED)
 DRY_RUNS = [
     {"N": 256, "D": 256, "V": 1536},
@@ -58,25 +60,17 @@ def fused(
     row_tiles, vocabulary_tiles = triton.cdiv(rows, shape.rows), triton.cdiv(len(weight), shape.vocabulary)
     share = triton.cdiv(vocabulary_tiles, shares(row_tiles, vocabulary_tiles, processors_of(hidden)))
     number = triton.cdiv(vocabulary_tiles, share)
-    sums = torch.empty(number, SUMS, rows, dtype=torch.float32, device=hidden.device)
+    sums = torch.empty(number, SUMS.value, rows, dtype=torch.float32, device=hidden.device)
     out = torch.empty(2, rows, dtype=torch.float32, device=hidden.device)
     target = target.contiguous()
     _launch_with_scratch(
-        hidden.device,
-        score,
-        (row_tiles * number,),
-        **{"hidden": hidden, "hidden_step": hidden.stride(0), "weight": weight, "weight_step": weight.stride(0)},
-        **{"target": target, "sums": sums, "rows": rows, "vocabulary": len(weight), "width": width, "share": share},
-        **{"row_tiles": row_tiles, "number": number},
-        **_beyond_the_product(bias, hidden, temperature, softcap),
-        **{
-            "DESCRIPTORS": shape.descriptors,
-            "BLOCK_N": shape.rows,
-            "BLOCK_V": shape.vocabulary,
-            "BLOCK_D": shape.width,
-        },
-        **{"num_warps": shape.warps, "num_stages": shape.stages},
-    )
+        hidden.device, score, (row_tiles * number,), num_warps=shape.warps, num_stages=shape.stages,
+        hidden=hidden, hidden_step=hidden.stride(0), weight=weight, weight_step=weight.stride(0),
+        bias=hidden if bias is None else bias.contiguous(), target=target, sums=sums,
+        rows=rows, vocabulary=len(weight), width=width, share=share, row_tiles=row_tiles, number=number,
+        inverse=1 / temperature, cap=_cap(softcap), HAS_BIAS=bias is not None, HAS_CAP=softcap is not None,
+        DESCRIPTORS=shape.descriptors, BLOCK_N=shape.rows, BLOCK_V=shape.vocabulary, BLOCK_D=shape.width,
+    )  # fmt: skip
     launch(merge, (triton.cdiv(rows, MERGE),), sums=sums, target=target, out=out, rows=rows, number=number, BLOCK=MERGE)
     return LinearLogprob(*out)
 
@@ -101,12 +95,11 @@ def statistics(a: Tensor, bias: Tensor | None, target: Tensor, head: Head) -> Ch
     rows, vocabulary = a.shape
     out = torch.empty(3, rows, dtype=torch.float32, device=a.device)
     launch(
-        stream_forward,
-        (rows,),
-        **{"a": a, "target": target.contiguous(), "out": out, "rows": rows, "vocabulary": vocabulary},
-        **_beyond_the_product(bias, a, head.temperature, head.softcap),
-        **{"BLOCK": FORWARD, "num_warps": 8},
-    )
+        stream_forward, (rows,), num_warps=MANY_WARPS,
+        a=a, bias=a if bias is None else bias.contiguous(), target=target.contiguous(), out=out,
+        rows=rows, vocabulary=vocabulary, inverse=1 / head.temperature, cap=_cap(head.softcap),
+        HAS_BIAS=bias is not None, HAS_CAP=head.softcap is not None, BLOCK=FORWARD,
+    )  # fmt: skip
     return Chunk(a, *out)
 
 
@@ -118,13 +111,12 @@ def gradient(
     rows, vocabulary = a.shape
     da = a if a.dtype == dtype else torch.empty_like(a, dtype=dtype)
     launch(
-        stream_backward,
-        (rows, triton.cdiv(vocabulary, BACKWARD)),
-        **{"a": a, "da": da, "target": target.contiguous(), "g": g.contiguous(), "q": q.contiguous()},
-        **{"lse": chunk.lse, "entropy": chunk.entropy, "vocabulary": vocabulary},
-        **_beyond_the_product(bias, a, head.temperature, head.softcap),
-        **{"BLOCK": BACKWARD, "num_warps": 4},
-    )
+        stream_backward, (rows, triton.cdiv(vocabulary, BACKWARD)),
+        a=a, da=da, bias=a if bias is None else bias.contiguous(), target=target.contiguous(),
+        lse=chunk.lse, entropy=chunk.entropy, g=g.contiguous(), q=q.contiguous(), vocabulary=vocabulary,
+        inverse=1 / head.temperature, cap=_cap(head.softcap),
+        HAS_BIAS=bias is not None, HAS_CAP=head.softcap is not None, BLOCK=BACKWARD,
+    )  # fmt: skip
     return da
 
 
@@ -142,25 +134,20 @@ def dry_run(arguments: dict[str, Any]) -> None:
         gradient(chunk, bias, target, chunk.logprob, chunk.entropy, head, dtype)
 
 
-def _beyond_the_product(
-    bias: Tensor | None, unread: Tensor, temperature: float, softcap: float | None
-) -> dict[str, Any]:
-    return {
-        **{"bias": unread if bias is None else bias.contiguous(), "HAS_BIAS": bias is not None},
-        **{"cap": 1.0 if softcap is None else float(softcap), "HAS_CAP": softcap is not None},
-        "inverse": 1 / temperature,
-    }
+def _cap(softcap: float | None) -> float:
+    """Return the kernels' argument `cap`, which is not read without a softcap."""
+    return 1.0 if softcap is None else float(softcap)
 
 
-def _launch_with_scratch(device: torch.device, *positional: Any, **named: Any) -> None:
-    """Launch `score` with an allocator for descriptors that are created in the kernel; the allocator is then reset."""
+def _launch_with_scratch(device: torch.device, kernel: Any, grid: tuple[int, ...], /, **arguments: Any) -> None:
+    """Launch a kernel that creates descriptors, which need an allocator; it is set for this launch only."""
 
     def scratch(size: int, alignment: int, stream: int | None) -> Tensor:
         return torch.empty(size, dtype=torch.int8, device=device)
 
     context = copy_context()
     context.run(triton.set_allocator, scratch)
-    context.run(launch, *positional, **named)
+    context.run(launch, kernel, grid, **arguments)
 
 
 # ---- what the kernels share ----
@@ -179,8 +166,8 @@ def logits(a, b, inverse, cap, HAS_CAP: tl.constexpr):
 def slope(z, inverse, cap, HAS_CAP: tl.constexpr):
     """Return dz / da = (1 - tanh²) / T with tanh = z T / c, or 1 / T without a softcap c."""
     if HAS_CAP:
-        bent = z / (cap * inverse)
-        return (1 - bent * bent) * inverse
+        t = z / (cap * inverse)  # tanh(a / c)
+        return (1 - t * t) * inverse
     else:
         return inverse
 
@@ -193,7 +180,7 @@ def tanh(x):
         1 - s * (0.3333333333333333 - s * (0.13333333333333333 - s * (0.05396825396825397 - s * 0.021869488536155203)))
     )
     far = 1 - 2 / (tl.exp(2 * tl.abs(x)) + 1)
-    return tl.where(s < 0.0625, near, tl.where(x < 0, -far, far))
+    return tl.where(s < SERIES_SQUARE, near, tl.where(x < 0, -far, far))
 
 
 @triton.jit
@@ -221,30 +208,30 @@ def score(
     top = tl.full([BLOCK_N], -INFINITY, tl.float32)
     mass = tl.zeros([BLOCK_N], tl.float32)
     mean = tl.zeros([BLOCK_N], tl.float32)
-    of_target = tl.zeros([BLOCK_N], tl.float32)
+    target_logit = tl.zeros([BLOCK_N], tl.float32)
     if DESCRIPTORS:
         left_tiles = tl.make_tensor_descriptor(hidden, [rows, width], [hidden_step, 1], [BLOCK_N, BLOCK_D])
         right_tiles = tl.make_tensor_descriptor(weight, [vocabulary, width], [weight_step, 1], [BLOCK_V, BLOCK_D])
     for tile in range(split * share, tl.minimum((split + 1) * share, tl.cdiv(vocabulary, BLOCK_V))):
-        begin = tile * BLOCK_V
-        v = begin + tl.arange(0, BLOCK_V)
+        first_token = tile * BLOCK_V
+        v = first_token + tl.arange(0, BLOCK_V)
         a = tl.zeros([BLOCK_N, BLOCK_V], tl.float32)
         for k in range(0, width, BLOCK_D):
             if DESCRIPTORS:
                 left = left_tiles.load([first, k])  # [BLOCK_N, BLOCK_D]; 0 beyond the edges
-                right = right_tiles.load([begin, k])  # [BLOCK_V, BLOCK_D]
+                right = right_tiles.load([first_token, k])  # [BLOCK_V, BLOCK_D]
             else:
-                left = part(hidden, hidden_step, first, rows, k, width, BLOCK_N, BLOCK_D)
-                right = part(weight, weight_step, begin, vocabulary, k, width, BLOCK_V, BLOCK_D)
+                left = load_tile(hidden, hidden_step, first, rows, k, width, BLOCK_N, BLOCK_D)
+                right = load_tile(weight, weight_step, first_token, vocabulary, k, width, BLOCK_V, BLOCK_D)
             a += dot(operand(left, left), tl.trans(operand(right, left)))
         b = 0.0
         if HAS_BIAS:
             b = tl.load(bias + v, mask=v < vocabulary, other=0.0).to(tl.float32)[None, :]
         z = logits(a, b, inverse, cap, HAS_CAP)
-        of_target += tl.sum(tl.where(v[None, :] == target_id[:, None], z, 0.0), 1)
+        target_logit += tl.sum(tl.where(v[None, :] == target_id[:, None], z, 0.0), 1)
         z = tl.where((v < vocabulary)[None, :], z, -INFINITY)  # no phantom columns
-        above = tl.maximum(top, tl.max(z, 1))
-        shift = finite(above)
+        new_top = tl.maximum(top, tl.max(z, 1))
+        shift = finite(new_top)
         decay = tl.where(top == -INFINITY, 0.0, tl.exp(top - shift))
         mean = decay * (mean + mass * (finite(top) - shift))
         mass = decay * mass
@@ -252,16 +239,16 @@ def score(
         e = tl.exp(z)
         mean += tl.sum(e * tl.where(e > 0, z, 0.0), 1)
         mass += tl.sum(e, 1)
-        top = above
-    at = sums + tl.cast(split, tl.int64) * 4 * rows + n
-    tl.store(at, top, mask=row_mask)
-    tl.store(at + rows, mass, mask=row_mask)
-    tl.store(at + 2 * rows, mean, mask=row_mask)
-    tl.store(at + 3 * rows, of_target, mask=row_mask)
+        top = new_top
+    at = sums + tl.cast(split, tl.int64) * SUMS * rows + n
+    tl.store(at + MAX * rows, top, mask=row_mask)
+    tl.store(at + MASS * rows, mass, mask=row_mask)
+    tl.store(at + MEAN * rows, mean, mask=row_mask)
+    tl.store(at + TARGET_LOGIT * rows, target_logit, mask=row_mask)
 
 
 @triton.jit
-def part(matrix, step, first, rows, k, width, BLOCK: tl.constexpr, BLOCK_D: tl.constexpr):
+def load_tile(matrix, step, first, rows, k, width, BLOCK: tl.constexpr, BLOCK_D: tl.constexpr):
     """Load the [BLOCK, BLOCK_D] tile of a matrix at (first, k), 0 beyond its edges; int64 tile offset, int32 inside."""
     row = tl.arange(0, BLOCK)
     column = tl.arange(0, BLOCK_D)
@@ -278,25 +265,25 @@ def merge(sums, target, out, rows, number, BLOCK: tl.constexpr):
     top = tl.full([BLOCK], -INFINITY, tl.float32)
     mass = tl.zeros([BLOCK], tl.float32)
     mean = tl.zeros([BLOCK], tl.float32)
-    of_target = tl.zeros([BLOCK], tl.float32)
+    target_logit = tl.zeros([BLOCK], tl.float32)
     for split in range(0, number):
-        at = sums + tl.cast(split, tl.int64) * 4 * rows + n
-        other = tl.load(at, mask=row_mask, other=0.0)  # [BLOCK], as all that follow
-        other_mass = tl.load(at + rows, mask=row_mask, other=1.0)
-        other_mean = tl.load(at + 2 * rows, mask=row_mask, other=0.0)
-        of_target += tl.load(at + 3 * rows, mask=row_mask, other=0.0)
-        above = tl.maximum(top, other)
-        shift = finite(above)
+        at = sums + tl.cast(split, tl.int64) * SUMS * rows + n
+        other = tl.load(at + MAX * rows, mask=row_mask, other=0.0)  # [BLOCK], as all that follow
+        other_mass = tl.load(at + MASS * rows, mask=row_mask, other=1.0)
+        other_mean = tl.load(at + MEAN * rows, mask=row_mask, other=0.0)
+        target_logit += tl.load(at + TARGET_LOGIT * rows, mask=row_mask, other=0.0)
+        new_top = tl.maximum(top, other)
+        shift = finite(new_top)
         decay = tl.where(top == -INFINITY, 0.0, tl.exp(top - shift))
         other_decay = tl.where(other == -INFINITY, 0.0, tl.exp(other - shift))
         mean = decay * (mean + mass * (finite(top) - shift))
         mean += other_decay * (other_mean + other_mass * (finite(other) - shift))
         mass = decay * mass + other_decay * other_mass
-        top = above
+        top = new_top
     has_target = tl.load(target + n, mask=row_mask, other=NO_TARGET) != NO_TARGET
-    width = tl.log(mass)
-    tl.store(out + n, tl.where(has_target, of_target - finite(top) - width, 0.0), mask=row_mask)
-    tl.store(out + rows + n, tl.where(has_target, width - mean / mass, 0.0), mask=row_mask)
+    log_mass = tl.log(mass)
+    tl.store(out + n, tl.where(has_target, target_logit - finite(top) - log_mass, 0.0), mask=row_mask)
+    tl.store(out + rows + n, tl.where(has_target, log_mass - mean / mass, 0.0), mask=row_mask)
 
 
 # ---- chunks ----
@@ -311,7 +298,7 @@ def stream_forward(
     row = tl.program_id(0)
     a += row.to(tl.int64) * vocabulary
     target_id = tl.load(target + row)
-    mass, mean, of_target = 0.0 * inverse, 0.0 * inverse, 0.0 * inverse
+    mass, mean, target_logit = 0.0 * inverse, 0.0 * inverse, 0.0 * inverse
     top = mass - INFINITY
     for first in range(0, vocabulary, BLOCK):
         v = first + tl.arange(0, BLOCK)
@@ -321,21 +308,21 @@ def stream_forward(
             b = tl.load(bias + v, mask=inside, other=0.0).to(tl.float32)
         product = tl.load(a + v, mask=inside, other=0.0).to(tl.float32)  # [BLOCK]
         z = logits(product, b, inverse, cap, HAS_CAP)
-        of_target += tl.sum(tl.where(v == target_id, z, 0.0), 0)
+        target_logit += tl.sum(tl.where(v == target_id, z, 0.0), 0)
         z = tl.where(inside, z, -INFINITY)
-        above = tl.maximum(top, tl.max(z, 0))
-        shift = finite(above)
+        new_top = tl.maximum(top, tl.max(z, 0))
+        shift = finite(new_top)
         decay = tl.where(top == -INFINITY, 0.0, tl.exp(top - shift))
         z -= shift
         e = tl.exp(z)
         mean = decay * (mean + mass * (finite(top) - shift)) + tl.sum(e * tl.where(e > 0, z, 0.0), 0)
         mass = decay * mass + tl.sum(e, 0)
-        top = above
+        top = new_top
     has_target = target_id != NO_TARGET
-    width = tl.log(mass)
-    tl.store(out + row, tl.where(has_target, of_target - finite(top) - width, 0.0))
-    tl.store(out + rows + row, tl.where(has_target, width - mean / mass, 0.0))
-    tl.store(out + 2 * rows + row, finite(top) + width)
+    log_mass = tl.log(mass)
+    tl.store(out + row, tl.where(has_target, target_logit - finite(top) - log_mass, 0.0))
+    tl.store(out + rows + row, tl.where(has_target, log_mass - mean / mass, 0.0))
+    tl.store(out + 2 * rows + row, finite(top) + log_mass)
 
 
 @triton.jit
@@ -353,11 +340,11 @@ def stream_backward(
         b = tl.load(bias + v, mask=inside, other=0.0).to(tl.float32)
     product = tl.load(a + start + v, mask=inside, other=0.0).to(tl.float32)  # [BLOCK]
     z = logits(product, b, inverse, cap, HAS_CAP)
-    of_logprob = tl.load(g + row)
-    of_entropy = tl.load(q + row)
+    grad_logprob = tl.load(g + row)
+    grad_entropy = tl.load(q + row)
     logp = z - tl.load(lse + row)
     p = tl.exp(logp)
-    inner = of_logprob + of_entropy * tl.where(p > 0, logp + tl.load(entropy + row), 0.0)
-    dz = tl.where(v == tl.load(target + row), of_logprob, 0.0) - p * inner
+    inner = grad_logprob + grad_entropy * tl.where(p > 0, logp + tl.load(entropy + row), 0.0)
+    dz = tl.where(v == tl.load(target + row), grad_logprob, 0.0) - p * inner
     dz *= slope(z, inverse, cap, HAS_CAP)
     tl.store(da + start + v, dz.to(da.dtype.element_ty), mask=inside)

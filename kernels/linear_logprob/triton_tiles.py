@@ -10,9 +10,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ..triton_common.launch import capability
+from ..triton_common.launch import MANY_WARPS, STAGES, capability
 
 PROCESSORS = {80: 108, 90: 132}
+"""Multiprocessors by compute capability, for dry runs: of an A100 and an H100."""
+INTERPRETER_PROCESSORS = 2
+ALIGNMENT = 16  # bytes
 GROUP = 16
 """Row tiles that are scored at the same time, each against several shares of the vocabulary. At a width of 4,096 their
 hidden states are 16 MB, which a second-level cache of 50 MB keeps; those of all rows of a training step would be read
@@ -26,8 +29,8 @@ class Tiles(NamedTuple):
     rows: int
     vocabulary: int
     width: int
-    warps: int = 8
-    stages: int = 3
+    warps: int = MANY_WARPS
+    stages: int = STAGES
     descriptors: bool = False
     """Whether tiles are copied by Hopper's tensor descriptors, which need no registers for pointers."""
 
@@ -49,7 +52,7 @@ def aligned(matrix: Tensor) -> bool:
     """Return whether all rows begin at multiples of 16 bytes, as descriptors and 16-byte loads need, and do not overlap
     (as rows of an expanded tensor would, which descriptors do not support)."""
     apart = matrix.stride(0) >= matrix.shape[1]
-    return apart and matrix.stride(0) * matrix.itemsize % 16 == matrix.data_ptr() % 16 == 0
+    return apart and matrix.stride(0) * matrix.itemsize % ALIGNMENT == matrix.data_ptr() % ALIGNMENT == 0
 
 
 def shares(row_tiles: int, vocabulary_tiles: int, processors: int) -> int:
@@ -69,7 +72,7 @@ def processors_of(hidden: Tensor) -> int:
     """Return the number of multiprocessors of the tensor's device, or of the target device of a dry run."""
     if hidden.is_cuda:
         return torch.cuda.get_device_properties(hidden.device).multi_processor_count
-    return PROCESSORS.get(capability(hidden), 2)
+    return PROCESSORS.get(capability(hidden), INTERPRETER_PROCESSORS)
 
 
 @triton.jit

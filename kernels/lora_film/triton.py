@@ -4,19 +4,20 @@ shrink    partial sums of u = A x over ranges of x's columns
 expand    sum of the partial sums, modulation M u + δ, and y += factor B (M u + δ)
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from ..triton_common.launch import launch
-from ..triton_common.tiles import dot, operand
+from ..triton_common.launch import MANY_WARPS, WARPS, launch
+from ..triton_common.tiles import SMALLEST_DOT, dot, operand
 from . import WIDEST, WIDEST_CORE
 
-BLOCK_K = 64
+BLOCK_K = 64  # columns of x that a program of `shrink` reads at a time
 FEW = 64  # positions; up to here latency is what counts, not work
+SPILL_FROM = 4096  # numbers of a tile of u, from which four warps would spill registers on sm_80
 DRY_RUNS = [
     {"N": 4, "L": length, "m": 4096, "n": 4096, "r": 8, "start": 2, "kind": kind}
     for length in (1, 64) for kind in ("scale", "core", "plain")
@@ -42,7 +43,9 @@ def tiles(positions: int) -> Tiles:
 
     With few positions there are more partial sums, to use all processors.
     """
-    return Tiles(16, 64, 16, WIDEST_CORE) if positions <= FEW else Tiles(64, 128, 4, 16)
+    if positions <= FEW:
+        return Tiles(positions=16, outputs=64, parts=16, core=WIDEST_CORE)
+    return Tiles(positions=64, outputs=128, parts=4, core=16)
 
 
 def serves(y: Tensor, x: Tensor, A: Tensor, B: Tensor, core: Tensor | None, start: int) -> bool:
@@ -60,12 +63,10 @@ def shrunk(x: Tensor, A: Tensor) -> Tensor:
     part = BLOCK_K * triton.cdiv(triton.cdiv(m, BLOCK_K), shape.parts)
     u = torch.empty(triton.cdiv(m, part), positions, r, dtype=torch.float32, device=x.device)
     launch(
-        shrink,
-        (triton.cdiv(positions, shape.positions), len(u)),
-        **{"x": x, "A": A, "A_step": A.stride(0), "u": u, "positions": positions, "m": m, "r": r, "part": part},
-        **{"R": _rank(r), "BLOCK_M": shape.positions, "BLOCK_K": BLOCK_K},
-        num_warps=_warps(shape.positions, r),
-    )
+        shrink, (triton.cdiv(positions, shape.positions), len(u)), num_warps=_warps(shape.positions, r),
+        x=x, A=A, A_step=A.stride(0), u=u, positions=positions, m=m, r=r, part=part,
+        R=_rank(r), BLOCK_M=shape.positions, BLOCK_K=BLOCK_K,
+    )  # fmt: skip
     return u
 
 
@@ -89,35 +90,32 @@ def fused(
     positions = (rows - start) * length
     shape = tiles(positions)
     launch(
-        expand,
-        (triton.cdiv(positions, shape.positions), triton.cdiv(n, shape.outputs)),
-        **{"y": y[start:], "u": u, "part_step": u.stride(0), "position_step": u.stride(1)},
-        **{"B": B, "B_step": B.stride(0)},
-        **_modulation("scale", scale, y) | _modulation("core", core, y) | _modulation("shift", shift, y),
-        **{"positions": positions, "length": length, "n": n, "r": r, "parts": len(u), "factor": float(factor)},
-        **{"SCALE": scale is not None, "CORE": core is not None, "SHIFT": shift is not None},
-        **{"PARTS": triton.next_power_of_2(len(u)), "R": _rank(r)},
-        **{"BLOCK_M": shape.positions, "BLOCK_N": shape.outputs},
+        expand, (triton.cdiv(positions, shape.positions), triton.cdiv(n, shape.outputs)),
         num_warps=_warps(shape.positions, r),
-    )
+        y=y[start:], u=u, part_step=u.stride(0), position_step=u.stride(1), B=B, B_step=B.stride(0),
+        scale=y if scale is None else scale.contiguous(), scale_step=_row_step(scale),
+        core=y if core is None else core.contiguous(), core_step=_row_step(core),
+        shift=y if shift is None else shift.contiguous(), shift_step=_row_step(shift),
+        positions=positions, length=length, n=n, r=r, parts=len(u), factor=float(factor),
+        SCALE=scale is not None, CORE=core is not None, SHIFT=shift is not None,
+        PARTS=triton.next_power_of_2(len(u)), R=_rank(r), BLOCK_M=shape.positions, BLOCK_N=shape.outputs,
+    )  # fmt: skip
     return y
 
 
 def _rank(r: int) -> int:
-    """Return the padded rank of a tile: matrix instructions need at least 16."""
-    return max(16, 1 << (r - 1).bit_length())
+    """Return the padded rank of a tile."""
+    return max(SMALLEST_DOT, 1 << (r - 1).bit_length())
 
 
 def _warps(positions: int, r: int) -> int:
-    """Return the number of warps per program: with four, large tiles would spill registers on sm_80."""
-    return 8 if positions * _rank(r) >= 4096 else 4
+    """Return the number of warps per program."""
+    return MANY_WARPS if positions * _rank(r) >= SPILL_FROM else WARPS
 
 
-def _modulation(name: str, tensor: Tensor | None, unread: Tensor) -> dict[str, Any]:
-    """Return the kernel arguments of a modulation: the tensor, and its row stride (0 if one row serves all)."""
-    if tensor is None:
-        return {name: unread, f"{name}_step": 0}
-    return {name: tensor.contiguous(), f"{name}_step": tensor[0].numel() if len(tensor) > 1 else 0}
+def _row_step(modulation: Tensor | None) -> int:
+    """Return the stride between rows of a contiguous modulation; 0 if one row serves all."""
+    return 0 if modulation is None or len(modulation) == 1 else modulation[0].numel()
 
 
 @triton.jit(do_not_specialize=["positions"])

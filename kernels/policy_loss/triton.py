@@ -8,10 +8,12 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ..triton_common.launch import launch
+from ..triton_common.launch import MANY_WARPS, launch
+from ..triton_common.tiles import BLOCK
 from .reference import FARTHEST, ClipRule, PolicyLoss, log_bounds
 
-BLOCK = 1024
+SUMS = tl.constexpr(5)  # numbers that the kernel stores for each sequence, in the order of `PolicyLoss.sums`
+SERIES_GAP = tl.constexpr(0.5)  # |gap| below which k3 is its series
 _PPO = {"lengths": [4096, 1024], "rule": ((0.0, 1.2), (0.8, float("inf")), "ratio", "token")}
 _GSPO = _PPO | {"rule": ((0.0, 1.2), (0.8, float("inf")), "ratio", "sequence")}
 _CISPO = _PPO | {"rule": ((0.0, 1.2), (0.0, 1.2), "logprob", "token")}
@@ -53,27 +55,26 @@ class _Fused(torch.autograd.Function):
         ctx: Any, logprob: Tensor, old: Tensor, advantage: Tensor, weight: Tensor, bounds: Tensor,
         rule: ClipRule, mask: Tensor | None, base: Tensor | None, beta: float, kl: str, corrected: bool,
     ) -> Any:  # fmt: skip
-        tokens = {"logprob": logprob, "old": old, "advantage": advantage, "weight": weight}
-        tokens |= {"mask": weight if mask is None else mask, "base": weight if base is None else base}
         sequences, device = len(bounds) - 1, logprob.device
         gradient = torch.empty(logprob.shape, dtype=torch.float32, device=device)
-        sums = torch.empty(sequences, 5, dtype=torch.float32, device=device)
-        shares = torch.empty(sequences, dtype=torch.float32, device=device)
+        sums = torch.empty(sequences, SUMS.value, dtype=torch.float32, device=device)
+        low, high, low_negative, high_negative = log_bounds(rule)
+        totals = torch.empty(sequences, dtype=torch.float32, device=device)
         launch(
-            sequence_loss,
-            (sequences,),
-            **{name: tensor.contiguous() for name, tensor in tokens.items()},
-            **{"bounds": bounds.contiguous(), "gradient": gradient, "sums": sums, "shares": shares},
-            **dict(zip(("low", "high", "low_negative", "high_negative"), log_bounds(rule), strict=True)),
-            **{"farthest": FARTHEST, "beta": float(beta)},
-            **{"THROUGH": rule.through, "LEVEL": rule.level, "MASK": mask is not None},
-            **{"KL": "none" if base is None else kl, "PENALTY": beta != 0, "CORRECTED": corrected, "BLOCK": BLOCK},
-            num_warps=8,
-        )
+            sequence_loss, (sequences,), num_warps=MANY_WARPS,
+            logprob=logprob.contiguous(), old=old.contiguous(), advantage=advantage.contiguous(),
+            weight=weight.contiguous(), mask=(weight if mask is None else mask).contiguous(),
+            base=(weight if base is None else base).contiguous(), bounds=bounds.contiguous(),
+            gradient=gradient, sums=sums, totals=totals,
+            low=low, high=high, low_negative=low_negative, high_negative=high_negative,
+            farthest=FARTHEST, beta=float(beta),
+            THROUGH=rule.through, LEVEL=rule.level, MASK=mask is not None, KL="none" if base is None else kl,
+            PENALTY=beta != 0, CORRECTED=corrected, BLOCK=BLOCK,
+        )  # fmt: skip
         ctx.save_for_backward(gradient)
         ctx.dtype = logprob.dtype
         ctx.mark_non_differentiable(sums)
-        return shares.sum(), sums
+        return totals.sum(), sums
 
     @staticmethod
     @once_differentiable
@@ -84,7 +85,7 @@ class _Fused(torch.autograd.Function):
 
 @triton.jit
 def sequence_loss(
-    logprob, old, advantage, weight, mask, base, bounds, gradient, sums, shares,
+    logprob, old, advantage, weight, mask, base, bounds, gradient, sums, totals,
     low, high, low_negative, high_negative, farthest, beta,
     THROUGH: tl.constexpr, LEVEL: tl.constexpr, MASK: tl.constexpr, KL: tl.constexpr, PENALTY: tl.constexpr,
     CORRECTED: tl.constexpr, BLOCK: tl.constexpr,
@@ -97,12 +98,15 @@ def sequence_loss(
     sequence = tl.program_id(0)
     first, end = tl.load(bounds + sequence), tl.load(bounds + sequence + 1)
     blocks = tl.cdiv(end - first, BLOCK)
-    mean, common = 0.0 * beta, 0.0 * beta
+    mean, sequence_grad = 0.0 * beta, 0.0 * beta
     if LEVEL != "token":
-        mean, number, gains, losses = pass_before(logprob, old, advantage, weight, mask, first, end, mean, MASK, BLOCK)
+        mean, number, gains, losses = sequence_statistics(
+            logprob, old, advantage, weight, mask, first, end, mean, MASK, BLOCK
+        )
         if LEVEL == "sequence":
-            common = (slope(mean, low, high, gains) + slope(mean, low_negative, high_negative, losses)) / number
-    share, lost, apart, out, count, ratios = 0.0 * beta, 0.0 * beta, 0.0 * beta, 0.0 * beta, 0.0 * beta, 0.0 * beta
+            sequence_grad = (slope(mean, low, high, gains) + slope(mean, low_negative, high_negative, losses)) / number
+    total_sum, loss_sum, kl_sum = 0.0 * beta, 0.0 * beta, 0.0 * beta
+    clipped, count, ratio_sum = 0.0 * beta, 0.0 * beta, 0.0 * beta
     for block in range(0, blocks):
         start = first + block * BLOCK
         t, inside, live, w, token_logprob, log_r, A = read(
@@ -111,54 +115,56 @@ def sequence_loss(
         token_log_ratio = log_r
         if LEVEL != "token":
             log_r = tl.where(live, mean, 0.0)
-        least = tl.where(A >= 0, low, low_negative)
-        most = tl.where(A >= 0, high, high_negative)
-        outside = (log_r < least) | (log_r > most)
-        r = clamped(log_r, least, most)
+        lower = tl.where(A >= 0, low, low_negative)
+        upper = tl.where(A >= 0, high, high_negative)
+        outside = (log_r < lower) | (log_r > upper)
+        r = clamped(log_r, lower, upper)
         grad = -w * A * r  # [BLOCK], as all that follow
         loss = grad
         if THROUGH == "logprob":
             loss = grad * token_logprob
         elif LEVEL == "sequence":
-            grad = tl.where(live, common, 0.0)
+            grad = tl.where(live, sequence_grad, 0.0)
         else:
             grad = tl.where(outside, 0.0, grad)
         total = loss
         if KL != "none":
             gap = tl.load(base + t, mask=live, other=0.0).to(tl.float32) - token_logprob
-            distance, steepness = divergence(gap, token_log_ratio, farthest, KL, CORRECTED)
-            apart += tl.sum(distance, 0)
+            kl, kl_grad = divergence(gap, token_log_ratio, farthest, KL, CORRECTED)
+            kl_sum += tl.sum(kl, 0)
             if PENALTY:
-                total += beta * w * distance
-                grad += beta * w * steepness
+                total += beta * w * kl
+                grad += beta * w * kl_grad
         tl.store(gradient + t, grad, mask=inside)
-        share += tl.sum(total, 0)
-        lost += tl.sum(loss, 0)
-        out += tl.sum((outside & live).to(tl.float32), 0)
+        total_sum += tl.sum(total, 0)
+        loss_sum += tl.sum(loss, 0)
+        clipped += tl.sum((outside & live).to(tl.float32), 0)
         count += tl.sum(live.to(tl.float32), 0)
-        ratios += tl.sum(tl.where(live, clamped(log_r, -farthest, farthest), 0.0), 0)
-    tl.store(shares + sequence, share)
-    at = sums + sequence * 5
-    tl.store(at, lost)
-    tl.store(at + 1, apart)
-    tl.store(at + 2, out)
+        ratio_sum += tl.sum(tl.where(live, clamped(log_r, -farthest, farthest), 0.0), 0)
+    tl.store(totals + sequence, total_sum)
+    at = sums + sequence * SUMS
+    tl.store(at, loss_sum)
+    tl.store(at + 1, kl_sum)
+    tl.store(at + 2, clipped)
     tl.store(at + 3, count)
-    tl.store(at + 4, ratios)
+    tl.store(at + 4, ratio_sum)
 
 
 @triton.jit
-def pass_before(logprob, old, advantage, weight, mask, first, end, zero, MASK: tl.constexpr, BLOCK: tl.constexpr):
+def sequence_statistics(
+    logprob, old, advantage, weight, mask, first, end, zero, MASK: tl.constexpr, BLOCK: tl.constexpr
+):
     """Return a sequence's mean log-ratio, number of tokens (at least 1), and Σ w A over A >= 0 and over A < 0."""
-    number, drift, gains, losses = zero, zero, zero, zero
+    number, log_ratio, gains, losses = zero, zero, zero, zero
     for block in range(0, tl.cdiv(end - first, BLOCK)):
         start = first + block * BLOCK
         _, _, live, w, _, log_r, A = read(logprob, old, advantage, weight, mask, start, end, MASK, BLOCK)
         number += tl.sum(live.to(tl.float32), 0)
-        drift += tl.sum(log_r, 0)
+        log_ratio += tl.sum(log_r, 0)
         gains += tl.sum(tl.where(A >= 0, w * A, 0.0), 0)
         losses += tl.sum(tl.where(A >= 0, 0.0, w * A), 0)
     number = tl.maximum(number, 1.0)
-    return drift / number, number, gains, losses
+    return log_ratio / number, number, gains, losses
 
 
 @triton.jit
@@ -197,22 +203,22 @@ def divergence(gap, log_r, farthest, KL: tl.constexpr, CORRECTED: tl.constexpr):
     """Return the KL estimate of gap = log base - log π and its derivative by log π; times π / old if CORRECTED."""
     if KL == "k1":
         value = -gap
-        steepness = tl.zeros_like(gap) + 1.0
+        gradient = tl.zeros_like(gap) + 1.0
     elif KL == "k2":
         value = 0.5 * gap * gap
-        steepness = -gap
+        gradient = -gap
     elif KL == "k3":
         value = k3(gap)
-        steepness = 1.0 - tl.exp(gap)
+        gradient = 1.0 - tl.exp(gap)
     else:
         value = tl.exp(gap) * k3(-gap)
-        steepness = -gap * tl.exp(gap)
+        gradient = -gap * tl.exp(gap)
     if CORRECTED:
         r = clamped(log_r, -farthest, farthest)
-        moving = (log_r >= -farthest) & (log_r <= farthest)  # beyond, the ratio itself has no gradient
-        steepness = r * (steepness + tl.where(moving, value, 0.0))
+        in_range = (log_r >= -farthest) & (log_r <= farthest)  # beyond, the ratio itself has no gradient
+        gradient = r * (gradient + tl.where(in_range, value, 0.0))
         value = r * value
-    return value, steepness
+    return value, gradient
 
 
 @triton.jit
@@ -222,4 +228,4 @@ def k3(gap):
         0.008333333333333333 + gap * (0.001388888888888889 + gap * 0.0001984126984127)
     )
     series = gap * gap * (0.5 + gap * (0.16666666666666666 + gap * series))
-    return tl.where(tl.abs(gap) < 0.5, series, tl.exp(gap) - gap - 1.0)
+    return tl.where(tl.abs(gap) < SERIES_GAP, series, tl.exp(gap) - gap - 1.0)

@@ -17,16 +17,15 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ..triton_common.launch import launch
+from ..triton_common.tiles import BLOCK, INFINITY
 from .eager import absorbed
 
 SPLITS = 32  # programs that share a row's scores: lengths are known to the device only
-SCORE = {"BLOCK_T": 16, "BLOCK_P": 256}
-COLLECT = {"BLOCK_T": 64, "BLOCK_P": 64}
-BLOCK = 1024
+SCORE_STATES, SCORE_COLUMNS = 16, 256  # tile of `score`, whose sums run over columns
+COLLECT_STATES, COLLECT_COLUMNS = 64, 64  # tile of `collect`, whose sums run over states
 _PADDED = {"lengths": [1024, 1024], "D": 4096, "P": 4096, "d": 64, "mask": True}
 DRY_RUNS = [_PADDED, _PADDED | {"mask": False}]
 ELEMENTS = {"soften": "BLOCK", "centre": "BLOCK"}
-INFINITY = tl.constexpr(float("inf"))
 
 
 def fused(
@@ -56,37 +55,43 @@ class _Attend(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, u: Tensor, states: Tensor, bounds: Tensor, mask: Tensor | None) -> Tensor:
         states = states if states.stride(1) == 1 else states.contiguous()
-        row = {"states": states, "step": states.stride(0), "bounds": bounds.contiguous()}
-        attention = _scores(u, row, mask)
-        launch(soften, (len(u),), scores=attention, bounds=row["bounds"], BLOCK=BLOCK)
-        ctx.save_for_backward(states, row["bounds"], mask, attention)
-        return _collected(attention, row, u)
+        bounds = bounds.contiguous()
+        attention = _scores(u, states, bounds, mask)
+        launch(soften, (len(u),), scores=attention, bounds=bounds, BLOCK=BLOCK)
+        ctx.save_for_backward(states, bounds, mask, attention)
+        return _collected(attention, states, bounds)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *upstream: Tensor) -> Any:
         (g,) = upstream
         states, bounds, mask, attention = ctx.saved_tensors
-        row = {"states": states, "step": states.stride(0), "bounds": bounds}
-        scores = _scores(g, row, mask)
+        scores = _scores(g, states, bounds, mask)
         launch(centre, (len(g),), scores=scores, attention=attention, bounds=bounds, BLOCK=BLOCK)
-        return _collected(scores, row, g), None, None, None
+        return _collected(scores, states, bounds), None, None, None
 
 
-def _scores(vectors: Tensor, row: dict[str, Any], mask: Tensor | None) -> Tensor:
+def _scores(vectors: Tensor, states: Tensor, bounds: Tensor, mask: Tensor | None) -> Tensor:
     """Return the score h_t · u of every state [T] in float32; -inf for masked states."""
-    states = row["states"]
     out = torch.empty(len(states), dtype=torch.float32, device=states.device)
-    of = row | {"vectors": vectors.contiguous(), "mask": states if mask is None else mask.contiguous(), "out": out}
-    launch(score, (len(vectors), SPLITS), **of, P=states.shape[1], SPLITS=SPLITS, MASK=mask is not None, **SCORE)
+    launch(
+        score, (len(vectors), SPLITS),
+        states=states, step=states.stride(0), bounds=bounds, vectors=vectors.contiguous(),
+        mask=states if mask is None else mask.contiguous(), out=out, P=states.shape[1],
+        SPLITS=SPLITS, MASK=mask is not None, BLOCK_T=SCORE_STATES, BLOCK_P=SCORE_COLUMNS,
+    )  # fmt: skip
     return out
 
 
-def _collected(weights: Tensor, row: dict[str, Any], like: Tensor) -> Tensor:
+def _collected(weights: Tensor, states: Tensor, bounds: Tensor) -> Tensor:
     """Return the weighted sum of each row's states [N, P] in float32."""
-    N, P = like.shape
-    out = torch.empty(N, P, dtype=torch.float32, device=like.device)
-    launch(collect, (N, triton.cdiv(P, COLLECT["BLOCK_P"])), **row, weights=weights, out=out, P=P, **COLLECT)
+    N, P = len(bounds) - 1, states.shape[1]
+    out = torch.empty(N, P, dtype=torch.float32, device=states.device)
+    launch(
+        collect, (N, triton.cdiv(P, COLLECT_COLUMNS)),
+        states=states, step=states.stride(0), bounds=bounds, weights=weights, out=out, P=P,
+        BLOCK_T=COLLECT_STATES, BLOCK_P=COLLECT_COLUMNS,
+    )  # fmt: skip
     return out
 
 
@@ -123,10 +128,10 @@ def soften(scores, bounds, BLOCK: tl.constexpr):
     for start in range(first, end, BLOCK):
         t = start + tl.arange(0, BLOCK)
         s = tl.load(scores + t, mask=t < end, other=-INFINITY)
-        higher = tl.maximum(top, tl.max(s, 0))
-        shift = tl.where(higher == -INFINITY, 0.0, higher)
+        new_top = tl.maximum(top, tl.max(s, 0))
+        shift = tl.where(new_top == -INFINITY, 0.0, new_top)
         mass = mass * tl.exp(top - shift) + tl.sum(tl.exp(s - shift), 0)
-        top = higher
+        top = new_top
     shift = tl.where(top == -INFINITY, 0.0, top)
     mass = tl.where(mass == 0, 1.0, mass)
     for start in range(first, end, BLOCK):

@@ -10,6 +10,10 @@ import torch
 from torch import Tensor
 from triton import knobs
 
+WARPS, STAGES = 4, 3
+"""Warps and pipeline stages of a program that names no others: Triton's defaults."""
+MANY_WARPS = 8
+"""Warps of a program that reads a whole row alone, or whose tile would spill the registers of four warps."""
 INTERPRETED: bool = knobs.runtime.interpret
 """Whether this process runs kernels in Triton's interpreter. Triton decides this when a kernel is defined."""
 
@@ -46,7 +50,9 @@ def recorded(capability: int) -> Iterator[list[Launch]]:
         _RECORDER.reset(token)
 
 
-def launch(kernel: Any, grid: tuple[int, ...], /, *, num_warps: int = 4, num_stages: int = 3, **arguments: Any) -> None:
+def launch(
+    kernel: Any, grid: tuple[int, ...], /, *, num_warps: int = WARPS, num_stages: int = STAGES, **arguments: Any
+) -> None:
     """Launch `kernel[grid](**arguments)` on the device of its tensors. An empty grid launches nothing."""
     options = {"num_warps": num_warps, "num_stages": num_stages}
     if (recorder := _RECORDER.get()) is not None:

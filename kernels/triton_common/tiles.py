@@ -1,4 +1,4 @@
-"""Device functions of several Triton kernels: matrix products, random numbers, and logarithms without cancellation."""
+"""Device functions and constants of several Triton kernels: matrix products, random numbers, exact logarithms."""
 
 import triton
 import triton.language as tl
@@ -6,7 +6,13 @@ import triton.language as tl
 from .launch import INTERPRETED
 
 WIDE: tl.constexpr = tl.constexpr(INTERPRETED)  # the interpreter multiplies bfloat16's bit patterns
+INFINITY = tl.constexpr(float("inf"))
 WORD_UNIT = tl.constexpr(2.0**-32)  # (word + 1/2) WORD_UNIT lies in (0, 1)
+WORD_BITS = tl.constexpr(0xFFFFFFFF)
+SERIES_U = tl.constexpr(2.0**-6)  # below it the series in U of a Gumbel variable is exact to float32, log(1 - U) is not
+SMALLEST_DOT = 16  # least dimension of a tile of `dot`
+BLOCK = 1024
+"""Tokens that a program reads at a time, where one program reads a whole sequence."""
 
 
 @triton.jit
@@ -32,13 +38,13 @@ def gumbel(word):
     """
     u = (word.to(tl.float32) + 0.5) * WORD_UNIT
     series = u * (1 + u * (0.5 + u * (0.3333333333333333 + 0.25 * u)))
-    return -tl.log(tl.where(u < 0.015625, series, -tl.log(rest(word))))
+    return -tl.log(tl.where(u < SERIES_U, series, -tl.log(rest(word))))
 
 
 @triton.jit
 def rest(word):
     """Return 1 - U for the uniform number U of a word, without cancellation: (not word + 1/2) 2⁻³²."""
-    return ((word ^ 0xFFFFFFFF).to(tl.float32) + 0.5) * WORD_UNIT
+    return ((word ^ WORD_BITS).to(tl.float32) + 0.5) * WORD_UNIT
 
 
 @triton.jit
@@ -47,7 +53,7 @@ def philox(seed, index, position, stream):
 
     The key is the 64-bit seed.
     """
-    low = (seed & 0xFFFFFFFF).to(tl.uint32)
-    high = ((seed >> 32) & 0xFFFFFFFF).to(tl.uint32)
+    low = (seed & WORD_BITS).to(tl.uint32)
+    high = ((seed >> 32) & WORD_BITS).to(tl.uint32)
     zero = index.to(tl.uint32) ^ index.to(tl.uint32)
     return tl.philox_impl(index.to(tl.uint32), zero + position.to(tl.uint32), zero + stream, zero, low, high)
