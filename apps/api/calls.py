@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_origin, get_type_hints
 
 from ...rm.errors import CheckFailed, DataError, UsageError, did_you_mean
 from ...rm.registry import reference
-from ..extras import explained_imports
+from ..installation.extras import explained_imports
 from ..runs.run_folder import SHOWS_REPORTS
 from ..settings.preflight import check_ranges
 from ..verbs import VERBS, import_name

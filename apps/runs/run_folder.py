@@ -67,14 +67,17 @@ def trust_option(config: Any) -> dict[str, bool]:
     return {"trust_remote_code": True} if config.trust_remote_code else {}
 
 
+HUB = ("push_to_hub", "hub_model_id", "hub_private_repo", "hub_token", "hub_revision")
+"""Trainer arguments of an upload, which have no effect on a training."""
+
+
 def training_recipe(settings: Mapping[str, Any], arguments: Any) -> dict[str, Any]:
     """Return the settings that determine a training's result, as JSON values. A resumed run must have the same.
 
     They include those of the trainer's `arguments` that differ from the defaults, except for the output folder and the
     repository on the Hub.
     """
-    changed = changed_settings(arguments).items()
-    changed = {name: value for name, value in changed if name != "output_dir" and not name.startswith("hub_")}
+    changed = {name: value for name, value in changed_settings(arguments).items() if name not in ("output_dir", *HUB)}
     return json.loads(json.dumps({**settings, **changed}, default=str))
 
 

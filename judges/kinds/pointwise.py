@@ -62,30 +62,32 @@ def pointwise(
         scales = _scales(levels, cases)
         inputs = zip(cases, scales, examples_for(examples, cases), strict=True)
         replied = ask_all(chat, [asks(case, scale, example) for case, scale, example in inputs])
-        return [judgment_of(*parts) for parts in zip(cases, scales, replied, strict=True)]
-
-    def judgment_of(case: Case, scale: Levels | None, replies: Sequence[Reply]) -> Judgment:
-        if not replies:
-            return judgment(case, NoVerdict(Reason.NO_RUBRIC), chat, replies)
-        ends = (scale.low, scale.high) if scale else (low, high)
-        read = [
-            failure(reply) or points(reply.text, *ends, quoted=[case.texts[index // samples]], finish=reply.finish)
-            for index, reply in enumerate(replies)
-        ]
-        means = [_mean(read[start : start + samples]) for start in range(0, len(read), samples)]
-        ratings = [(index, item) for index, item in enumerate(read) if isinstance(item, Points)]
-        return judgment(
-            case, next((mean for mean in means if isinstance(mean, NoVerdict)), means), chat, replies,  # type: ignore[arg-type]
-            orders=[(index // samples,) for index in range(len(replies))],
-            reasoning=[rating.reasoning for _, rating in ratings],
-            criteria=[Criterion(i // samples, f"sample {i % samples + 1}", rating.value) for i, rating in ratings],
-        )  # fmt: skip
+        ends = [(scale.low, scale.high) if scale else (low, high) for scale in scales]
+        return [_judgment(chat, samples, *parts) for parts in zip(cases, ends, replied, strict=True)]
 
     settings: dict[str, Any] = {
         "kind": "pointwise", "chat": chat.name, "low": low, "high": high, "samples": samples,
         "levels": describe_setting(levels), "system": unfilled, "sampling": sampling._asdict(),
     } | ({"examples": describe_setting(examples)} if examples else {})  # fmt: skip
     return Judging(name or f"{chat.name} pointwise", settings, judge, sources=(examples,))
+
+
+def _judgment(chat: Chat, samples: int, case: Case, ends: tuple[float, float], replies: Sequence[Reply]) -> Judgment:
+    """Return the judgment of a case from `samples` replies for each response; without replies it has no rubric."""
+    if not replies:
+        return judgment(case, NoVerdict(Reason.NO_RUBRIC), chat, replies)
+    read = [
+        failure(reply) or points(reply.text, *ends, quoted=[case.texts[index // samples]], finish=reply.finish)
+        for index, reply in enumerate(replies)
+    ]
+    means = [_mean(read[start : start + samples]) for start in range(0, len(read), samples)]
+    ratings = [(index, item) for index, item in enumerate(read) if isinstance(item, Points)]
+    return judgment(
+        case, next((mean for mean in means if isinstance(mean, NoVerdict)), means), chat, replies,  # type: ignore[arg-type]
+        orders=[(index // samples,) for index in range(len(replies))],
+        reasoning=[rating.reasoning for _, rating in ratings],
+        criteria=[Criterion(i // samples, f"sample {i % samples + 1}", rating.value) for i, rating in ratings],
+    )  # fmt: skip
 
 
 def _scales(levels: Levels | LevelsSource | None, cases: Sequence[Case]) -> Sequence[Levels | None]:

@@ -74,16 +74,7 @@ def rubric(
             return judgment(case, NoVerdict(Reason.NO_RUBRIC), chat, replies)
         parts = _requests(case_rubric, together)
         requests = [(index, part) for index in range(len(case.answers)) for part in parts]
-        read = [
-            read_marks(reply, part.ids, case.texts[index])
-            for (index, part), reply in zip(requests, replies, strict=True)
-        ]
-        case_criteria = [
-            criterion
-            for (index, _), marks in zip(requests, read, strict=True)
-            for criterion in as_criteria(marks, index, case.texts[index])
-            if not math.isnan(criterion.value)
-        ]
+        read, case_criteria = _read_replies(case, requests, replies)
         return judgment(
             case, _scores(case, case_rubric, read, case_criteria, score, evidence == "required"), chat, replies,
             orders=[(index,) for index, _ in requests],
@@ -96,6 +87,22 @@ def rubric(
         "evidence": evidence, "together": together, "system": system, "sampling": sampling._asdict(),
     }  # fmt: skip
     return Judging(name or f"{chat.name} rubric", settings, judge, sources=(rubric,))
+
+
+def _read_replies(
+    case: Case, requests: Sequence[tuple[int, Rubric]], replies: Sequence[Reply]
+) -> tuple[list[Marks | NoVerdict], list[Criterion]]:
+    """Return the marks of every request (response, criteria), and all criteria that apply."""
+    read = [
+        read_marks(reply, part.ids, case.texts[index]) for (index, part), reply in zip(requests, replies, strict=True)
+    ]
+    found = [
+        criterion
+        for (index, _), marks in zip(requests, read, strict=True)
+        for criterion in as_criteria(marks, index, case.texts[index])
+        if not math.isnan(criterion.value)
+    ]
+    return read, found
 
 
 def _fixed_rubrics(rubric: Rubric | RubricSource) -> Mapping[str, Rubric]:

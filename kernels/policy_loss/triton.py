@@ -115,18 +115,9 @@ def sequence_loss(
         token_log_ratio = log_r
         if LEVEL != "token":
             log_r = tl.where(live, mean, 0.0)
-        lower = tl.where(A >= 0, low, low_negative)
-        upper = tl.where(A >= 0, high, high_negative)
-        outside = (log_r < lower) | (log_r > upper)
-        r = clamped(log_r, lower, upper)
-        grad = -w * A * r  # [BLOCK], as all that follow
-        loss = grad
-        if THROUGH == "logprob":
-            loss = grad * token_logprob
-        elif LEVEL == "sequence":
-            grad = tl.where(live, sequence_grad, 0.0)
-        else:
-            grad = tl.where(outside, 0.0, grad)
+        loss, grad, outside = clipped_loss(log_r, token_logprob, w, A, low, high, low_negative, high_negative, THROUGH)
+        if THROUGH != "logprob":
+            grad = tl.where(live, sequence_grad, 0.0) if LEVEL == "sequence" else tl.where(outside, 0.0, grad)
         total = loss
         if KL != "none":
             gap = tl.load(base + t, mask=live, other=0.0).to(tl.float32) - token_logprob
@@ -148,6 +139,20 @@ def sequence_loss(
     tl.store(at + 2, clipped)
     tl.store(at + 3, count)
     tl.store(at + 4, ratio_sum)
+
+
+@triton.jit
+def clipped_loss(
+    log_r, token_logprob, w, A, low, high, low_negative, high_negative, THROUGH: tl.constexpr
+):  # fmt: skip
+    """Return w L, -w A r with r in its bounds, and whether the ratio is outside of them, each [BLOCK]."""
+    lower = tl.where(A >= 0, low, low_negative)
+    upper = tl.where(A >= 0, high, high_negative)
+    grad = -w * A * clamped(log_r, lower, upper)
+    loss = grad
+    if THROUGH == "logprob":
+        loss = grad * token_logprob
+    return loss, grad, (log_r < lower) | (log_r > upper)
 
 
 @triton.jit

@@ -35,8 +35,9 @@ def run_card(config: CardConfig) -> dict[str, Any]:
     path = Path(config.output) if config.output else folder / "README.md"
     if path.exists() and not config.overwrite:
         raise UsageError(f"{path} exists already; name another file with --output, or replace it with --overwrite")
-    contract, repository = load_contract(folder), open_repository(config)
+    contract = load_contract(folder)
     measured = [measured_of(config, name) for name in config.runs]
+    repository = open_repository(config)
     replace_text(path, card(folder, contract, measured))
     results = [str(file) for measurement in measured for file in _write_results(path.parent, measurement)]
     summary = {"card": str(path), "contract": contract.hash(), "runs": len(measured), "results": results}

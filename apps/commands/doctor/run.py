@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ...machine import checks, machine_facts, table
+from ...installation.machine import checks, machine_facts, table
 from ...runs.run_folder import log
 from .settings import DoctorConfig
 

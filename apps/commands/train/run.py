@@ -25,10 +25,10 @@ def train(config: TrainConfig, kind_settings: Any, arguments: RewardArguments) -
     """Train a reward model, check that loading it gives the same scores, and save its folder."""
     output, started = config.output or arguments.output_dir, time.time()
     here = trained_by(config.processes, "train", arguments)
-    repository = open_repository(arguments, leads=here.leads)
     settings = own_settings(config, kind_settings, arguments)
     training = kind_of(config.kind).training(settings, arguments, report=log, **trust_option(config))
     training.check(config.data)
+    repository = open_repository(arguments, leads=here.leads)
     recipe = _recipe(config, settings, training)
     folder_options = {"overwrite": config.overwrite, "resume": config.resume, "keep": f"{CHECKPOINTS}/*"}
     with shared_run_folder(output, recipe, here, **folder_options) as work:

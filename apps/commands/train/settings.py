@@ -7,8 +7,8 @@ from typing import Any, get_type_hints
 from ....rm.errors import UsageError
 from ....rm.registry.kind import Kind, trained_kinds
 from ....rm.registry.settings import AT_LEAST_1, AT_LEAST_2, Settings, changed_settings, declarations, heading, setting
+from ...runs.run_folder import HUB
 
-HUB = ("push_to_hub", "hub_model_id", "hub_private_repo", "hub_token", "hub_revision")
 ANY_TRAINING = ("output_dir", "seed", "disable_tqdm", "use_cpu", *HUB)
 """Trainer arguments that every kind of reward model accepts. The others require training by gradient descent."""
 

@@ -5,9 +5,9 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
-from rewardlab.apps import machine
 from rewardlab.apps.cli import main
-from rewardlab.apps.machine import Check, checks, disk, environment, extras, table, templates
+from rewardlab.apps.installation import machine
+from rewardlab.apps.installation.machine import Check, checks, disk, environment, extras, table, templates
 
 
 @pytest.fixture

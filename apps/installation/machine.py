@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import torch
 from packaging.requirements import InvalidRequirement, Requirement
 
-from ..kernels.dispatch import backend
-from ..rm.backbones.chat_templates import fault_of
-from ..rm.io.escaping import redact
-from .runs.run_folder import installed_version, versions
+from ...kernels.dispatch import backend
+from ...rm.backbones.chat_templates import fault_of
+from ...rm.io.escaping import redact
+from ..runs.run_folder import installed_version, versions
 
 PROJECT = "rewardlab"
 GIGABYTE = 1e9

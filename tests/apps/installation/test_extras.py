@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from rewardlab.apps.extras import EXTRAS, extra_of
+from rewardlab.apps.installation.extras import EXTRAS, extra_of
 
-PYPROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
+PYPROJECT = Path(__file__).resolve().parents[3] / "pyproject.toml"
 WITHOUT = """
 import json, sys
 blocked = set(json.loads(sys.argv[1]))

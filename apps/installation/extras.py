@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 
-from ..rm.errors import UsageError
+from ...rm.errors import UsageError
 
 EXTRAS = {
     "inspect": (
