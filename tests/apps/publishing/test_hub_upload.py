@@ -8,6 +8,8 @@ import pytest
 import yaml
 from huggingface_hub import parse_eval_result_entries
 from rewardlab.apps.cli import main
+from rewardlab.apps.runs.run_folder import training_recipe
+from rewardlab.rm.training.trainer import RewardArguments
 
 PAIRS = [{"id": str(n), "prompt": f"q{n}", "chosen": "good " * (n + 1), "rejected": "bad"} for n in range(8)]
 
@@ -81,6 +83,11 @@ def test_a_refused_upload_leaves_the_folder_and_names_the_command(hub, capsys):
 def test_without_a_repository_nothing_is_asked_of_the_hub(hub, capsys, words, sentence):
     assert train(*words) == (2 if words else 0)
     assert sentence in capsys.readouterr().err and hub.requests == []
+
+
+def test_an_upload_is_no_setting_that_a_resumed_run_repeats():
+    arguments = RewardArguments(output_dir="x", push_to_hub=True, hub_model_id="org/rm", hub_private_repo=True)
+    assert training_recipe({"kind": "scalar"}, arguments) == {"kind": "scalar"}
 
 
 @pytest.fixture
