@@ -55,7 +55,7 @@ class SavedModel(Job):
             gradient_accumulation_steps=BATCH // MICRO_BATCH,
             warmup_steps=int(number * self.epochs) // (10 * BATCH),
             save_strategy="no",
-            bf16=self.bf16,
+            bf16=False,
             use_cpu=not torch.cuda.is_available(),
             seed=self.seed,
             disable_tqdm=True,
@@ -71,11 +71,6 @@ class SavedModel(Job):
     def learning_rate(self) -> float:
         """Peak learning rate."""
         return 5e-5
-
-    @property
-    def bf16(self) -> bool:
-        """Whether forward and backward passes compute in bfloat16; weights and scores stay in float32."""
-        return False
 
     @property
     def epochs(self) -> float:

@@ -73,7 +73,7 @@ def _accuracies(
     texts: Texts, of_method: Mapping[str, tuple[Guide, ...]], judged_by: Mapping[tuple[str, str], Rater], cache: Path
 ) -> dict[str, tuple[int, int]]:
     """Return how many test pairs every guide and rater decides as labelled, and their number."""
-    sizes = [len(texts.tested(name)) for name in OBJECTIVES]
+    sizes = [len(texts.short("test", name)) for name in OBJECTIVES]
     counts = {}
     for name, guides_of in of_method.items():
         for guide in guides_of:
@@ -89,7 +89,7 @@ def _accuracies(
 
 def _length_accuracies(texts: Texts, guide: Guide, cache: Path) -> dict[str, tuple[int, int]]:
     """Return how many test pairs of two lengths the positive control decides as its objectives do, and their number."""
-    pairs = [pair for name in OBJECTIVES for pair in texts.tested(name)]
+    pairs = [pair for name in OBJECTIVES for pair in texts.short("test", name)]
     gaps, counts = guide.result(cache)["gaps"], {}
     for column, objective in enumerate(LENGTH):
         right = [

@@ -1,7 +1,8 @@
 """Jobs of the study: guides on SmolLM2, their completions, and raters that have seen neither."""
 
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,6 +22,8 @@ from .texts import OBJECTIVES, load_texts
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Weights of `harmless`; that of `helpful` is the rest."""
 MAX_LENGTH = 384
+DTYPE = "bfloat16"
+"""Of the language model's weights; those of the adapters are float32."""
 LENGTH = ("longer", "shorter")
 """Objectives of the positive control: rules that every pair with completions of two lengths answers."""
 INSTRUCTIONS = {
@@ -44,18 +47,22 @@ class Guide(SavedModel):
     pairs: int
     rate: float = 5e-4
     control: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of training other than this study's."""
 
     def __str__(self) -> str:
-        return f"{self.method} for {' and '.join(self.objectives)}, {self.pairs} pairs {self.control}".rstrip()
+        name = f"{self.method} ({', '.join(self.settings)})" if self.settings else self.method
+        return f"{name} for {' and '.join(self.objectives)}, {self.pairs} pairs {self.control}".rstrip()
 
     def work(self, cache: Path) -> Arrays:
         """Train the guide; return Δ [P, K] of the test pairs at every objective's vertex."""
         settings = {"model": self.source(), "objectives": [*self.objectives], "adapter": self.method}
-        settings |= {"max_length": MAX_LENGTH, "monitor_steps": 0}
+        settings |= {"max_length": MAX_LENGTH, "monitor_steps": 0, "dtype": DTYPE}
+        settings |= self.settings
         pairs = self.training_pairs(cache)
         facts = self.train(cache, "autoregressive", settings, Judged(pairs, []), len(pairs))
         model: Any = load_reward_model(str(self.folder(cache)), check=False)
-        tested = [pair for name in OBJECTIVES for pair in load_texts(cache, self.texts).tested(name)]
+        tested = [pair for name in OBJECTIVES for pair in load_texts(cache, self.texts).short("test", name)]
         rewards = model.rate([example for pair in tested for example in pair.examples])
         return facts | {"gaps": rewards[::2] - rewards[1::2]}
 
@@ -63,9 +70,7 @@ class Guide(SavedModel):
         """Return as many pairs of each objective, chosen by the seed, with the labels of the control."""
         texts, draw = load_texts(cache, self.texts), np.random.default_rng(self.seed)
         share = self.pairs // len(self.objectives)
-        parts = [
-            texts.training("guides", name) for name in (OBJECTIVES if self.control == "length" else self.objectives)
-        ]
+        parts = [texts.short("guides", name) for name in (OBJECTIVES if self.control == "length" else self.objectives)]
         chosen = [part[index] for part in parts for index in draw.permutation(len(part))[:share]]
         if self.control == "shuffled":
             names = draw.choice(self.objectives, len(chosen))
@@ -82,11 +87,6 @@ class Guide(SavedModel):
     def learning_rate(self) -> float:
         """Peak learning rate of the adapter."""
         return self.rate
-
-    @property
-    def bf16(self) -> bool:
-        """Training in bfloat16 takes half the time on a CPU that has it."""
-        return True
 
 
 def wins_by_length(pair: PreferencePair, objective: int) -> dict[str, float]:
@@ -151,7 +151,7 @@ class Completions(Job):
         if len(arms) > 1:
             names = [guide.objectives[0] for guide in self.guides]
             arms = [f"{name}={folder}" for name, folder in zip(names, arms, strict=True)]
-        engine, objectives = open_engine(source, arms)
+        engine, objectives = open_engine(source, arms, dtype=DTYPE)
         first, second = self.guides[0].objectives if len(self.guides) == 1 else OBJECTIVES
         started, prompts = time.time(), load_texts(cache, self.texts).prompts(self.prompts)
         requests = [
@@ -212,7 +212,7 @@ class Fluency(Job):
     def work(self, cache: Path) -> Arrays:
         """Return the mean over the completion's tokens, its end of turn included."""
         source = model_folder(self.completions.model)
-        model = kind_of("autoregressive").load(source)
+        model = kind_of("autoregressive").load(source, dtype=DTYPE)
         examples = conversations(self.completions, cache)
         values = np.array([tokens.mean() for tokens in model.logprobs(examples)])
         return {"logprobs": values.reshape(self.completions.result(cache)["texts"].shape)}

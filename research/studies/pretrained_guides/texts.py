@@ -25,8 +25,8 @@ PARTS = {"guides": range(10), "raters": range(10, 18), "test": range(18, 20)}
 """Twentieths of the prompts: raters, guides and tested prompts have no prompt in common."""
 MOST = 4
 """Pairs of one prompt, of every source."""
-LONGEST = 800
-"""Characters of a prompt, and of each completion, of guides' pairs and of the tested ones; raters read longer texts."""
+LONGEST = 400
+"""Characters of a prompt, and of each completion, of short pairs: guides are trained and tested on these."""
 
 
 class Texts(NamedTuple):
@@ -38,14 +38,14 @@ class Texts(NamedTuple):
         """Return the pairs of a part that are labelled for an objective."""
         return [*self.pairs[part][objective]]
 
-    def tested(self, objective: str) -> list[PreferencePair]:
-        """Return every second test pair of an objective, on which guides are tested."""
-        return [*self.pairs["test"][objective]][::2]
+    def short(self, part: str, objective: str) -> list[PreferencePair]:
+        """Return the short pairs of a part that are labelled for an objective."""
+        return [pair for pair in self.pairs[part][objective] if _is_short(pair)]
 
     def prompts(self, number: int) -> list[Messages]:
-        """Return distinct test prompts, of both objectives in turn."""
+        """Return distinct prompts of short test pairs, of both objectives in turn."""
         by_objective = [
-            {prompt_text(pair.prompt): pair.prompt for pair in self.pairs["test"][name]}.values() for name in OBJECTIVES
+            {prompt_text(pair.prompt): pair.prompt for pair in self.short("test", name)}.values() for name in OBJECTIVES
         ]
         return [prompt for both in zip(*by_objective, strict=False) for prompt in both][:number]
 
@@ -60,8 +60,7 @@ def prepared(data: Path, cache: Path, rows: int | None) -> tuple[str, dict[str, 
             kept = list(at_most(decided(pairs), MOST))[:rows]
             counts[source] = {"read": report.read, "kept": len(kept)}
             for pair in kept:
-                if (part := part_of(pair)) == "raters" or _is_short(pair):
-                    parts[part][objective].append([pair.prompt, *pair.texts])
+                parts[part_of(pair)][objective].append([pair.prompt, *pair.texts])
     return store_texts(cache, parts), counts
 
 

@@ -1,9 +1,9 @@
 """Study of a generative judge from a small language model: Auto-J's critiques, then the verdict reward.
 
-Plan, written before the first run. SmolLM2-135M-Instruct (4-bit weights, dequantised) is trained with LoRA on replies
-of the judge's form: the first sentence of Auto-J's critique of each response, then the verdict of its two ratings, in
-both orders. Then follow 50 steps of GRPO on the verdict reward, 8 completions a step, on short pairs of other sources.
-The test is Auto-J's pairs without a tie that are short, each in both orders.
+Plan, written before the first run. SmolLM2-135M-Instruct (4-bit weights, dequantised to bfloat16) is trained with LoRA
+on replies of the judge's form: the first sentence of Auto-J's critique of each response, then the verdict of its two
+ratings, in both orders. Then follow 50 steps of GRPO on the verdict reward, 8 completions a step, on short pairs of
+other sources. The test is Auto-J's pairs without a tie that are short, each in both orders.
 
 Figures: share of cases with a verdict, accuracy on them, and how often the verdict flips with the order, of the start
 model, after the critiques and after the reward. With 120 cases an accuracy of 0.63 is told from 0.5 with 80 % power.

@@ -20,6 +20,7 @@ from .texts import Pair, Trace, load_texts
 
 LABELS = ("A", "B")
 MAX_TOKENS = 96
+DTYPE = "bfloat16"
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Critiqued(Job):
             epochs=self.epochs, learning_rate=1e-4, batch=2, accumulate=4, max_length=1024, lora_rank=16, seed=self.seed
         )
         tokenizer = load_tokenizer(source)
-        train(load_causal_lm(source, tokenizer), records, self.folder(cache), how, tokenizer)
+        train(load_causal_lm(source, tokenizer, dtype=DTYPE), records, self.folder(cache), how, tokenizer)
         return {"conversations": np.array(len(records)), "seconds": np.array(time.time() - started)}
 
 
@@ -88,6 +89,7 @@ class Rewarded(Job):
                 output=str(self.folder(cache)),
                 stage="rl",
                 lora=True,
+                dtype=DTYPE,
                 learning_rate=1e-4,
                 lr_scheduler_type="constant",
                 num_generations=8,
@@ -140,9 +142,10 @@ class Judged(Job):
             [rows_of(pair, index) for index, pair in enumerate(pairs)],
             output=str(output),
             local=[source],
+            dtype=DTYPE,
             kind="pairwise",
             max_tokens=MAX_TOKENS,
-            batch_size=8,
+            batch_size=24,
             overwrite=True,
         )
         (facts,) = json.loads((output / "manifest.json").read_text(encoding="utf-8"))["judges"].values()

@@ -17,7 +17,7 @@ from ....rm.load import load_reward_model
 from ....rm.types import Example
 from .._runs.job_cache import Arrays, Job
 from .._runs.saved_models import SavedModel, model_folder
-from ..pretrained_guides.models import MAX_LENGTH, Rater
+from ..pretrained_guides.models import DTYPE, MAX_LENGTH, Rater
 from ..pretrained_guides.texts import load_texts
 from . import constraints
 
@@ -48,6 +48,7 @@ COMMON: Mapping[str, Any] = {
     "save_strategy": "no",
     "disable_tqdm": True,
     "use_cpu": True,
+    "dtype": DTYPE,
 }
 METRICS = ("reward", "watch/kl", "completions/mean_length")
 
@@ -107,7 +108,7 @@ class Policy(Job):
         data = (
             constraints.requests(held_out=False)
             if verifiable
-            else [{"prompt": list(pair.prompt)} for pair in texts.training("guides", HELPFUL)]
+            else [{"prompt": list(pair.prompt)} for pair in texts.short("guides", HELPFUL)]
         )
         with suppress(CheckFailed):  # a policy that learned nothing is a result, and its folder is complete
             reinforce(
@@ -157,7 +158,8 @@ class Samples(Job):
                 max_new_tokens=self.longest,
                 temperature=1.0 if sample else 0.0,
                 seed=sample,
-                batch_size=16,
+                batch_size=30,
+                dtype=DTYPE,
             )
             columns.append([row["completion"] for row in done.rows])
         return {"texts": np.array(columns).T}

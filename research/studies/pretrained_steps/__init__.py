@@ -1,6 +1,6 @@
 """Study of a process reward model on a pretrained encoder: are labels of steps worth more than labels of answers?
 
-Plan, written before the first run. MiniLM is trained on 2,000 texts of PRM800K's labelled steps (`process`), on as many
+Plan, written before the first run. MiniLM is trained on 1,000 texts of PRM800K's labelled steps (`process`), on as many
 of ZeroEval's solutions with the label of their final answer (`outcome`), or on the first with the labels of others
 (`shuffled labels`); as many right as wrong ones, two epochs, two seeds, whose scores are averaged. Tests are of other
 problems.

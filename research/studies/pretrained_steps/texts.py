@@ -29,7 +29,7 @@ SOURCES = {
     "math-l5": "data/zeroeval_math/math-l5.public.jsonl.gz",
 }
 ZEROEVAL = ("gsm8k", "math-l5")
-LONGEST, LONGEST_TESTED = 900, 1500
+LONGEST, LONGEST_TESTED = 900, 800
 """Characters of a problem with its steps, in training and in tests."""
 STEP_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
@@ -70,12 +70,12 @@ class Texts(NamedTuple):
 class Numbers(NamedTuple):
     """Numbers of texts; smaller ones are a dry run."""
 
-    labels: int = 2000
+    labels: int = 1000
     wrong: int = 2
     """Wrong solutions of a test problem of PRM800K."""
-    traces: int = 200
+    traces: int = 100
     """Traces of each of the other two sets."""
-    problems: int = 30
+    problems: int = 16
     """Problems of each set of candidates."""
     candidates: int = 8
 

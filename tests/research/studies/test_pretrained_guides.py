@@ -12,7 +12,7 @@ from rewardlab.rm.data.conversation_split import first_turn
 @pytest.fixture(scope="module")
 def texts(shared_data, tmp_path_factory):
     cache = tmp_path_factory.mktemp("texts")
-    name, _ = prepared(shared_data.parent, cache, 60)
+    name, _ = prepared(shared_data.parent, cache, 150)
     return cache, name
 
 
