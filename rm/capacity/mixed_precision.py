@@ -1,5 +1,7 @@
-"""Checks that this machine supports bfloat16, with a clearer error than Transformers'."""
+"""Checks that this machine supports bfloat16, with a clearer error than Transformers', and the end of autocasting."""
 
+from accelerate.utils import extract_model_from_parallel
+from torch import nn
 from transformers import TrainingArguments
 from transformers.utils import is_torch_bf16_gpu_available
 
@@ -17,3 +19,11 @@ def require_bf16_gpu(name: str, remedy: str = "leave it out") -> None:
     """Raise `UsageError` for a setting of that name if no GPU here computes in bfloat16."""
     if not is_torch_bf16_gpu_available():
         raise UsageError(f"--{name} True: there is no GPU here that computes in bfloat16; {remedy}")
+
+
+def stop_autocast(model: nn.Module) -> None:
+    """Remove Accelerate's autocast from a trained model's `forward`, in place.
+
+    Rewards are then computed in the precision of the weights, as they are after saving and loading.
+    """
+    extract_model_from_parallel(model, keep_fp32_wrapper=False)

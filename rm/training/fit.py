@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..capacity.mixed_precision import stop_autocast
 from ..contract.golden_scores import check_golden, write_golden
 from ..io.sharded_weights import is_sharded, rank_0_folder
 from ..load import load_reward_model
@@ -93,6 +94,7 @@ def _train(
         metrics = trainer.evaluate()
         facts |= {name: value for name, value in metrics.items() if "runtime" not in name and "per_s" not in name}
     facts |= monitor.facts(trainer.model) if monitor else {}
+    stop_autocast(trainer.model)
     return facts, trainer.state.log_history
 
 

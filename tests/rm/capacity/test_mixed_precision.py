@@ -1,4 +1,7 @@
+import json
+
 import pytest
+import rewardlab
 from rewardlab.judges.cdrrm.training import SupervisedSettings, _arguments
 from rewardlab.judges.retrieval.training import RetrieverArguments
 from rewardlab.policy.training.arguments import PolicyArguments
@@ -16,3 +19,15 @@ def test_bfloat16_without_a_gpu_for_it_is_refused_with_the_remedy(monkeypatch, t
             assert getattr(arguments(output_dir=str(tmp_path), use_cpu=True, **{name: True}), name)
     with pytest.raises(UsageError, match="--bf16 True: there is no GPU here .*; leave it out"):
         _arguments(tmp_path, SupervisedSettings(bf16=True), {})
+
+
+def test_a_model_trained_in_bfloat16_has_the_rewards_of_its_saved_weights(tmp_path):
+    """Under autocast the golden scores would be bfloat16's, which the float32 weights do not have when loaded."""
+    rows = [
+        {"prompt": f"How do I water plant {n}?", "chosen": f"With {n} cups of rain.", "rejected": "No."}
+        for n in range(12)
+    ]
+    settings = {"use_cpu": True, "bf16": True, "max_steps": 2, "small_hidden": 32, "small_vocabulary": 300}
+    rewardlab.train(rows, output=tmp_path / "rm", max_length=64, **settings)
+    facts = json.loads((tmp_path / "rm" / "manifest.json").read_text(encoding="utf-8"))
+    assert 0 <= facts["golden_difference"] < 1e-5
