@@ -17,7 +17,7 @@ from ....rm.registry.kind import kind_of
 from ....rm.types import Example, Messages, PreferencePair
 from .._runs.job_cache import Arrays, Job
 from .._runs.saved_models import SavedModel, model_folder
-from .texts import OBJECTIVES, load_texts
+from .texts import LONGEST_RATED, OBJECTIVES, load_texts
 
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Weights of `harmless`; that of `helpful` is the rest."""
@@ -111,9 +111,9 @@ class Rater(SavedModel):
         settings: dict[str, Any] = {"objectives": [self.objective]}
         if self.kind == "scalar":
             settings |= {"model": self.source(), "max_length": MAX_LENGTH, "chat_template": "plain"}
-        training = texts.training("raters", self.objective)
+        training = texts.short("raters", self.objective, LONGEST_RATED)
         facts = self.train(cache, self.kind, settings, Judged(training, []), len(training))
-        pairs = texts.pairs["test"][self.objective]
+        pairs = texts.short("test", self.objective, LONGEST_RATED)
         model = load_reward_model(str(self.folder(cache)), check=False)
         rewards = model.rate([example for pair in pairs for example in pair.examples])[:, 0]
         return facts | {"gaps": rewards[::2] - rewards[1::2]}

@@ -25,8 +25,8 @@ PARTS = {"guides": range(10), "raters": range(10, 18), "test": range(18, 20)}
 """Twentieths of the prompts: raters, guides and tested prompts have no prompt in common."""
 MOST = 4
 """Pairs of one prompt, of every source."""
-LONGEST = 400
-"""Characters of a prompt, and of each completion, of short pairs: guides are trained and tested on these."""
+LONGEST, LONGEST_RATED = 400, 1000
+"""Characters of a prompt, and of each completion, of pairs for guides, and of pairs for reward models."""
 
 
 class Texts(NamedTuple):
@@ -34,13 +34,9 @@ class Texts(NamedTuple):
 
     pairs: Mapping[str, Mapping[str, Sequence[PreferencePair]]]
 
-    def training(self, part: str, objective: str) -> list[PreferencePair]:
-        """Return the pairs of a part that are labelled for an objective."""
-        return [*self.pairs[part][objective]]
-
-    def short(self, part: str, objective: str) -> list[PreferencePair]:
-        """Return the short pairs of a part that are labelled for an objective."""
-        return [pair for pair in self.pairs[part][objective] if _is_short(pair)]
+    def short(self, part: str, objective: str, longest: int = LONGEST) -> list[PreferencePair]:
+        """Return the pairs of a part that are labelled for an objective and have no longer text."""
+        return [pair for pair in self.pairs[part][objective] if _characters(pair) <= longest]
 
     def prompts(self, number: int) -> list[Messages]:
         """Return distinct prompts of short test pairs, of both objectives in turn."""
@@ -87,6 +83,6 @@ def part_of(pair: PreferencePair) -> str:
     return next(part for part, twentieths in PARTS.items() if twentieth in twentieths)
 
 
-def _is_short(pair: PreferencePair) -> bool:
-    prompt = sum(len(turn["content"]) for turn in pair.prompt)
-    return prompt <= LONGEST and max(map(len, pair.texts)) <= LONGEST
+def _characters(pair: PreferencePair) -> int:
+    """Return the length of the longest of the prompt and the completions."""
+    return max(sum(len(turn["content"]) for turn in pair.prompt), *map(len, pair.texts))

@@ -18,7 +18,7 @@ from ....rm.types import Example
 from .._runs.job_cache import Arrays, Job
 from .._runs.saved_models import SavedModel, model_folder
 from ..pretrained_guides.models import DTYPE, MAX_LENGTH, Rater
-from ..pretrained_guides.texts import load_texts
+from ..pretrained_guides.texts import LONGEST_RATED, load_texts
 from . import constraints
 
 HELPFUL = "helpful"
@@ -60,11 +60,11 @@ class Proxy(SavedModel):
     def work(self, cache: Path) -> Arrays:
         """Train it; return the gaps of the helpful test pairs."""
         texts = load_texts(cache, self.texts)
-        training = texts.training("guides", HELPFUL)
+        training = texts.short("guides", HELPFUL, LONGEST_RATED)
         settings = {"objectives": [HELPFUL], "model": self.source(), "max_length": MAX_LENGTH, "chat_template": "plain"}
         facts = self.train(cache, "scalar", settings, Judged(training, []), len(training))
         model = load_reward_model(str(self.folder(cache)), check=False)
-        examples = [example for pair in texts.pairs["test"][HELPFUL] for example in pair.examples]
+        examples = [example for pair in texts.short("test", HELPFUL, LONGEST_RATED) for example in pair.examples]
         rewards = model.rate(examples)[:, 0]
         return facts | {"gaps": rewards[::2] - rewards[1::2]}
 
