@@ -55,7 +55,7 @@ class SavedModel(Job):
             gradient_accumulation_steps=BATCH // MICRO_BATCH,
             warmup_steps=int(number * self.epochs) // (10 * BATCH),
             save_strategy="no",
-            bf16=False,
+            bf16=True,
             use_cpu=not torch.cuda.is_available(),
             seed=self.seed,
             disable_tqdm=True,

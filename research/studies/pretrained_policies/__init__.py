@@ -4,10 +4,10 @@ Plan, written before the first run. SmolLM2-135M-Instruct (4-bit weights, dequan
 of rank 16, a learning rate of 1e-4, two groups of 8 completions a step, at most 48 tokens.
 
 Primary question: does GRPO on a verifiable reward (five kinds of requests about 40 topics) raise the pass rate on
-requests about 12 other topics? Two seeds of 50 steps; the pass rate is over one greedy and four sampled completions of
+requests about 12 other topics? Two seeds of 40 steps; the pass rate is over one greedy and four sampled completions of
 60 requests, before and after, with an interval over requests.
 
-Everything else is description, of one seed and 25 steps each: GRPO, PPO and R2M on a MiniLM reward model of
+Everything else is description, of one seed and 20 steps each: GRPO, PPO and R2M on a MiniLM reward model of
 helpfulness, R2M with stale states as its control; gold is a MiniLM reward model of other prompts, which no policy is
 trained on. Nothing is tuned.
 """
@@ -33,8 +33,8 @@ class Sizes(NamedTuple):
 
     seeds: int = 2
     """Seeds of the verifiable reward; the other arms have one."""
-    verifiable_steps: int = 50
-    steps: int = 25
+    verifiable_steps: int = 40
+    steps: int = 20
     longest: int = 48
     prompts: int = 60
     samples: int = 4

@@ -144,6 +144,6 @@ def figure(measured: Measured) -> Figure:
 
 LIMITS = """## Limits
 
-- One language model of 135 million parameters with 4-bit weights; 50 steps of 16 completions are little training.
+- One language model of 135 million parameters with 4-bit weights; 20 or 40 steps of 16 completions are little training.
 - Requests of the verifiable reward are of five kinds that training has too; only their topics are new.
 - Gold is a reward model, which agrees with held-out labels as the table says; arms of one seed are not compared."""

@@ -163,6 +163,6 @@ def _located(texts: Texts, values: np.ndarray) -> list[str]:
 
 LIMITS = """## Limits
 
-- An encoder of 22.7 million parameters that never saw mathematics in particular; two seeds, one choice of texts.
+- An encoder of 22.7 million parameters that never saw mathematics in particular; one seed, one choice of texts.
 - Solutions of PRM800K end at their first wrong step; those of mr_gsm8k and big_bench_mistake go on.
 - mr_gsm8k has wrong solutions only: its right ones are their steps before the error."""

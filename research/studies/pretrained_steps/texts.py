@@ -70,7 +70,7 @@ class Texts(NamedTuple):
 class Numbers(NamedTuple):
     """Numbers of texts; smaller ones are a dry run."""
 
-    labels: int = 1000
+    labels: int = 600
     wrong: int = 2
     """Wrong solutions of a test problem of PRM800K."""
     traces: int = 100
