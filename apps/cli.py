@@ -30,8 +30,8 @@ SERVERS = ("serve", "inspect")  # they handle signals themselves
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code.
 
-    0, 1 (an unexpected error), 2 (usage), 3 (data), 5 (a check failed), 130 (interrupted) or 143 (ended by
-    SIGTERM or Ctrl-C).
+    0, 1 (an unexpected error), 2 (usage), 3 (data), 5 (a check failed), 130 (Ctrl-C in a server) or 143
+    (SIGTERM, or Ctrl-C in another verb).
     """
     name, words = split_verb(list(sys.argv[1:] if argv is None else argv))
     try:
@@ -145,7 +145,7 @@ def parse(name: str, verb: Verb, words: Sequence[str], *, outlined: bool = False
     settings_of_verb = [action.dest for action in parser._actions]
     words = translate_words(_with_positional(verb, list(words)), settings_of_verb)
     try:
-        _read_config(words)
+        _check_config(words)
         *settings, unknown = parser.parse_args_and_config(words, return_remaining_strings=True)
     except (UsageError, SystemExit):
         raise
@@ -163,7 +163,7 @@ def parse(name: str, verb: Verb, words: Sequence[str], *, outlined: bool = False
     return tuple(settings)
 
 
-def _read_config(words: Sequence[str]) -> None:
+def _check_config(words: Sequence[str]) -> None:
     """Raise an error for a `--config` file that is unsafe to parse: deep nesting, or YAML aliases of aliases."""
     if words[-1:] == ["--config"]:
         raise UsageError("--config is followed by a YAML file of settings; name it")

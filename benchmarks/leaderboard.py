@@ -126,7 +126,7 @@ def as_csv(boards: Sequence[Board]) -> str:
 
 
 def figure(boards: Sequence[Board]) -> Figure:
-    """Plot overall figures with intervals: one panel per suite, with lines between groups."""
+    """Plot overall scores with intervals: one panel per suite, separator lines between groups."""
     rows = sum(len(board.rows) + 1 for board in boards)
     drawing = Figure(figsize=(7, 0.8 + 0.34 * rows), layout="constrained")
     heights = [len(board.rows) + 1 for board in boards]

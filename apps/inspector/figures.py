@@ -44,7 +44,7 @@ def layout(figure: go.Figure, *, x: str, y: str, height: int = 320, **options: A
 
 
 def set_title(figure: go.Figure, title: str, definition: str = "") -> go.Figure:
-    """Return the figure with a title and the definition as its tooltip."""
+    """Return the figure with a title, and the definition of what it plots as the title's tooltip."""
     legend = len(figure.data) > 1
     figure.add_annotation(
         text=f"<b>{plot_text(title)}</b>",

@@ -147,7 +147,7 @@ def _run(measurement: Measured) -> str:
         facts.append(f"Expected calibration error of σ(margin): {error:.3f}.")
     slope = row["style"].get("length_slope")
     if _finite(slope):
-        facts.append(f"The score rises by {slope:+.2f} standard deviations per doubling of an answer's length.")
+        facts.append(f"The score changes by {slope:+.2f} standard deviations per doubling of an answer's length.")
     against = [f"- {_minus(name, areas_of)}" for name, areas_of in row.get("minus_baseline", {}).items()]
     return "\n\n".join(
         [f"### {text(summary['suite'])}{' (a part of it)' if part else ''}"]

@@ -49,9 +49,9 @@ class Clusters(NamedTuple):
 
 
 def effective_clusters(weights: np.ndarray) -> float:
-    """Return the effective number of clusters (Σ w²)² / Σ w⁴ for the weights w [C] in a figure; 0 without clusters.
+    """Return the effective number of clusters (Σ w²)² / Σ w⁴ for their weights w [C] in a mean; 0 without clusters.
 
-    It is 1 + Satterthwaite's degrees of freedom of the figure's variance if all clusters have equal variance
+    It is 1 + Satterthwaite's degrees of freedom of the mean's variance if all clusters have equal variance
     (Satterthwaite 1946; Imbens & Kolesár 2016, Rev. Econ. Stat. 98, for clusters). It equals C for equal weights. For
     the mean of two sections of very unequal size, it is little more than the size of the smaller one.
 

@@ -69,7 +69,7 @@ class Limits:
     wins: float = 0.02
     """Upper limit of the win rate of a response without content. To show 2 %, at least 189 pairs are needed."""
     reading: float = 0.05
-    """Lower limit of the accuracy gain from reading the prompt."""
+    """Lower confidence limit of the accuracy gain from reading the prompt."""
     self_preference: float = 0.05
     """Upper limit of the absolute self-preference."""
     confidence: float = 0.05

@@ -32,7 +32,7 @@ class FilterLimits:
 
 
 class FilteredRubric(NamedTuple):
-    """A pair with the rubric under which the judge recovers its label in both orders."""
+    """A pair, with the rubric under which the judge recovers the pair's label in both orders."""
 
     sides: Sides
     rubric: Rubric

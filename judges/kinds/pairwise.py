@@ -35,7 +35,7 @@ class Duel(NamedTuple):
     reasoning: str
 
     def comparison(self) -> Comparison:
-        """Return the comparison with the score of the response shown first: 1, 0.5 or 0."""
+        """Return the comparison; its score is 1, 0.5 or 0 if the response shown first wins, ties or loses."""
         if isinstance(self.winner, NoVerdict):
             return Comparison(self.order, math.nan)
         return Comparison(self.order, 0.5 if self.winner is None else float(self.winner == self.order[0]))

@@ -129,7 +129,9 @@ def open_levels(source: str) -> Levels | LevelsSource:
         text = path.read_text(encoding="utf-8")
         values = toml_values(text) if path.suffix == ".toml" else from_json(text)
         if not isinstance(values, dict):
-            raise ValueError(f"levels are an object with criteria and descriptions, got {type(values).__name__}")
+            raise ValueError(
+                f"levels need criteria and score1_description to score5_description, got {type(values).__name__}"
+            )
         return biggen(values if "score_rubric" in values else {"score_rubric": values})
     except ValueError as error:
         raise DataError(f"{path}: {error}") from error

@@ -1,7 +1,7 @@
 """Triton kernels of `kernels.lora_film`, which overwrite y:
 
 shrink    partial sums of u = A x over ranges of x's columns
-expand    sum of the partial sums, modulation M u + δ, and y += factor B (M u + δ)
+expand    sum of the partial sums, modulation M u + δ, and y += scale · B (M u + δ)
 """
 
 from typing import NamedTuple

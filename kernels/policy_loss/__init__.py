@@ -74,7 +74,9 @@ def _check(
     if not math.isfinite(beta):
         raise ValueError(f"policy_loss: beta is a finite number, got {beta}")
     if beta != 0 and base is None:
-        raise ValueError(f"policy_loss: beta is {beta}, but there is no base to stay near; pass base or beta=0.0")
+        raise ValueError(
+            f"policy_loss: beta is {beta}, but the reference log-probabilities are missing; pass base or beta=0.0"
+        )
     lengths = [len(other) for other in others if other is not None]
     if any(length != len(logprob) for length in lengths):
         raise ValueError(f"policy_loss: logprob has {len(logprob)} tokens, the other tensors {lengths}; pack all alike")

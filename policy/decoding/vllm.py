@@ -299,7 +299,7 @@ def _pair(prompt: list[int], pair: str, weight: float, sampling: dict[str, Any],
 
 
 def _run(llm: Any, requests: Sequence[tuple]) -> list[Any]:
-    """Run requests that all start in the same step: the engine sleeps while they are queued."""
+    """Run requests so that all start in the same step: the engine is paused until the last one is submitted."""
     prompts, params, loras = zip(*requests, strict=True)
     llm.sleep(level=0, mode="keep")
     try:

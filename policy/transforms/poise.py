@@ -14,9 +14,10 @@ def poise(*, ridge: float = 1.0, decay: float = 1.0, states: int = 0, seed: int 
     """A_i = r_i - mean_{j≠i} g(z_j),  g(z) = wᵀz,  w = (Σ z zᵀ + λ I)⁻¹ Σ z r_others           POISE: arXiv:2605.07579
 
     z_j are features of completion j: 1, the logarithm of its length, mean and standard deviation of its tokens'
-    surprisal -log π (nats), and `states` projections of the policy's hidden states (`projected_states`). The linear
-    probe g predicts r_others, the mean reward of the *other* completions of the group, so that no reward is part of its
-    own baseline. The sums are over the previous steps, discounted by `decay` in (0, 1] per step. λ = `ridge` > 0 does
+    surprisal -log π (nats), and `states` projections of the policy's hidden states (`projected_states`). The target
+    r_others of the linear probe g is the mean reward of the other completions of the group. The baseline of completion
+    i reads the features of the others and a probe of previous steps, so that it does not depend on r_i. The sums are
+    over the previous steps, discounted by `decay` in (0, 1] per step. λ = `ridge` > 0 does
     not apply to the constant. In the first step the baseline is the mean of the others, as in `rloo`. The result
     replaces the estimator's advantages. Requires `rollout.total`, `rollout.logprobs` and, for `states` > 0,
     `rollout.states`.

@@ -49,7 +49,7 @@ class AdapterSettings:
         if self.kind not in ("lora", "pblora", "moslora"):
             raise UsageError(f"an adapter is lora, pblora or moslora, got '{self.kind}'")
         if not self.objectives or len({*self.objectives}) < len(self.objectives):
-            raise UsageError(f"an adapter has objectives with different names, got {self.objectives}")
+            raise UsageError(f"the objectives of an adapter must have distinct names, got {self.objectives}")
         if self.kind == "lora" and len(self.objectives) > 1:
             raise UsageError(
                 f"a plain LoRA has one objective, got {self.objectives}; train one per objective, or pblora"

@@ -119,7 +119,7 @@ def _closes_turns(tokenizer: PreTrainedTokenizerBase) -> bool:
 
 
 def check_renders(tokenizer: PreTrainedTokenizerBase) -> None:
-    """Raise `DataError` for a tokenizer without a chat template, or with one whose text changes from day to day."""
+    """Raise `DataError` for a tokenizer without a chat template, or with one that inserts the current date."""
     if tokenizer.chat_template is None:
         raise DataError(
             f"the tokenizer of '{tokenizer.name_or_path}' has no chat template to render messages with; give one "

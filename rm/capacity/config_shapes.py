@@ -23,7 +23,7 @@ By default it is the last matrix of the attention.
 
 
 def folder_shape(model: str, *, trust_remote_code: bool = False) -> Shape:
-    """Return the shape of a folder or a Hugging Face id; reads only config.json."""
+    """Return the shape of the model in a folder or under a Hugging Face id; reads only config.json."""
     try:
         config = load_config(model, trust_remote_code=trust_remote_code)
     except UsageError:

@@ -55,7 +55,7 @@ class Decoding(NamedTuple):
 
     @property
     def n_models(self) -> int:
-        """Number of models whose logits each row gets."""
+        """Number of models that compute logits for each row."""
         return 1 if self.guiding == "none" else 2
 
 

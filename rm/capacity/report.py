@@ -50,7 +50,7 @@ def markdown(facts: Mapping[str, Any], config: Mapping[str, Any], unit: str) -> 
             f"# {facts['model']}: {facts['job']} on {facts['gpus']} × {facts['gpu']}",
             verdict(facts, batch),
             f"{facts['parameters']:,} parameters"
-            + (f", {facts['adapter_parameters']:,} of an adapter." if facts["adapter_parameters"] else "."),
+            + (f", {facts['adapter_parameters']:,} of them in an adapter." if facts["adapter_parameters"] else "."),
             memory,
             times,
             f"**Time**: {facts['seconds_per_round']:.2f} s a round, {facts['rounds']:,} rounds for "

@@ -8,7 +8,7 @@ from .scoring_contract import FILE
 
 
 def label_setting() -> Any:
-    """Declare the setting that names the output that is the reward."""
+    """Declare the setting for the label whose logit is the reward."""
     return setting(None, "Output that is the reward, for a classifier without a scoring contract.")
 
 

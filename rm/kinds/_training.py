@@ -34,7 +34,7 @@ class RowTraining(Training[R]):
         """Load all rows of the sources, with a report of the bad ones."""
 
     def load_training_rows(self, sources: Sequence[str]) -> tuple[Judged, RowReport]:
-        """Load the rows to train on; for a stream, the first rows, which are checked and reported."""
+        """Load the training rows; of a stream only its first rows, for checks and the report."""
         return self.load_rows(sources)
 
     def read(self, sources: Sequence[str], held_out: Sequence[str]) -> TrainingData:

@@ -1,4 +1,4 @@
-"""Pair losses in training: creation by name, checks of required values, gaps of another model, learned parameters."""
+"""Pair losses in training: creation by name, required values, reward gaps of a reference model, learned parameters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

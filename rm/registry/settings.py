@@ -101,7 +101,7 @@ class Rule(NamedTuple):
 class Settings:
     """Base class of settings dataclasses.
 
-    For a list, a single value becomes a list with one item, and None an empty list.
+    In a field of list type, a single value becomes a list of one item, and None an empty list.
     """
 
     required: ClassVar[tuple[str, ...]] = ()

@@ -249,7 +249,7 @@ def test_a_wrong_use_is_told_what_is_wrong():
     told("rule.level is one of token, sequence, sequence-token, got 'row'", rule=PPO._replace(level="row"))
     told("kl is one of k1, k2, k3, forward, got 'k4'", kl="k4")
     told("beta is a finite number, got inf", beta=INF)
-    told("beta is 0.1, but there is no base to stay near", beta=0.1)
+    told("beta is 0.1, but the reference log-probabilities are missing", beta=0.1)
     told(r"bounds rise from 0 to the number of tokens, 23; got \[0, 22\]", *given[:4], torch.tensor([0, 22]))
     # Asked of the check itself, as the tests' annotations would refuse the shapes first
     logprob, old, advantage, weight, bounds = world()

@@ -64,7 +64,7 @@ class RlConfig(Settings):
     kl_kind: str | None = setting(
         None, "Estimator of the KL; k3 in the loss and k1 elsewhere by default.", choices=("k1", "k2", "k3", "forward")
     )
-    kl_corrected: bool = setting(True, "Multiply the KL in the loss by the token ratio, as TRL does.")
+    kl_corrected: bool = setting(True, "Multiply the KL term by the importance ratio of each token, as TRL does.")
     entropy: float = setting(0.0, "Coefficient of the policy's entropy.", range=FINITE)
     critic: bool = setting(False, "Train a critic; required by gae.", group="Critic")
     critic_learning_rate: float = setting(1e-3, "Learning rate of the critic.", range=ABOVE_0)

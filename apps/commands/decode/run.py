@@ -76,7 +76,10 @@ def _decode(config: DecodeConfig, rows: ResumableRows | None) -> dict[str, Any]:
 def _items(
     config: DecodeConfig, prompts: Sequence[tuple[str, Messages]], objectives: tuple[str, ...], engine: Engine
 ) -> list[DecodingItem]:
-    """Return a request for every prompt at every preference. The seed depends only on the index of the prompt."""
+    """Return a request for every prompt and preference (weights of the objectives).
+
+    The seed depends only on the index of the prompt.
+    """
     rules: dict[str, Any] = {
         name: vars(config)[name] for name in ("weight", "temperature", "top_k", "top_p", "min_p", "max_new_tokens")
     }

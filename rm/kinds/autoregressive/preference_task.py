@@ -221,7 +221,7 @@ class PreferenceTask(Task):
         return shares | {"accuracy": float(np.nanmean([*shares.values()])) if decided.any() else float("nan")}
 
     def rate_factor(self, name: str) -> float:
-        """Return the relative learning rate of a parameter from `rates` (default 1). Every restart halves that of A."""
+        """Return the learning rate of a parameter relative to the base rate; each restart halves that of LoRA's A."""
         part = part_of(name)
         factor = self.rates.get(part, 1.0) if part else 1.0
         return factor * 0.5**self.restarts if part == "A" else factor

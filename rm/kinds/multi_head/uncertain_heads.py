@@ -43,18 +43,18 @@ class Heads(nn.Module):
     def forward(self, tokens: Float[Tensor, "N D"]) -> Gaussians:
         """Return every head's prediction for every completion."""
         z = self._standardised(tokens)
-        return self._in_units(self.mean(z), self.uncertainty(z))
+        return self._in_reward_units(self.mean(z), self.uncertainty(z))
 
     def each(self, tokens: Float[Tensor, "B M D"]) -> Gaussians:
         """Return the predictions of each head m for different completions per head, `tokens[:, m]`."""
         z = self._standardised(tokens)
         raw = [torch.einsum("bmd,md->bm", z, layer.weight) + layer.bias for layer in (self.mean, self.uncertainty)]
-        return self._in_units(*raw)
+        return self._in_reward_units(*raw)
 
     def _standardised(self, tokens: Tensor) -> Tensor:
         return (tokens.to(self.center.dtype) - self.center) / self.scale
 
-    def _in_units(self, mean: Tensor, uncertainty: Tensor) -> Gaussians:
+    def _in_reward_units(self, mean: Tensor, uncertainty: Tensor) -> Gaussians:
         deviations = softplus(uncertainty) + SUREST
         return Gaussians(self.target_scale * mean + self.target_center, self.target_scale * deviations)
 

@@ -88,7 +88,7 @@ def _plots(names: Sequence[str]) -> list[gr.Plot]:
 
 
 def _slider_values(query: Mapping[str, str]) -> tuple[float, int]:
-    """Return step and completion index in an address. Values that are not numbers become 0."""
+    """Return the step and completion index of the page's URL. Values that are not numbers become 0."""
     step, answer = (query.get(name, "") for name in ("step", "answer"))
     return float(step) if step.isdecimal() else 0, int(answer) if answer.isdecimal() else 0
 

@@ -120,7 +120,9 @@ def sum_error(explanation: Explanation) -> float:
 
 
 def sentences(text: str) -> list[str]:
-    """Split a text into sentences and lines with their trailing white space. They join to the text.
+    """Split a text into sentences and lines with their trailing white space; joined, they are the text.
+
+    A sentence also ends at the full stop of an abbreviation.
 
     >>> sentences("One, e.g. 1.5. Two!\\n\\nThree")
     ['One, e.g. ', '1.5. ', 'Two!\\n\\n', 'Three']

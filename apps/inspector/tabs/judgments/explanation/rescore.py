@@ -128,7 +128,9 @@ def needs_judge(edited: Rubric, judged: Rubric | None, values: Sequence[Mapping[
     changes = []
     for item in (*edited.rules, *edited.principles):
         if item.id not in known:
-            changes.append(f"'{item.id}' has no verdict here and does not count; a judge would have to be asked.")
+            changes.append(
+                f"'{item.id}' has no stored verdict and is left out of the score; only a judge can supply one."
+            )
         elif item.id in before and before[item.id] != _prompt_parts(item):
             changes.append(f"'{item.id}' says something else than what was judged; its verdict is on the old words.")
     return changes

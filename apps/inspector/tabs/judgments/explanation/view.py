@@ -85,7 +85,10 @@ def _on_click(
     compute: Callable[..., list[Any]],
     progress: gr.HTML,
 ) -> None:
-    """Connect a button to a slow function of the chosen case and the inputs. Discard its result for an earlier case."""
+    """Connect a button to a slow function of the chosen case and the inputs.
+
+    The result is discarded if another case was chosen meanwhile.
+    """
     computed = gr.State()
 
     def answer(chosen: Chosen | None, *values: Any) -> tuple[Chosen | None, list[Any]]:

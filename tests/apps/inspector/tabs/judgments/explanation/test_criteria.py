@@ -110,7 +110,7 @@ def test_what_only_a_judge_can_say_and_the_best_answer_before_and_now_are_told(v
     told = rescore.needs_judge(edited, from_toml(TEXT), values)
     assert told == [
         "'names' says something else than what was judged; its verdict is on the old words.",
-        "'new' has no verdict here and does not count; a judge would have to be asked.",
+        "'new' has no stored verdict and is left out of the score; only a judge can supply one.",
     ]
     alone = rescore.parse_rubric('{"principles": [{"id": "new", "description": "Is kind."}]}')
     rows = rescore.rescore(alone, None, values, (1.0, 0.1), "gated")
