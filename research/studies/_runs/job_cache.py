@@ -48,7 +48,7 @@ class Job(ABC):
             cache.mkdir(parents=True, exist_ok=True)
             # written under a name of this process and then renamed: a killed run leaves no truncated result
             unfinished = file.with_suffix(f".{os.getpid()}.npz")
-            np.savez(unfinished, **self.work(cache))
+            np.savez_compressed(unfinished, **self.work(cache))
             unfinished.replace(file)
         return read_arrays(file)
 

@@ -154,8 +154,8 @@ class Completions(Job):
         engine, objectives = open_engine(source, arms, dtype=DTYPE)
         first, second = self.guides[0].objectives if len(self.guides) == 1 else OBJECTIVES
         started, prompts = time.time(), load_texts(cache, self.texts).prompts(self.prompts)
-        requests = [
-            Request(
+        requests = {
+            (alpha, index): Request(
                 self._prompt(prompt, alpha),
                 {first: 1 - alpha, second: alpha} if objectives else None,
                 weight=self.weight if arms else 0.0,
@@ -165,12 +165,16 @@ class Completions(Job):
             )
             for alpha in ALPHAS
             for index, prompt in enumerate(prompts)
-        ]
-        results = decode(engine, requests, batch_size=30, progress=False)
+        }
+        different = {repr(request): request for request in requests.values()}  # the base model's have no preference
+        results = dict(
+            zip(different, decode(engine, [*different.values()], batch_size=30, progress=False), strict=True)
+        )
+        rows = [results[repr(request)] for request in requests.values()]
         shape = len(ALPHAS), len(prompts)
         return {
-            "texts": np.array([result.text for result in results]).reshape(shape),
-            "lengths": np.array([len(result.tokens) for result in results]).reshape(shape),
+            "texts": np.array([row.text for row in rows]).reshape(shape),
+            "lengths": np.array([len(row.tokens) for row in rows]).reshape(shape),
             "seconds": np.array(time.time() - started),
         }
 

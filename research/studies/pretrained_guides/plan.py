@@ -29,7 +29,7 @@ PAIRS, SEED = 200, 0
 WEIGHT = 1.0
 TEMPERATURES = (0.0, 1.0)
 CURVE = (50, 100)
-"""Numbers of pairs of smaller UniARM guides, for the curve over training tokens."""
+"""Numbers of pairs of smaller UniARM guides, for the curve of held-out pairs over training tokens; none decodes."""
 BASE, INSTRUCTED, UNIARM, SHUFFLED, BLIND = "base model", "instructions", "UniARM", "shuffled labels", "blind"
 RECIPE = "UniARM, recipe"
 RECIPE_SETTINGS = {"token_baseline": "expected", "train_beta": 0.3, "rate_of_a": 0.2}
@@ -73,7 +73,7 @@ def completions(texts: str, model: str, sizes: Sizes) -> dict[tuple[str, float],
         jobs[BASE, temperature] = Completions(texts, model, temperature=temperature, **options)
         jobs[INSTRUCTED, temperature] = Completions(texts, model, temperature=temperature, instructed=True, **options)
         for name, of_method in methods.items():
-            if temperature == 0 or name in SAMPLED:
+            if name in SAMPLED or (temperature == 0 and "pairs" not in name):
                 jobs[name, temperature] = Completions(
                     texts, model, of_method, temperature=temperature, weight=WEIGHT, **options
                 )

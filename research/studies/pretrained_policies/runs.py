@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +15,11 @@ from ....rm.data.scored_rows import Judged
 from ....rm.errors import CheckFailed
 from ....rm.load import load_reward_model
 from ....rm.types import Example
+from .._runs import checked_requests
 from .._runs.job_cache import Arrays, Job
 from .._runs.saved_models import SavedModel, model_folder
 from ..pretrained_guides.models import DTYPE, MAX_LENGTH, Rater
 from ..pretrained_guides.texts import LONGEST_RATED, load_texts
-from . import constraints
 
 HELPFUL = "helpful"
 VERIFIABLE, GRPO, PPO, R2M, STALE = "verifiable reward", "GRPO", "PPO", "R2M", "R2M, stale states"
@@ -83,8 +83,9 @@ class Policy(Job):
     seed: int
     steps: int
     longest: int
-    proxy: Proxy
-    gold: Rater
+    proxy: Proxy | None = None
+    """The reward model; without one the reward is that of requests that can be checked."""
+    gold: Rater | None = None
     """Logged at every step, and never trained on."""
 
     def __str__(self) -> str:
@@ -96,39 +97,37 @@ class Policy(Job):
 
     def work(self, cache: Path) -> Arrays:
         """Train it; return the metrics of every step, with gold's mean where the prompts are the reward model's."""
-        started, proxy = time.time(), self.proxy.folder(cache)
-        verifiable = self.arm == VERIFIABLE
-        reward: dict[str, Any] = {
-            VERIFIABLE: {"fulfilled": f"{constraints.__name__}:fulfilled"},
-            R2M: {"rm": f"r2m(model={proxy})"},
-            STALE: {"rm": f"r2m(model={proxy}, control=stale)"},
-        }.get(self.arm, {"rm": str(proxy)})
-        watched = {} if verifiable else {"watch": [f"gold={self.gold.folder(cache)}"]}
-        texts = load_texts(cache, self.proxy.texts)
-        data = (
-            constraints.requests(held_out=False)
-            if verifiable
-            else [{"prompt": list(pair.prompt)} for pair in texts.short("guides", HELPFUL)]
-        )
+        started, (data, sources) = time.time(), self.prompts_and_rewards(cache)
         with suppress(CheckFailed):  # a policy that learned nothing is a result, and its folder is complete
             reinforce(
                 model_folder(self.model),
                 data,
-                reward=reward,
                 output=str(self.folder(cache)),
                 max_steps=self.steps,
                 max_completion_length=self.longest,
                 seed=self.seed,
                 overwrite=True,
-                **watched,
+                **sources,
                 **COMMON,
                 **SETTINGS[self.arm],
             )
         lines = (self.folder(cache) / "steps.jsonl").read_text(encoding="utf-8").splitlines()
         steps = [row for row in map(json.loads, lines) if "reward" in row]
-        names = [*METRICS, *([] if verifiable else ["rewards/gold/mean"])]
+        names = [*METRICS, *(["rewards/gold/mean"] if self.gold else [])]
         metrics = {name: np.array([row.get(name, np.nan) for row in steps], float) for name in names}
         return metrics | {"seconds": np.array(time.time() - started)}
+
+    def prompts_and_rewards(self, cache: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """Return the rows of training, and the settings of its rewards."""
+        if self.proxy is None or self.gold is None:
+            return checked_requests.requests(held_out=False), {
+                "reward": {"fulfilled": f"{checked_requests.__name__}:fulfilled"}
+            }
+        proxy = str(self.proxy.folder(cache))
+        control = ", control=stale" if self.arm == STALE else ""
+        source = f"r2m(model={proxy}{control})" if self.arm in (R2M, STALE) else proxy
+        rows = [{"prompt": list(pair.prompt)} for pair in load_texts(cache, self.proxy.texts).short("guides", HELPFUL)]
+        return rows, {"reward": {"rm": source}, "watch": [f"gold={self.gold.folder(cache)}"]}
 
 
 @dataclass(frozen=True)
@@ -137,8 +136,8 @@ class Samples(Job):
 
     model: str
     policy: Policy | None
-    verifiable: bool
     texts: str
+    """Name of the texts of the prompts; without one they are requests that can be checked."""
     prompts: int
     samples: int
     longest: int
@@ -166,8 +165,8 @@ class Samples(Job):
 
     def requests(self, cache: Path) -> list[Any]:
         """Return the held-out prompts."""
-        if self.verifiable:
-            return [row["prompt"] for row in constraints.requests(held_out=True)[: self.prompts]]
+        if not self.texts:
+            return [row["prompt"] for row in checked_requests.requests(held_out=True)[: self.prompts]]
         return [list(prompt) for prompt in load_texts(cache, self.texts).prompts(2 * self.prompts)[::2]]
 
 
@@ -189,15 +188,3 @@ class Rewards(Job):
         ]
         model = load_reward_model(str(self.rated_by.folder(cache)), check=False)
         return {"rewards": model.rate(examples)[:, 0].reshape(texts.shape)}
-
-
-def pass_shares(texts: np.ndarray) -> np.ndarray:
-    """Return whether each of the held-out completions [P, S + 1] does what its request says, as 0 or 1."""
-    rows: Sequence[Mapping[str, str]] = constraints.requests(held_out=True)[: len(texts)]
-    return np.array(
-        [
-            [constraints.CHECKS[row["kind"]](str(text), row["keyword"]) for text in of_prompt]
-            for row, of_prompt in zip(rows, texts, strict=True)
-        ],
-        float,
-    )

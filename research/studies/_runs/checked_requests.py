@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 # fmt: off
 TOPICS = (
     "bread", "tea", "rivers", "bicycles", "owls", "snow", "chess", "gardens", "bridges", "violins", "ants",
@@ -83,3 +85,15 @@ def fulfilled(
 
 def _text(completion: Any) -> str:
     return completion if isinstance(completion, str) else completion[-1]["content"]
+
+
+def pass_shares(texts: np.ndarray) -> np.ndarray:
+    """Return whether each of the held-out completions [P, S + 1] does what its request says, as 0 or 1."""
+    rows: Sequence[Mapping[str, str]] = requests(held_out=True)[: len(texts)]
+    return np.array(
+        [
+            [CHECKS[row["kind"]](str(text), row["keyword"]) for text in of_prompt]
+            for row, of_prompt in zip(rows, texts, strict=True)
+        ],
+        float,
+    )
