@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from rewardlab.apps.cli import main
+from rewardlab.apps.runs.trackers import log_figures
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.apps.judging import lengths, write
@@ -16,7 +17,7 @@ from tests.apps.judging import lengths, write
 def evaluate(tmp_path, capsys):
     """`rewardlab eval` of stored scores: four cases, one wrong and one without scores."""
     data = write(tmp_path / "pairs.jsonl", lengths(4))
-    rows = [{"id": f"p{i}", "chosen": float(i != 1), "rejected": 0.5} for i in range(3)]
+    rows = [{"id": f"p{i}", "score_chosen": float(i != 1), "score_rejected": 0.5} for i in range(3)]
     scores = write(tmp_path / "my model.jsonl", rows)
 
     def run(*words):
@@ -63,7 +64,7 @@ def test_tensorboard_has_the_figures_of_every_scorer_and_the_settings(evaluate):
     figures = {name: events.Scalars(name) for name in events.Tags()["scalars"]}
     assert all(len(points) == 1 for points in figures.values())
     model = {"accuracy", "accuracy_low", "accuracy_high", "abstentions"}
-    names = {f"pairs/{scorer}/{name}" for scorer in ("my_model", "longest_response") for name in model}
+    names = {f"pairs/{scorer}/{name}" for scorer in ("my_model", "longest") for name in model}
     assert {*figures} == names | {"pairs/cases"}
     values = [figures[f"pairs/my_model/{name}"][0].value for name in ("accuracy", "accuracy_low", "accuracy_high")]
     assert values == pytest.approx(overall(folder))
@@ -92,16 +93,16 @@ def test_a_judge_has_coverage_agreement_and_cost(client, judge):
     (figures,), account = calls.scalars, facts["judges"]["qwen pairwise"]
     for name, value in (("coverage", 1.0), ("agreement", 1.0), ("cost", account["cost"]), ("accuracy", 1.0)):
         assert figures[f"pairs/qwen_pairwise/{name}"] == pytest.approx(value), name
-    assert account["cost"] > 0 and "pairs/longest_response/cost" not in figures
+    assert account["cost"] > 0 and "pairs/longest/cost" not in figures
     assert calls.init["project"] == "rewardlab" and calls.init["config"]["kind"] == ["pairwise"]
 
 
-def test_keys_in_settings_are_not_sent(client, judge):
+def test_keys_in_settings_are_not_sent(client, tmp_path):
     calls = client("wandb")
-    kinds = ["--kind", "pairwise", "first=pairwise(orders=first)"]
-    code, _, err, _ = judge("--report_to", "wandb", *kinds, model=("sk-0123456789abcdefghij",))
-    assert code == 0, err
-    assert calls.init["config"]["model"] == ["***"] and calls.init["config"]["kind"] == kinds[1:]
+    settings = {"kind": ["pairwise(api_key=xyz, n=1)"], "chat": {"endpoint": "http://u:p@host/v1"}, "limit": 3}
+    log_figures("wandb", tmp_path / "run", {"pairs/cases": 1.0}, settings)
+    shown = {"kind": ["pairwise(api_key=***, n=1)"], "chat": {"endpoint": "http://***@host/v1"}, "limit": 3}
+    assert calls.init["config"] == shown
 
 
 def test_a_missing_package_an_unknown_tracker_and_a_failed_client_are_one_sentence(evaluate, client, monkeypatch):
