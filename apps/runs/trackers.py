@@ -30,8 +30,8 @@ def report_figures(report: Report, accounts: Mapping[str, Mapping[str, Any]] | N
     """Return the figures of a report as `SUITE/cases` and `SUITE/SCORER/NAME`. Figures without a value are left out.
 
     The names are accuracy, accuracy_low and accuracy_high (95 % interval; shares in [0, 1]) and abstentions (cases). Of
-    judges, `accounts` adds coverage (share of the cases that the judge decided), agreement (its accuracy on those) and
-    cost.
+    judges, `accounts` adds coverage (share of the cases that the judge decided), agreement with the labels (share of
+    right verdicts in those, of equal weight, while accuracy weighs sections as the benchmark does) and cost.
     """
     figures: dict[str, float | None] = {"cases": report.cases}
     for row in report.rows:
