@@ -101,8 +101,8 @@ def test_keys_in_settings_are_not_sent(client, tmp_path):
     calls = client("wandb")
     settings = {"kind": ["pairwise(api_key=xyz, n=1)"], "chat": {"endpoint": "http://u:p@host/v1"}, "limit": 3}
     log_figures("wandb", tmp_path / "run", {"pairs/cases": 1.0}, settings)
-    shown = {"kind": ["pairwise(api_key=***, n=1)"], "chat": {"endpoint": "http://***@host/v1"}, "limit": 3}
-    assert calls.init["config"] == shown
+    redacted = {"kind": ["pairwise(api_key=***, n=1)"], "chat": {"endpoint": "http://***@host/v1"}, "limit": 3}
+    assert calls.init["config"] == redacted
 
 
 def test_a_missing_package_an_unknown_tracker_and_a_failed_client_are_one_sentence(evaluate, client, monkeypatch):
