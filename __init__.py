@@ -49,18 +49,20 @@ __all__ = [
 _ERRORS = ("CheckFailed", "DataError", "UsageError")
 
 
-def __getattr__(name: str) -> Any:
-    """Import a public name on first use."""
-    if name not in __all__:
-        raise AttributeError(f"module 'rewardlab' has no attribute '{name}'")
-    if name == "__version__":
-        from importlib.metadata import version
+if not TYPE_CHECKING:  # type checkers would take any name for a public one
 
-        value: Any = version("rewardlab")
-    else:
-        value = getattr(import_module(".rm.errors" if name in _ERRORS else ".apps.api", __name__), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> Any:
+        """Import a public name on first use."""
+        if name not in __all__:
+            raise AttributeError(f"module 'rewardlab' has no attribute '{name}'")
+        if name == "__version__":
+            from importlib.metadata import version
+
+            value: Any = version("rewardlab")
+        else:
+            value = getattr(import_module(".rm.errors" if name in _ERRORS else ".apps.api", __name__), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -16,7 +16,8 @@ from ..rm.errors import CheckFailed, DataError, UsageError, did_you_mean
 from ..rm.io.checked_files import from_yaml
 from ..rm.io.escaping import escape_terminal, redact, terminal_json
 from .installation.extras import explained_imports
-from .runs.run_folder import RESULTS, to_json_types
+from .installation.libraries import quiet_libraries
+from .runs.run_folder import PRINTS_JSON, RESULTS, to_json_types
 from .runs.signals import ENDED, Terminated, ended_by_signal
 from .settings.help import help_page
 from .summary import summary_lines
@@ -42,21 +43,22 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"rewardlab {version('rewardlab')}")
             return 0
         if name in RESEARCH:
-            raise UsageError(f"no verb '{name}' any more; in a checkout it is {RESEARCH[name]} NAME")
+            raise UsageError(f"no command '{name}' any more; in a checkout it is {RESEARCH[name]} NAME")
         if name not in VERBS:
-            raise UsageError(f"no verb '{name}'; {did_you_mean(name, VERBS)}")
+            raise UsageError(f"no command '{name}'; {did_you_mean(name, VERBS)}")
         if {"-h", "--help", "--help-all"} & {*words}:
             _help(name, VERBS[name], words)
             return 0
         RESULTS.set(sys.stdout)
+        PRINTS_JSON.set("--json" in words or not sys.stdout.isatty())
         ending = contextlib.nullcontext() if name in SERVERS else ended_by_signal()
         settings_words = words if name == "doctor" else [word for word in words if word != "--json"]
-        with contextlib.redirect_stdout(sys.stderr), ending, explained_imports():
+        with contextlib.redirect_stdout(sys.stderr), ending, explained_imports(), quiet_libraries():
             result = _run(name, VERBS[name], settings_words)
-        if sys.stdout.isatty() and "--json" not in words:
-            print(escape_terminal("\n".join(summary_lines(name, to_json_types(result)))))
-        else:
+        if PRINTS_JSON.get():
             print(terminal_json(json.dumps(to_json_types(result), ensure_ascii=False)))
+        else:
+            print(escape_terminal("\n".join(summary_lines(name, to_json_types(result)))))
         return 0
     except tuple(EXIT) as error:
         print(escape_terminal(f"rewardlab {name}: {error}"), file=sys.stderr)
@@ -88,15 +90,22 @@ def _unexpected_error_message(name: str, error: Exception) -> str:
 
 
 def _overview() -> str:
-    lines = [f"  {name:<13}{verb.help}" for name, verb in VERBS.items()]
+    commands = [f"  {name:<13}{verb.help}" for name, verb in VERBS.items()]
     return "\n".join(
-        ["usage: rewardlab VERB [--config file.yaml] [--flag value ...]", "", *lines, "", "rewardlab VERB --help"]
+        [
+            "usage: rewardlab COMMAND [--config file.yaml] [--setting value ...]",
+            "",
+            "Train reward models, check that their scores are the same everywhere, evaluate them, and train policies.",
+            "",
+            *commands,
+            "",
+            "rewardlab COMMAND --help shows an example and the settings of a command.",
+        ]
     )
 
 
 def _run(name: str, verb: Verb, words: list[str]) -> Any:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    warnings.filterwarnings("ignore", category=FutureWarning)  # meant for developers of libraries
     warnings.formatwarning = lambda message, *_: f"warning: {message}\n"  # without the line of code that warns
     if "WORLD_SIZE" in os.environ:
         import_name(".runs.processes:assign_device")()
@@ -105,11 +114,10 @@ def _run(name: str, verb: Verb, words: list[str]) -> Any:
     settings = _with_launched(parse(name, verb, words))
     verb.validate(settings)
     function = import_name(f".{verb.function}")
-    if "transformers" in sys.modules:  # verbs without models do not pay for its import
-        import_name("..rm.backbones.loading:hide_loading_bars")()
     finished = False
     try:
-        result = function(*settings)
+        with quiet_libraries():  # again: the function's module may have imported Transformers
+            result = function(*settings)
         finished = True
         return result
     finally:

@@ -5,7 +5,6 @@
 True
 """
 
-import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -14,9 +13,10 @@ from typing import Any
 
 from ...rm.errors import CheckFailed, UsageError
 from ...rm.io.checked_files import from_json_lines
+from ...rm.types import RewardModel
 from . import results
 from .calls import add_verb_settings, call, plain_value, python_setting_names
-from .inputs import Rows, conversation_rows, data_source, prompt_rows, write_rows
+from .inputs import FilePath, Rows, conversation_rows, data_source, prompt_rows, write_rows
 
 __all__ = [
     "compare",
@@ -32,10 +32,11 @@ __all__ = [
     "train_judge",
 ]
 
-Model = str | os.PathLike[str]
+Model = FilePath | RewardModel | Callable[..., Any]
+"""A reward model to score with: its folder or Hub id, a loaded model, or a function of the completions."""
 
 
-def load(path: Model, *, check: bool = True, **options: Any) -> results.LoadedModel:
+def load(path: FilePath, *, check: bool = True, **options: Any) -> results.LoadedModel:
     """Load a reward model: a folder, or a Hub id as `scalar`.
 
     With `check`, weights that no longer reproduce the golden scores in the folder raise `CheckFailed`.
@@ -50,7 +51,7 @@ def load(path: Model, *, check: bool = True, **options: Any) -> results.LoadedMo
 
 
 @add_verb_settings("train")
-def train(data: Rows, *, output: Model, model: Model | None = None, **settings: Any) -> results.TrainedModel:
+def train(data: Rows, *, output: FilePath, model: FilePath | None = None, **settings: Any) -> results.TrainedModel:
     """Train a reward model and return it.
 
     `data` is one or more files, or rows with `prompt`, `chosen` and `rejected`. Other keyword arguments are settings of
@@ -68,11 +69,11 @@ def train(data: Rows, *, output: Model, model: Model | None = None, **settings: 
 @add_verb_settings("score")
 def score(
     model: Model,
-    data: Rows = None,
+    data: Rows | None = None,
     *,
     prompts: Sequence[Any] | None = None,
     completions: Sequence[Any] | None = None,
-    output: Model | None = None,
+    output: FilePath | None = None,
     **settings: Any,
 ) -> results.Scores:
     """Return the rewards of conversations in `data`, or of `completions` to `prompts`."""
@@ -92,10 +93,10 @@ def score(
 @add_verb_settings("eval")
 def evaluate(
     model: Model | Sequence[Model] | None = None,
-    data: Rows = None,
+    data: Rows | None = None,
     *,
     benchmark: str = "pairs",
-    output: Model | None = None,
+    output: FilePath | None = None,
     **settings: Any,
 ) -> results.Evaluation:
     """Evaluate reward models and baselines on a benchmark. Without `output` the run folder is temporary."""
@@ -103,13 +104,13 @@ def evaluate(
 
 
 @add_verb_settings("judge")
-def judge(data: Rows = None, *, output: Model | None = None, **settings: Any) -> results.Evaluation:
+def judge(data: Rows | None = None, *, output: FilePath | None = None, **settings: Any) -> results.Evaluation:
     """Evaluate language models as judges of cases. Without `output` the run folder is temporary."""
     return _evaluation("judge", settings, data, output)
 
 
 @add_verb_settings("judge train")
-def train_judge(data: Rows, *, base: Model, output: Model, **settings: Any) -> results.TrainedJudge:
+def train_judge(data: Rows, *, base: FilePath, output: FilePath, **settings: Any) -> results.TrainedJudge:
     """Train a generative judge on pairs by GRPO with the verdict reward. `settings` include TRL's `GRPOConfig`.
 
     The result can be passed on as the path of the weights: `judge(test, local=[judged], kind="generative")`.
@@ -120,18 +121,23 @@ def train_judge(data: Rows, *, base: Model, output: Model, **settings: Any) -> r
     return results.TrainedJudge(facts, Path(output), "Trained judge")
 
 
-def _evaluation(verb: str, settings: Mapping[str, Any], data: Rows, output: Model | None) -> results.Evaluation:
+def _evaluation(
+    verb: str, settings: Mapping[str, Any], data: Rows | None, output: FilePath | None
+) -> results.Evaluation:
     from ..runs.summaries import read_report
 
-    folder_of_run = None if output else tempfile.TemporaryDirectory()
+    if output:
+        folder, temporary = Path(output), None
+    else:
+        temporary = tempfile.TemporaryDirectory()
+        folder = Path(temporary.name) / results.RUN
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(output) if folder_of_run is None else Path(folder_of_run.name) / results.RUN
         call(verb, {**settings, "data": data_source(data, Path(scratch)), "output": folder})
-        return results.Evaluation(read_report(folder), folder if output else None, folder_of_run)
+    return results.Evaluation(read_report(folder), folder if output else None, temporary)
 
 
 @add_verb_settings("compare")
-def compare(first: Model, second: Model, **settings: Any) -> results.Comparison:
+def compare(first: FilePath, second: FilePath, **settings: Any) -> results.Comparison:
     """Compare two runs of `evaluate` or `judge` on their common cases: the second minus the first.
 
     Raise `CheckFailed` if a score drops by more than the rules in `gate` allow. `output` is a folder for the result.
@@ -143,12 +149,12 @@ def compare(first: Model, second: Model, **settings: Any) -> results.Comparison:
 
 @add_verb_settings("decode")
 def decode(
-    model: Model | Mapping[str, Model] | None = None,
+    model: FilePath | Mapping[str, FilePath] | None = None,
     prompts: Sequence[Any] = (),
     *,
     preference: Mapping[str, float] | str | None = None,
     weight: float = 1.0,
-    output: Model | None = None,
+    output: FilePath | None = None,
     **settings: Any,
 ) -> results.Decoded:
     """Decode prompts with a base model and guides: one autoregressive reward model, or one for each objective.
@@ -181,7 +187,7 @@ def lint(data: Rows, **settings: Any) -> results.LintReport:
 
 
 @add_verb_settings("plan")
-def plan(model: Model, **settings: Any) -> results.MemoryPlan:
+def plan(model: FilePath, **settings: Any) -> results.MemoryPlan:
     """Compute how much memory each GPU needs for a job and how long it takes, without loading weights."""
     facts = call("plan", {"model": model} | settings)
     return results.MemoryPlan(
@@ -189,16 +195,13 @@ def plan(model: Model, **settings: Any) -> results.MemoryPlan:
     )
 
 
-Reward = Model | Callable[..., Any]
-
-
 @add_verb_settings("rl")
 def reinforce(
-    model: Model,
+    model: FilePath,
     data: Rows,
     *,
-    reward: Reward | Sequence[Reward] | Mapping[str, Reward],
-    output: Model,
+    reward: Model | Sequence[Model] | Mapping[str, Model],
+    output: FilePath,
     **settings: Any,
 ) -> results.TrainedPolicy:
     """Train a policy on rewards (GRPO, PPO and others by name). `settings` include those of TRL's `GRPOConfig`.

@@ -12,13 +12,14 @@ from typing import Any, TypeVar, get_origin, get_type_hints
 from ...rm.errors import CheckFailed, DataError, UsageError, did_you_mean
 from ...rm.registry import reference
 from ..installation.extras import explained_imports
+from ..installation.libraries import quiet_libraries
 from ..runs.run_folder import SHOWS_REPORTS
 from ..settings.preflight import check_ranges
 from ..verbs import VERBS, import_name
 from .inputs import path_of
 
 FLAG = re.compile(r"--(?=[A-Za-z]\w)")
-T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def call(verb: str, settings: Mapping[str, Any], function: Callable[..., Any] | None = None) -> Any:
@@ -34,7 +35,9 @@ def call(verb: str, settings: Mapping[str, Any], function: Callable[..., Any] | 
         token = SHOWS_REPORTS.set(False)
         try:
             with contextlib.redirect_stdout(sys.stderr), explained_imports():
-                return (function or import_name(f".{VERBS[verb].function}"))(*groups)
+                run = function or import_name(f".{VERBS[verb].function}")
+                with quiet_libraries():
+                    return run(*groups)
         finally:
             SHOWS_REPORTS.reset(token)
 
@@ -103,10 +106,10 @@ def plain_value(value: Any) -> Any:
     return [plain_value(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def add_verb_settings(verb: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
+def add_verb_settings(verb: str) -> Callable[[F], F]:
     """Return a decorator that adds the verb's settings to the signature of a function."""
 
-    def decorate(function: Callable[..., T]) -> Callable[..., T]:
+    def decorate(function: F) -> F:
         declared = signature(function)
         first = [given for given in declared.parameters.values() if given.kind is not Parameter.VAR_KEYWORD]
         positional = {given.name for given in first}

@@ -1,9 +1,10 @@
-"""HTML of results for notebooks: a heading, a table and a figure, with every text escaped."""
+"""Results as text and as HTML for notebooks: headings, tables and figures, with every text of HTML escaped."""
 
 import base64
 import io
 from collections.abc import Mapping, Sequence
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..summary import short_text
@@ -46,6 +47,16 @@ def facts_text(title: str, facts: Mapping[str, Any]) -> str:
 
 def _plain_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if isinstance(value, str | int | float | bool)}
+
+
+def short_repr(result: object, *facts: str, path: Path | None = None) -> str:
+    """Return the class of a result and a few facts on one line.
+
+    >>> short_repr(Path(), "24 rows", path=Path("runs/scores.jsonl"))
+    "PosixPath(24 rows, path='runs/scores.jsonl')"
+    """
+    named = [] if path is None else [f"path='{path}'"]
+    return f"{type(result).__name__}({', '.join([*facts, *named])})"
 
 
 def text_table(title: str, rows: Sequence[Sequence[Any]]) -> str:

@@ -7,12 +7,29 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, time
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ...rm.errors import UsageError
 from ...rm.types import AnyCompletion, completion_json
 
-Rows = Any
+Row = Mapping[str, Any]
+
+
+class Frame(Protocol):
+    """A pandas `DataFrame`."""
+
+    @property
+    def columns(self) -> Any:
+        """Names of the columns."""
+        ...
+
+    def to_dict(self) -> Any:
+        """Return the cells by column."""
+        ...
+
+
+FilePath = str | os.PathLike[str]
+Rows = FilePath | Iterable[FilePath | Row] | Mapping[str, FilePath | Iterable[Row]] | Frame
 """A path or several, a mapping NAME -> path, or rows: mappings, a `datasets.Dataset` or a pandas `DataFrame`."""
 
 _LOADED: list[tuple[weakref.ref[Any], str]] = []
@@ -30,7 +47,7 @@ def path_of(model: Any) -> str | None:
     return next((path for loaded, path in _LOADED if loaded() is model), None)
 
 
-def data_source(data: Rows, folder: Path, name: str = "rows") -> Any:
+def data_source(data: Any, folder: Path, name: str = "rows") -> Any:
     """Return paths unchanged. Write rows to a file in `folder` and return the path of that file."""
     if data is None or isinstance(data, str | os.PathLike):
         return data

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...rm.errors import UsageError
 from ...rm.types import Example
-from .display import facts_table, facts_text, figure_image, frame_of, heading, table, text_table
+from .display import facts_table, facts_text, figure_image, frame_of, heading, short_repr, table, text_table
 from .inputs import conversation_rows, note_loaded
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ class LoadedModel:
 
     def __str__(self) -> str:
         return str(self.path)
+
+    def __repr__(self) -> str:
+        return short_repr(self, path=self.path)
 
     @property
     def model(self) -> "RewardModel":
@@ -89,15 +92,18 @@ class TrainedModel(LoadedModel):
         return heading("Trained reward model") + facts_table(self.metrics)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """Results of every scorer (model, reference or baseline) on a benchmark, with 95 % confidence intervals."""
 
     report: "Report"
     path: Path | None = None
     """Run folder, if one was written."""
-    kept: "tempfile.TemporaryDirectory[str] | None" = field(default=None, repr=False, compare=False)
+    kept: "tempfile.TemporaryDirectory[str] | None" = field(default=None, compare=False)
     """Temporary run folder of an evaluation without an output. `compare` reads it."""
+
+    def __repr__(self) -> str:
+        return short_repr(self, self.report.suite, f"{self.report.cases} cases", path=self.path)
 
     def __str__(self) -> str:
         return text_table(self._title, [[row.scorer, str(row.overall)] for row in self.report.rows])
@@ -145,7 +151,7 @@ def _areas(row: "Row") -> Iterator[dict[str, Any]]:
         yield {"scorer": row.scorer, "role": row.role, "kind": kind, "area": name, **interval._asdict()}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """Comparison of two runs: paired differences with 95 % confidence intervals and p-values."""
 
@@ -161,6 +167,9 @@ class Comparison:
                 rows.append({"kind": kind, "area": name, **values, "low": gap.low, "high": gap.high, "p": change.p})
         return frame_of(rows)
 
+    def __repr__(self) -> str:
+        return short_repr(self, self._title.rstrip("."))
+
     def __str__(self) -> str:
         frame = self.to_pandas().round(4)
         return text_table(self._title, [[*frame.columns], *frame.to_numpy().tolist()])
@@ -175,16 +184,19 @@ class Comparison:
         return heading(self._title) + table(self.to_pandas().round(4))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
     """Result in rows: a sequence of dictionaries."""
 
     rows: Sequence[Mapping[str, Any]]
     path: Path | None = None
     """File that was written, if any."""
-    title: str = field(default="", repr=False)
-    hidden: Iterable[str] = field(default=(), repr=False)
+    title: str = ""
+    hidden: Iterable[str] = ()
     """Columns that the display in notebooks leaves out."""
+
+    def __repr__(self) -> str:
+        return short_repr(self, f"{len(self)} rows", path=self.path)
 
     def __str__(self) -> str:
         names = [name for name in dict.fromkeys(name for row in self.rows for name in row) if name not in self.hidden]
@@ -206,7 +218,7 @@ class Table:
         return heading(self.title) + table(frame.drop(columns=[name for name in self.hidden if name in frame]))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Scores(Table):
     """Rewards of conversations: columns id, file, row, truncated and one for each objective."""
 
@@ -236,13 +248,16 @@ class LintReport(Table):
         return not self.rows
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Summary:
     """Metrics of a job, and the folder with its output, if any."""
 
     facts: Mapping[str, Any]
     path: Path | None = None
-    title: str = field(default="", repr=False)
+    title: str = ""
+
+    def __repr__(self) -> str:
+        return short_repr(self, path=self.path)
 
     def __str__(self) -> str:
         return facts_text(self.title, self.facts)

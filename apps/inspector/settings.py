@@ -17,8 +17,10 @@ class InspectConfig(Settings):
         "judgments); can be given as a positional argument.",
     )
     model: list[str] = setting([], "Reward models that explain the scores of runs: folders or Hub ids.")
-    base: str | None = setting(None, "Base model of the playground; by default the base model of its adapter.")
-    arm: list[str] = setting([], "Autoregressive reward model of the playground, as for `decode`.")
+    base: str | None = setting(
+        None, "Base model of the playground, which decodes prompts; by default that of the adapter."
+    )
+    arm: list[str] = setting([], "Autoregressive reward model (ARM) that guides the playground, as in `decode`.")
     retriever: str = setting(
         "tfidf", "Finds similar cases: tfidf, bm25, or the folder of an encoder of rewardlab retriever."
     )

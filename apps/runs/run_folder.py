@@ -33,6 +33,8 @@ from .signals import Terminated
 PACKAGES = ("rewardlab", "torch", "transformers", "trl", "peft", "datasets", "numpy", "scikit-learn", "pyarrow")
 RESULTS: ContextVar[TextIO] = ContextVar("results")
 """Stream for the results of a verb, while `sys.stdout` is redirected to stderr."""
+PRINTS_JSON: ContextVar[bool] = ContextVar("prints_json", default=True)
+"""Whether results are printed as JSON: with `--json`, and where stdout is not a terminal."""
 SHOWS_REPORTS: ContextVar[bool] = ContextVar("shows_reports", default=True)
 """Whether verbs log their final report."""
 IMPORTED = time.time(), time.monotonic()
@@ -43,6 +45,11 @@ def partial_folder(final: Path) -> Path:
     """Return the temporary folder of an unfinished run, beside `final`. If `final` is a link, beside its target."""
     final = final.resolve()
     return final.with_name(f"{final.name}{PARTIAL}")
+
+
+def short_path(path: Path) -> str:
+    """Return an absolute path for a message: relative to the working directory if it is below it."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def log(message: str) -> None:
@@ -133,29 +140,32 @@ def _unfinished(
 
 
 def _check_free(final: Path, work: Path, overwrite: bool, resume: bool | None) -> None:
+    name = short_path(final)
     if final.exists() and not overwrite:
-        raise UsageError(f"{final} exists already; name another folder with --output, or replace it with --overwrite")
+        raise UsageError(f"{name} exists already; name another folder with --output, or replace it with --overwrite")
     is_empty = final.is_dir() and not any(final.iterdir())
     if final.exists() and not (final / CONFIG).is_file() and not is_empty:
         raise UsageError(
-            f"{final} is not a run of rewardlab, so --overwrite leaves it alone; name another with --output"
+            f"{name} is not a run of rewardlab, so --overwrite leaves it alone; name another with --output"
         )
     if work.exists() and resume is False and not overwrite:
         raise UsageError(
-            f"{work} holds a run that was cut off; continue it with --resume, or start over with --overwrite"
+            f"{short_path(work)} holds a run that was cut off; continue it with --resume, or start over with "
+            "--overwrite"
         )
 
 
 def _check_same(stored_path: Path, config: Mapping[str, Any]) -> None:
     """Raise `UsageError` if the settings differ from the stored settings of the run."""
+    folder = short_path(stored_path.parent)
     try:
         before = yaml.safe_load(stored_path.read_text(encoding="utf-8")) or {}
     except (OSError, yaml.YAMLError) as error:
-        raise UsageError(f"{stored_path.parent} cannot be resumed ({error}); start over with --overwrite") from error
+        raise UsageError(f"{folder} cannot be resumed ({error}); start over with --overwrite") from error
     now = yaml.safe_load(yaml.safe_dump(dict(config)))
     if difference := _first_difference(before, now):
         raise UsageError(
-            f"{stored_path.parent} was begun with {difference}; "
+            f"{folder} was begun with {difference}; "
             "resume with the same settings and files, or start over with --overwrite"
         )
 
@@ -319,7 +329,8 @@ def only_writer(final: Path) -> Iterator[None]:
         path,
         json.dumps({"pid": os.getpid(), "host": platform.node(), "since": since}),
         lambda text: (
-            f"{final} is being written by {_lock_holder(text)}; wait until it has ended, or name another with --output"
+            f"{short_path(final)} is being written by {_lock_holder(text)}; wait until it has ended, or name another "
+            "with --output"
         ),
     )
     try:

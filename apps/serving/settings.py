@@ -28,7 +28,7 @@ class ServeConfig(Settings):
     objective: str | None = setting(
         None,
         "Objective of /get_reward, which returns one number per response; by default the mean of all. Of a "
-        "classifier without a scoring contract, the output that is the reward.",
+        "classifier without a scoring contract (scoring.json), the output that is the reward.",
     )
     bos: Edge | None = bos_setting()
     eos: Edge | None = eos_setting()
@@ -44,7 +44,7 @@ class ServeConfig(Settings):
     body_bytes: int = setting(4_194_304, "Maximum size of a request in bytes.", range=AT_LEAST_1)
     timeout: float = setting(60.0, "Seconds until a queued request is removed and answered with 504.", range=SECONDS)
     drain: float = setting(30.0, "Seconds to finish queued requests after SIGTERM.", range=SECONDS)
-    check: bool = setting(True, "First check that the model reproduces its golden scores.")
+    check: bool = setting(True, "First check that the model reproduces the scores that are stored beside its weights.")
     trust_remote_code: bool = setting(False, "Run code that comes with a model.")
 
     def __post_init__(self):

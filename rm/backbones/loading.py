@@ -44,9 +44,14 @@ Architecture = Literal["qwen3", "llama"]
 CLASSIFIERS: tuple[Any, Any] = (AutoModelForSequenceClassification, AutoModelForTokenClassification)
 
 
-def hide_loading_bars() -> None:
-    """Hide Transformers' progress bars of loading weights; the Hub's download bars stay."""
-    logging.disable_progress_bar()
+@contextmanager
+def hidden_weight_bars() -> Iterator[None]:
+    """Hide Transformers' progress bars of loading and saving weights within the block; bars of downloads stay."""
+    earlier = logging.set_tqdm_hook(lambda _, args, options: logging.EmptyTqdm(*args, **options))
+    try:
+        yield
+    finally:
+        logging.set_tqdm_hook(earlier)
 
 
 # ---- tokenizers ----
@@ -239,7 +244,10 @@ def _from_pretrained(
         refuse_pickles(Path(source))
     if (Path(source) / "config.json").exists():  # the folder of an adapter has none
         check_claims(options.get("config") or load_config(source, trust_remote_code=trusting), source)
-    with _without_report():  # callers refuse missing tensors, except for a head that is to be trained
+    with (
+        hidden_weight_bars(),
+        _without_report(),
+    ):  # callers refuse missing tensors, except for a head that is to be trained
         model, facts = auto.from_pretrained(
             location.name,
             revision=location.revision or "main",
@@ -260,9 +268,10 @@ def load_trunk(source: str, *, dtype: str = "float32", trust_remote_code: bool =
     options = {"revision": location.revision or "main", "trust_remote_code": trust_remote_code}
     try:
         tokenizer = AutoTokenizer.from_pretrained(location.name, **options)
-        model, facts = AutoModel.from_pretrained(
-            location.name, dtype=dtype, use_safetensors=True, output_loading_info=True, **options
-        )
+        with hidden_weight_bars():
+            model, facts = AutoModel.from_pretrained(
+                location.name, dtype=dtype, use_safetensors=True, output_loading_info=True, **options
+            )
         record_model_commit(source)
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise DataError(f"{source}: cannot be loaded as an encoder ({str(error).splitlines()[0]})") from error

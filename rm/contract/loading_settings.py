@@ -9,7 +9,7 @@ from .scoring_contract import FILE
 
 def label_setting() -> Any:
     """Declare the setting for the label whose logit is the reward."""
-    return setting(None, "Output that is the reward, for a classifier without a scoring contract.")
+    return setting(None, "Output that is the reward, for a classifier without a scoring contract (scoring.json).")
 
 
 def bos_setting(**declared: str) -> Any:

@@ -92,7 +92,7 @@ CASES = [
     # models
     ("score --model {w}/classes --data {w}/pairs.jsonl --output {w}/new.jsonl", 3, "a classifier of 2 classes"),
     ("eval --model {w}/classes --data {w}/pairs.jsonl --output {w}/new", 3, "(LABEL_0, LABEL_1), which name no reward"),
-    ("parity {w}/classes", 3, "say which output is the reward with --objective NAME, or for every verb with"),
+    ("parity {w}/classes", 3, "say which output is the reward with --objective NAME, or for every command with"),
     ("serve {w}/classes --port 0", 3, "rewardlab merge {w}/classes --objective NAME --output FOLDER"),
     ("merge {w}/classes --output {w}/new", 3, "which name no reward"),
     ("lint {w}/pairs.jsonl --model {w}/classes --output {w}/new", 3, "which name no reward"),

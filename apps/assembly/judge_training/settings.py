@@ -41,7 +41,7 @@ class JudgeTrainConfig(Settings):
     )
     teacher: str = setting(
         "",
-        "Model that writes the traces: a folder, or settings of the verb judge, as in "
+        "Model that writes the traces: a folder, or settings of rewardlab judge, as in "
         "'endpoint=http://127.0.0.1:8000/v1, model=M'. By default the base model itself.",
         group="Supervised stage",
     )

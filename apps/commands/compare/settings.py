@@ -12,7 +12,7 @@ class CompareConfig(Settings):
     required = ("runs",)
     runs: list[str] = setting([], "Baseline run and new run; can be given as positional arguments.")
     scorer: list[str] = setting(
-        [], "Scorer to compare, or the first run's and the second run's; required if a run has several models."
+        [], "Model or judge to compare, or the first run's and the second run's; required if a run has several."
     )
     gate: str | None = setting(
         None, "YAML rules `- {area: overall, max_drop: 0.01}`; a violated rule exits with code 5."

@@ -21,7 +21,7 @@ from ....rm.errors import UsageError
 from ....rm.io.escaping import escape_terminal, terminal_json
 from ....rm.types import Messages, content_hash
 from ...runs.resumable_rows import ResumableRows, resumable_rows
-from ...runs.run_folder import RESULTS, log, seconds_since, trust_option
+from ...runs.run_folder import PRINTS_JSON, RESULTS, log, seconds_since, trust_option
 from .settings import DecodeConfig
 
 
@@ -130,10 +130,13 @@ def _completions(
 
 
 def _print(piece: TextPiece, item: DecodingItem, out: Any, is_single: bool) -> None:
-    """Stream a single completion as text. Print several completions as JSON lines, each when it is finished."""
+    """Stream a single completion as text. Print several when they are finished: on a terminal as text, else as JSON."""
     if is_single:
         text = escape_terminal(piece.text) if out.isatty() else piece.text
         print(text, end="" if piece.completion is None else "\n", file=out, flush=True)
+    elif piece.completion is not None and not PRINTS_JSON.get():
+        weights = [f"{name} {weight:g}" for name, weight in (item.request.preference or {}).items()]
+        print(escape_terminal(f"[{', '.join([item.id, *weights])}]\n{piece.completion.text}\n"), file=out, flush=True)
     elif piece.completion is not None:
         print(terminal_json(json.dumps(_row(item, piece.completion), ensure_ascii=False)), file=out, flush=True)
 

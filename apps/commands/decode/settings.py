@@ -33,7 +33,7 @@ class DecodeConfig(Settings):
         group="Models and guidance",
     )
     arm: list[str] = setting(
-        [], "Autoregressive reward model: folder or Hub id, or one per objective as name=folder; by default unguided."
+        [], "Autoregressive reward model: folder or Hub id, or one per objective as NAME=FOLDER; by default unguided."
     )
     preference: str | None = setting(
         None, "Weight of each objective, such as helpful=0.7,harmless=0.3.", requires="arm"

@@ -28,6 +28,7 @@ from ...runs.evaluation_resume import PROGRESS, ResumableScorer, write_plan
 from ...runs.model_hashes import model_hashes
 from ...runs.processes import process, shared_run_folder
 from ...runs.run_folder import MANIFEST, data_hash, log, log_report, trust_option, write_manifest
+from ...runs.trackers import log_figures, report_figures
 from ...serving.open_model import is_served, open_served
 from .settings import EvalConfig
 
@@ -72,6 +73,7 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
         write_manifest(work, data=sources, seed=config.seed, started=started, suite=suite.name, **facts)
         shutil.rmtree(work / PROGRESS, ignore_errors=True)
     log_report(markdown(evaluation.report))
+    log_figures(config.report_to, Path(config.output), report_figures(evaluation.report), recipe)
     return {
         "run": config.output,
         "suite": suite.name,
@@ -85,7 +87,8 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
 
 def _recipe(config: EvalConfig, sources: Sequence[str]) -> dict[str, Any]:
     """Return the settings, and hashes of the files, that determine the judgments. A resumed run must have the same."""
-    recipe = {name: value for name, value in asdict(config).items() if name not in ("resume", "overwrite", "processes")}
+    free = ("resume", "overwrite", "processes", "report_to")
+    recipe = {name: value for name, value in asdict(config).items() if name not in free}
     recipe["data_sha256"] = {source: data_hash(source) for source in [*sources, *config.scores]}
     functions = [config.benchmark] if ":" in config.benchmark else []
     policy = [config.reference_policy] if config.reference_policy else []

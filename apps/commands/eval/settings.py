@@ -7,6 +7,7 @@ from ....benchmarks.types import BASELINES
 from ....rm.contract.loading_settings import bos_setting, eos_setting
 from ....rm.contract.scoring_contract import Edge
 from ....rm.registry.settings import AT_LEAST_1, SEED, Rule, Settings, setting
+from ...runs.trackers import report_to_setting
 
 
 @dataclass
@@ -25,7 +26,12 @@ class EvalConfig(Settings):
             "--baselines all and none stand alone; name single ones, or one of the two",
         ),
     )
-    benchmark: str = setting("pairs", "Benchmark suite.", group="Benchmark", registry="benchmarks.suites")
+    benchmark: str = setting(
+        "pairs",
+        "Benchmark; pairs is for your own preference data.",
+        group="Benchmark",
+        registry="benchmarks.suites",
+    )
     model: list[str] = setting(
         [],
         "Model folders, Hub ids, package.module:factory, or served(urls=[http://a:8000, http://b:8000]).",
@@ -37,8 +43,12 @@ class EvalConfig(Settings):
     )
     reference_policy: str | None = setting(None, "Reference policy of an implicit reward: path or Hub id.")
     scores: list[str] = setting([], "Files of stored scores by case id, each evaluated as a model.")
-    reference: list[str] = setting([], "Scorers to show beside the models, such as a gold reward.")
-    data: list[str] = setting([], "The suite's data: files, or hub-id[@revision][:split].", group="Data and output")
+    reference: list[str] = setting([], "Models to show beside the others as references, such as a gold reward.")
+    data: list[str] = setting(
+        [],
+        "Data: files, or hub-id[@revision][:split]; by default the benchmark's data on the Hub.",
+        group="Data and output",
+    )
     limit: int | None = setting(
         None,
         "Largest number of cases, in proportion to the subsets; the same ones every time. By default all.",
@@ -51,7 +61,7 @@ class EvalConfig(Settings):
     objective: str | None = setting(
         None,
         "Label of the pairs, and the objective of models that have several; by default the mean of all. Of a "
-        "classifier without a scoring contract, the output that is the reward.",
+        "classifier without a scoring contract (scoring.json), the output that is the reward.",
     )
     on_long: Literal["truncate", "refuse"] = setting(
         "truncate", "What to do with a case beyond a model's max_length; cut ones are counted in the report."
@@ -65,6 +75,7 @@ class EvalConfig(Settings):
     eos: Edge | None = eos_setting()
     bootstrap_samples: int = setting(1000, "Number of bootstrap samples.", range=AT_LEAST_1)
     seed: int = setting(0, "Seed of the bootstrap, the random baseline and the folds.", range=SEED)
+    report_to: str = report_to_setting()
     trust_remote_code: bool = setting(False, "Run code that comes with a model.")
     processes: int = setting(
         1, "Number of processes started by torchrun; the cases are sharded over them.", range=AT_LEAST_1

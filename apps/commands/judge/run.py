@@ -29,6 +29,7 @@ from ...runs.judgments import write_audits, write_judged
 from ...runs.model_hashes import model_hashes
 from ...runs.run_folder import CONFIG, data_hash, log, replace_text, run_folder, write_manifest
 from ...runs.tables import ITEMS, read_items
+from ...runs.trackers import log_figures, report_figures
 from .settings import READ_LATER, JudgeConfig
 
 
@@ -69,6 +70,7 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
     with run_folder(config.output, recipe, overwrite=config.overwrite, resume=config.resume, keep=keep) as work:
         with stored_replies(opened, models.prices, work, config.on_fault) as run_chats:
             judges = open_judges(config.kind, config.together, run_chats, materials)
+            figures: dict[str, float] = {}
             options: dict[str, Any] = {"seed": config.seed, "samples": config.bootstrap_samples, "progress": log}
             if config.audit:
                 trusted_for = write_audits(judges, cases, work, names=names, chance=config.chance, **options)
@@ -76,6 +78,7 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
             else:
                 evaluation = evaluate_judges(suite, cases, judges, notes=notes, **options)
                 results: dict[str, Any] = {"judges": write_judged(suite, evaluation, judges, work)}
+                figures = report_figures(evaluation.report, results["judges"])
                 results["overall"] = {row.scorer: row.overall._asdict() for row in evaluation.report.rows}
             results["models"] = {name: chat.account() for name, chat in run_chats.items()}
         contracts = {judge.name: judge.contract for judge in judges}
@@ -84,6 +87,7 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
         # last of all: until here the run may be resumed with other ones
         settings = recipe | {name: vars(config)[name] for name in READ_LATER}
         replace_text(work / CONFIG, yaml.safe_dump(settings, sort_keys=True, allow_unicode=True))
+    log_figures(config.report_to, Path(config.output), figures, settings)
     return {"run": config.output, "suite": suite.name, "cases": len(cases), **results}
 
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from ....judges.rubrics.scoring import DEFAULT_SCORE, SCORES
 from ....rm.registry.settings import AT_LEAST_0, AT_LEAST_1, SEED, Rule, Settings, setting
 from ....rm.types import OVERALL
+from ...runs.trackers import report_to_setting
 
 READ_LATER = ("score", "chance", "bootstrap_samples")
 """Settings that do not affect a judge's replies. A resumed run may change them."""
@@ -22,14 +23,18 @@ class JudgeConfig(Settings):
             lambda config: len(config.fit_route) not in (0, 2),
             "--fit_route is the cheap and the strong judge's run, got {fit_route}",
         ),
+        Rule(
+            lambda config: config.report_to != "none" and (config.audit or config.dry_run or config.fit_route),
+            "--report_to logs the figures of an evaluation; with --audit, --dry_run or --fit_route, leave it out",
+        ),
     )
     benchmark: str = setting(
-        "pairs", "A suite of benchmarks/suites; pairs also accepts rows of prompt, answers and best.", group="Cases"
+        "pairs", "Benchmark, as in eval; pairs also accepts rows of prompt, answers and best.", group="Cases"
     )
     data: list[str] = setting(
         [],
         "Preference files, or rows with prompt, answers and best (indices of the correct responses); "
-        "by default the data of the suite.",
+        "by default the benchmark's data on the Hub.",
     )
     kind: list[str] = setting(
         ["pairwise"],
@@ -116,10 +121,11 @@ class JudgeConfig(Settings):
     )
     bootstrap_samples: int = setting(1000, "Number of bootstrap samples.", range=AT_LEAST_1)
     seed: int = setting(0, "Seed of the sampling, the bootstrap, the random baseline and the folds.", range=SEED)
+    report_to: str = report_to_setting()
     resume: bool = setting(False, "Continue a run that was cut off; stored replies are not requested again.")
     overwrite: bool = setting(False, "Replace the run folder.")
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that determine the replies. A resumed run must have the same settings."""
-        free = ("resume", "overwrite", "dry_run", "on_fault", "output", "tokenizer", *READ_LATER)
+        free = ("resume", "overwrite", "dry_run", "on_fault", "output", "report_to", "tokenizer", *READ_LATER)
         return {name: value for name, value in vars(self).items() if name not in free}

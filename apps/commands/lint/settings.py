@@ -13,7 +13,7 @@ class LintConfig(Settings):
     required = ("data",)
     data: list[str] = setting([], "Preference files or Hub ids; can be given as a positional argument.")
     against: list[str] = setting(
-        [], "Benchmarks to check for contamination: NAME for the suite's data on the Hub, NAME=FILE for files here."
+        [], "Benchmarks to check for contamination: NAME for its data on the Hub, NAME=FILE for files here."
     )
     model: str | None = setting(
         None, "Reward model whose tokenizer, template and max_length decide which responses truncation makes equal."

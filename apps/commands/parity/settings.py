@@ -38,7 +38,9 @@ class ParityConfig(Settings):
         "sglang URL, http URL (rewardlab serve), another model's folder, or a file with conversations and another "
         "program's scores; separate several with spaces.",
     )
-    data: list[str] = setting([], "Conversations in addition to the golden ones, as `score` reads them.")
+    data: list[str] = setting(
+        [], "Conversations beside those stored with the weights (golden.jsonl), as `score` reads them."
+    )
     output: str | None = setting(
         None, "Write the report to this .md, and its numbers to a .json beside it.", suffixes=(".md",)
     )

@@ -38,7 +38,7 @@ class ScoreConfig(Settings):
     objective: str | None = label_setting()
     bos: Edge | None = bos_setting()
     eos: Edge | None = eos_setting()
-    check: bool = setting(True, "First check that the model reproduces its golden scores.")
+    check: bool = setting(True, "First check that the model reproduces the scores that are stored beside its weights.")
     processes: int = setting(
         1, "Number of processes started by torchrun; the rows are sharded over them.", range=AT_LEAST_1
     )

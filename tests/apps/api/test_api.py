@@ -99,6 +99,15 @@ def test_rows_may_hold_line_separators_dates_and_missing_cells(model):
     assert "nan" not in set(of_frame.area)
 
 
+def test_a_result_is_one_short_line_in_a_console_and_a_table_when_it_is_printed(model, tmp_path):
+    path = tmp_path / "scores.jsonl"
+    scores, evaluation = rl_api.score(model, PAIRS, output=path), rl_api.evaluate(model, PAIRS, **QUICK)
+    assert repr(model) == f"TrainedModel(path='{model.path}')" and repr(scores) == f"Scores(24 rows, path='{path}')"
+    assert repr(evaluation) == "Evaluation(pairs, 12 cases)" and "rm" in str(evaluation)
+    assert repr(rl_api.lint(PAIRS)).startswith("LintReport(") and repr(rl_api.plan("7b")) == "MemoryPlan()"
+    assert repr(rl_api.compare(evaluation, evaluation)) == "Comparison(run/rm minus run/rm, 12 cases)"
+
+
 def test_an_evaluation_has_intervals_a_table_and_a_figure_and_a_comparison_is_checked_by_its_gate(model, tmp_path):
     evaluation = rl_api.evaluate(model, PAIRS, bootstrap_samples=50, output=tmp_path / "run")
     frame = evaluation.to_pandas()

@@ -60,6 +60,19 @@ def test_a_single_prompt_from_stdin_streams_as_text(arm, capsys, monkeypatch):
     assert json.loads(last)["completions"] == 1 and not first.startswith("{")
 
 
+def test_several_completions_are_text_on_a_terminal_and_json_lines_elsewhere(arm, prompts, capsys, monkeypatch):
+    words = ["--arm", arm, "--preference", "helpful=0.25,harmless=0.75", "--data", prompts]
+    code, lines, _ = run(capsys, *words)
+    assert code == 0 and len(lines) == 4
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert main(["decode", "--max_new_tokens", "8", *words]) == 0
+    out = capsys.readouterr().out
+    assert (
+        '{"id"' not in out and f"[{lines[0]['id']}, helpful 0.25, harmless 0.75]\n{lines[0]['completion']}\n\n" in out
+    )
+    assert run(capsys, *words, "--json")[1][:-1] == lines[:-1]
+
+
 def test_the_same_seed_gives_the_same_answer_whatever_else_is_asked(arm, prompts, tmp_path, capsys):
     (tmp_path / "one.txt").write_text("tell me about bees\n")
     asked = ("--arm", arm, "--preference", "helpful=0.5,harmless=0.5", "--data")

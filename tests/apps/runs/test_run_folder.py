@@ -5,6 +5,7 @@ import math
 
 import pytest
 from rewardlab.apps.runs.run_folder import run_folder, write_rows
+from rewardlab.rm.errors import UsageError
 
 
 def test_rows_are_a_line_each_with_null_for_no_finite_number_and_a_file_is_whole_or_as_it_was(tmp_path):
@@ -21,6 +22,18 @@ def test_rows_are_a_line_each_with_null_for_no_finite_number_and_a_file_is_whole
 def write_run(output, text: str) -> None:
     with run_folder(str(output), {}, overwrite=True) as work:
         (work / "text").write_text(text)
+
+
+def test_messages_name_a_folder_as_it_is_seen_from_the_working_directory(tmp_path, monkeypatch):
+    write_run(tmp_path / "runs" / "a", "text")
+    monkeypatch.chdir(tmp_path)
+    for output in ("runs/a", tmp_path / "runs" / "a"):
+        with pytest.raises(UsageError, match="^runs/a exists already"), run_folder(str(output), {}, overwrite=False):
+            pytest.fail("replaced")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="^/.*/runs/a exists"), run_folder("../runs/a", {}, overwrite=False):
+        pytest.fail("replaced")
 
 
 @pytest.mark.parametrize("exists", [True, False])

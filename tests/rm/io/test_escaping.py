@@ -52,7 +52,7 @@ def test_a_message_of_an_error_is_told_without_escapes(tmp_path, capsys):
     assert main(["lint", str(path)]) == 5
     assert main(["\x1b[31mevil"]) == 2
     out, err = capsys.readouterr()
-    assert "\x1b" not in out + err and "\u202e" not in out + err and "no verb '\ufffd[31mevil'" in err
+    assert "\x1b" not in out + err and "\u202e" not in out + err and "no command '\ufffd[31mevil'" in err
 
 
 def test_a_table_keeps_its_columns_and_runs_nothing():

@@ -61,7 +61,9 @@ def logits(source: str, model) -> np.ndarray:
 def test_classes_are_no_rewards_until_one_is_named_but_outputs_of_a_regression_are(words, tmp_path):
     for labels in [SENTIMENT, ("LABEL_0", "LABEL_1"), ("toxic", "obscene", "insult")]:
         source = classifier(words, tmp_path / "classes", labels)
-        remedy = "--objective NAME, or for every verb with rewardlab merge .*classes --objective NAME --output FOLDER$"
+        remedy = (
+            "--objective NAME, or for every command with rewardlab merge .*classes --objective NAME --output FOLDER$"
+        )
         with pytest.raises(DataError, match=rf"classes: a classifier of {len(labels)} classes .*{labels[1]}.*{remedy}"):
             load_reward_model(source)
         assert classes_of(source) == labels
