@@ -13,6 +13,7 @@ from ....judges.case_rows import parse_case
 from ....rm.data.lint import SIMILAR, UNUSABLE, Finding, Linted, lint, markdown
 from ....rm.data.messages_and_tools import Tracked
 from ....rm.data.pairs import RowReport, check_id, parse_pair
+from ....rm.data.rankings import expand_rankings
 from ....rm.data.readers import Row, read_rows
 from ....rm.errors import UNREADABLE, CheckFailed, DataError, UsageError
 from ....rm.types import PreferencePair, ReadsTokens
@@ -90,7 +91,7 @@ def read_pairs(sources: Sequence[str]) -> Read:
     read = Read([], [], [], [], [], RowReport())
     for source in sources:
         first_by_id: dict[tuple[str, str], str] = {}
-        for row in read_rows(source):
+        for row in expand_rankings(read_rows(source)):
             read.rows.append(row)
             try:
                 if row.error:
