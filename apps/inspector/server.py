@@ -18,7 +18,7 @@ from .assets import CLONING, JOINING
 from .guard import Guard
 from .models import check_models
 from .settings import InspectConfig
-from .site import build
+from .site import add_annotations, build
 from .style import CSS, POLICY, THEME
 
 USER = "rewardlab"
@@ -28,6 +28,9 @@ def serve(config: InspectConfig) -> dict[str, Any]:
     """Serve the page until Ctrl-C. Print the address to stderr."""
     check_reach(config.host, config.token, "read these runs")
     check_models(config)
+    if config.annotations:
+        added = add_annotations(config.run, config.annotations)
+        print(f"{added} new annotations of {config.annotations}", file=sys.stderr)
     page = build(config)
     url = launch(page, config.host, config.port, config.token)
     print(f"{config.run} is at {url} (stop with Ctrl-C)", file=sys.stderr, flush=True)

@@ -16,6 +16,11 @@ class InspectConfig(Settings):
         "A run folder, a folder of runs, or a file of results (RewardBench's scores, an inspect_ai log, JSON lines of "
         "judgments); can be given as a positional argument.",
     )
+    annotations: str | None = setting(
+        None,
+        "Annotations that are added to those of the run: records of Argilla (.json), or an export as JSON lines.",
+        suffixes=(".json", ".jsonl"),
+    )
     model: list[str] = setting([], "Reward models that explain the scores of runs: folders or Hub ids.")
     base: str | None = setting(
         None, "Base model of the playground, which decodes prompts; by default that of the adapter."

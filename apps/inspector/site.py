@@ -6,16 +6,19 @@ from pathlib import Path
 
 import gradio as gr
 
+from ...rm.errors import UsageError
 from ..runs.imported_results import import_results
 from .assets import CLICKS, COPYING, HISTORY, LISTS
 from .components import QUIET, Site, asked_tab
 from .guard import private_cache
 from .html import STYLE, text_html
 from .models import Models
-from .run_list import Root, open_root
+from .run_list import JUDGED, Root, open_root
 from .settings import InspectConfig
 from .tabs.compare import view as compare
 from .tabs.judgments import view as judgments
+from .tabs.judgments.annotation.exchange import import_annotations
+from .tabs.judgments.queries import open_run
 from .tabs.overview import view as overview
 from .tabs.playground import view as playground
 from .tabs.results import view as benchmarks
@@ -37,8 +40,7 @@ TITLES = {"training": "RL training"}
 
 def build(config: InspectConfig) -> gr.Blocks:
     """Build the page of a run folder, of a folder of runs, or of a file of results."""
-    source = Path(config.run)
-    root = open_root(import_results(source) if source.is_file() else source)
+    root = _root(config.run)
     private_cache()
     with gr.Blocks(title=f"rewardlab · {escape(root.folder.name)}", analytics_enabled=False, fill_width=True) as page:
         gr.HTML(_heading(root), apply_default_css=False)
@@ -53,6 +55,18 @@ def build(config: InspectConfig) -> gr.Blocks:
         for script in (CLICKS, LISTS, HISTORY, COPYING):
             page.load(None, None, None, js=script)
     return page
+
+
+def add_annotations(run: str, source: str) -> int:
+    """Add the annotations of a file to those of a run folder, and return how many are new."""
+    runs = _root(run).entries(JUDGED)
+    if len(runs) != 1:
+        raise UsageError(f"--annotations belongs to one run, and {run} has {len(runs)} with judgments; name the run")
+    return import_annotations(open_run(runs[0].path), source)
+
+
+def _root(run: str) -> Root:
+    return open_root(import_results(Path(run)) if Path(run).is_file() else run)
 
 
 def _heading(root: Root) -> str:

@@ -1,9 +1,9 @@
-"""Upload of a complete folder to the Hugging Face Hub, by the settings that Transformers' trainers have for it."""
+"""Upload of complete results to the Hugging Face Hub, by the settings that Transformers' trainers have for it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ...rm.errors import DataError, UsageError
 from ...rm.registry.settings import Settings, setting
@@ -17,13 +17,16 @@ class HubSettings(Settings):
 
     push_to_hub: bool = setting(False, "Upload the result to the Hugging Face Hub.", group="Hub")
     hub_model_id: str | None = setting(None, "Repository of the upload, such as org/name.", requires="push_to_hub")
-    hub_private_repo: bool = setting(False, "Create the repository as a private one.", requires="push_to_hub")
+    hub_private_repo: bool = setting(
+        False, "Create the repository as a private one.", requires="push_to_hub", advanced=True
+    )
 
 
 class Repository(NamedTuple):
-    """A model repository on the Hub that exists and may be written."""
+    """A repository on the Hub that exists and may be written."""
 
     name: str
+    kind: Literal["model", "dataset"] = "model"
     token: str | None = None
     revision: str | None = None
 
@@ -31,30 +34,43 @@ class Repository(NamedTuple):
         """Upload the files of a folder, or those that match a pattern of `only`, and return the address of the commit.
 
         Checkpoints of a training are left out.
-
-        Raise `DataError` where the Hub refuses them; the folder is complete all the same.
         """
+        patterns = None if only is None else [*only]
+        options = {"allow_patterns": patterns, "ignore_patterns": [f"{CHECKPOINTS}/*"]}
+        return self._send("upload_folder", folder, folder_path=folder, **options)
+
+    def upload_with_card(self, path: Path, card: str) -> str:
+        """Upload a file, or all files of a folder, with a card beside them, and return the address of the commit."""
+        from huggingface_hub import CommitOperationAdd
+
+        files = [path] if path.is_file() else [file for file in sorted(path.rglob("*")) if file.is_file()]
+        folder = path.parent if path.is_file() else path
+        operations = [CommitOperationAdd(file.relative_to(folder).as_posix(), file) for file in files]
+        return self._send(
+            "create_commit", path, operations=[CommitOperationAdd("README.md", card.encode()), *operations]
+        )
+
+    def _send(self, request: str, path: Path, **options: Any) -> str:
+        """Send a request with a commit. Raise `DataError` where the Hub refuses it; the files are complete anyway."""
         from huggingface_hub import HfApi
 
+        common = {"repo_id": self.name, "repo_type": self.kind, "revision": self.revision}
         try:
-            commit = HfApi(token=self.token).upload_folder(
-                repo_id=self.name,
-                folder_path=folder,
-                revision=self.revision,
-                allow_patterns=None if only is None else [*only],
-                ignore_patterns=[f"{CHECKPOINTS}/*"],
-                commit_message=f"Upload {folder.name}",
-            )
+            api = HfApi(token=self.token)
+            commit = getattr(api, request)(**common, **options, commit_message=f"Upload {path.name}")
         except (OSError, ValueError) as error:
+            kind = "" if self.kind == "model" else f" --repo-type {self.kind}"
             raise DataError(
-                f"{folder} is complete but was not uploaded to {self.name} ({_first_line(error)}); upload it by "
-                f"hf upload {self.name} {folder}"
+                f"{path} is complete but was not uploaded to {self.name} ({_first_line(error)}); upload it by "
+                f"hf upload {self.name} {path}{kind}"
             ) from error
-        log(f"uploaded {folder} to {self.name}")
+        log(f"uploaded {path} to {self.name}")
         return str(commit.commit_url)
 
 
-def open_repository(settings: Any, *, leads: bool = True) -> Repository | None:
+def open_repository(
+    settings: Any, kind: Literal["model", "dataset"] = "model", *, leads: bool = True
+) -> Repository | None:
     """Create the repository that settings or trainer arguments name, if it is new.
 
     None without `push_to_hub`, and in a process that does not lead.
@@ -72,13 +88,14 @@ def open_repository(settings: Any, *, leads: bool = True) -> Repository | None:
     token, revision = (getattr(settings, name, None) for name in ("hub_token", "hub_revision"))
     try:
         private = settings.hub_private_repo
-        name = HfApi(token=token).create_repo(settings.hub_model_id, private=private, exist_ok=True).repo_id
+        api = HfApi(token=token)
+        name = api.create_repo(settings.hub_model_id, private=private, repo_type=kind, exist_ok=True).repo_id
     except (OSError, ValueError) as error:
         raise UsageError(
             f"--hub_model_id {settings.hub_model_id}: the Hub refuses it ({_first_line(error)}); log in with hf auth "
             "login, or check the name"
         ) from error
-    return Repository(name, token, revision)
+    return Repository(name, kind, token, revision)
 
 
 def _first_line(error: Exception) -> str:

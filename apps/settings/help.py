@@ -10,6 +10,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from ...rm.registry import names
+from ...rm.registry.settings import Settings
 
 WIDTH, INDENT = 132, 34
 ESSENTIAL = (
@@ -45,18 +46,18 @@ def help_page(description: str, example: str, usage: str, classes: Sequence[type
 
 def is_trainers(group: type) -> bool:
     """Return whether a dataclass inherits from the trainer arguments of Transformers or TRL."""
-    return any(map(is_dataclass, group.__mro__[1:]))
+    return any(is_dataclass(base) and not issubclass(base, Settings) for base in group.__mro__[1:])
 
 
 def _lines(group: type) -> Iterator[SettingLine]:
     hints = get_type_hints(group)
     inherited = {name for base in group.__mro__[1:] for name in get_annotations(base)}
-    subject = "Settings"
-    for field in fields(group):
+    subject, trainer = "Settings", is_trainers(group)
+    ordered = fields(group) if trainer else sorted(fields(group), key=lambda field: field.name in inherited)
+    for field in ordered:
         if not field.init:
             continue
-        declared = field.name not in inherited or field.name in get_annotations(group)
-        trainer = is_trainers(group)
+        declared = not trainer or field.name not in inherited or field.name in get_annotations(group)
         subject = TRAINER if trainer else field.metadata.get("group") or subject
         advanced = field.name not in ESSENTIAL if trainer else bool(field.metadata.get("advanced"))
         text = _text(field, hints[field.name], declared)

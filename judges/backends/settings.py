@@ -36,8 +36,8 @@ class ChatConfig(Settings):
     )
     endpoint: list[str] = setting(
         [],
-        "Address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1, or of several that serve the same "
-        "models: requests rotate over them, and a server that fails is skipped with exponential back-off.",
+        "Address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1, or of several with the same models, "
+        "over which requests rotate; one that fails is skipped with back-off.",
         group="Language models that judge",
     )
     model: list[str] = setting([], "Model names at the endpoint.")

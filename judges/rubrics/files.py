@@ -15,7 +15,7 @@ from ..case_rows import stated_id
 from ..judge import ByCase, RubricSource, describe_setting
 from ..types import Case
 from .formats import Levels, LevelsSource, biggen, healthbench
-from .rubric import Rubric, from_toml, from_values, lint, parse, rubric_json
+from .rubric import Rubric, from_toml, from_values, json_values, lint, rubric_json
 
 RUBRICS = "rubrics.jsonl"
 """File of a run with one rubric per case."""
@@ -53,7 +53,7 @@ def read_rubrics(path: Path) -> dict[str, Rubric]:
         return _rows_by_case(path, rubric_of_row)
     try:
         text = path.read_text(encoding="utf-8")
-        return {path.stem: from_toml(text) if path.suffix == ".toml" else parse(text)}
+        return {path.stem: from_toml(text) if path.suffix == ".toml" else _rubric_of_json(json_values(text))}
     except ValueError as error:
         raise DataError(f"{path}: {error}") from error
 
@@ -80,8 +80,14 @@ def lint_files(files: Sequence[str], log: Callable[[str], None]) -> dict[str, An
 
 
 def rubric_of_row(values: Mapping[str, Any]) -> Rubric:
-    """Parse a rubric from the column `rubric`, or HealthBench's list of criteria with points in `rubrics`."""
-    return healthbench(values) if "rubrics" in values else from_values(column(values, "rubric"))
+    """Parse a rubric from the column `rubric`, or from `rubrics` as in HealthBench."""
+    return _rubric_of_json(values if "rubrics" in values else column(values, "rubric"))
+
+
+def _rubric_of_json(values: Any) -> Rubric:
+    """Return the rubric of rules and principles, or of a list of {criterion, points}, which may be named `rubrics`."""
+    values = {"rubrics": values} if isinstance(values, list) else values
+    return healthbench(values) if isinstance(values, Mapping) and "rubrics" in values else from_values(values)
 
 
 class RubricEntry(NamedTuple):

@@ -62,13 +62,17 @@ def _criteria(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     criteria = column(row, "rubrics")
     if not isinstance(criteria, list) or not all(isinstance(criterion, Mapping) for criterion in criteria):
         raise ValueError(f"'rubrics' is a list of objects with criterion and points, got {str(criteria)[:60]}")
+    if not criteria:
+        raise ValueError("'rubrics' has no criterion; give at least one {criterion, points}")
     return criteria
 
 
 def _points(criterion: Mapping[str, Any], number: int) -> float:
     points = column(criterion, "points")
     if not is_number(points) or points == 0:
-        raise ValueError(f"criterion {number}: points are a number other than 0, got {points!r:.60}")
+        raise ValueError(
+            f"criterion {number}: points are a number other than 0, got {points!r:.60}; correct it, or leave it out"
+        )
     return float(points)
 
 

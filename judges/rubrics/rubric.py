@@ -99,12 +99,16 @@ def parse(text: str) -> Rubric:
     Traceback (most recent call last):
     ValueError: rule 'r1': the type is must or forbid, got 'should'
     """
+    return from_values(json_values(text))
+
+
+def json_values(text: str) -> Any:
+    """Return the value of a JSON text, with or without a code fence."""
     fenced = FENCE.findall(text)
     try:
-        values = documents.from_json(fenced[0] if len(fenced) == 1 else text)
+        return documents.from_json(fenced[0] if len(fenced) == 1 else text)
     except ValueError as error:
         raise ValueError(f"rubric: no JSON object ({error}): {text.strip()[:60]!r}") from error
-    return from_values(values)
 
 
 def from_values(values: Any, location: str = "rubric") -> Rubric:

@@ -25,6 +25,7 @@ from ..types import (
 )
 from .conversation_split import as_completion, as_prompt, as_reply, as_turns, split_conversations
 from .messages_and_tools import Tracked, with_columns
+from .rankings import expand_rankings
 from .readers import Row, read_rows
 
 T = TypeVar("T")
@@ -90,9 +91,10 @@ def load_pairs(
 
     Recognised by column names: TRL's explicit and implicit prompts as text or messages, `margin`, `wins`, `subset`,
     `id`; HH dialogues; UltraFeedback's `score_chosen` and `score_rejected` (equal scores are a tie: P = 0.5);
-    RewardBench; and in any of them `rationale_chosen` and `rationale_rejected`. With `on_bad_row="refuse"` all bad rows
-    raise one `DataError` that counts them and lists the first locations of each reason. A row with the id of an earlier
-    row of the same source and subset is bad, and so is a blank completion unless `allow_blank`.
+    RewardBench; NeMo-RL's ranked completions (`expand_rankings`); and in any of them `rationale_chosen` and
+    `rationale_rejected`. With `on_bad_row="refuse"` all bad rows raise one `DataError` that counts them and lists the
+    first locations of each reason. A row with the id of an earlier row of the same source and subset is bad, and so is
+    a blank completion unless `allow_blank`.
     """
     return collect(sources, partial(parse_pair, allow_blank=allow_blank), on_bad_row, unique_ids=True)
 
@@ -221,9 +223,10 @@ def parse_rows(
 ) -> Iterator[T]:
     """Yield the parsed rows.
 
-    Rows that `parse` rejects, or that repeat a (subset, id), raise an error or are reported.
+    Ranked completions count as a row for each of their pairs. Rows that `parse` rejects, or that repeat a (subset, id),
+    raise an error or are reported.
     """
-    for row in rows:
+    for row in expand_rankings(rows):
         report.read += 1
         try:
             if row.error:

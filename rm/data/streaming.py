@@ -63,9 +63,9 @@ class Block(NamedTuple):
 class PairStream(IterableDataset):
     """Infinite stream of rows from preference files of any size, epoch after epoch.
 
-    Pairs are read with `datasets` streaming in blocks of `block`, encoded, and shuffled within the block by a generator
-    seeded by seed, epoch and the block's position, so that the state is small (`position_after`). An epoch must have a
-    usable pair; a block may have none. Sources are files, or `hub-id[@revision][:split]`.
+    Pairs are read with `datasets` streaming in blocks of `block` or more, encoded, and shuffled within the block by a
+    generator seeded by seed, epoch and the block's position, so that the state is small (`position_after`). An epoch
+    must have a usable pair; a block may have none. Sources are files, or `hub-id[@revision][:split]`.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class PairStream(IterableDataset):
             number += len(several)
         if not rows_read and number == 0:
             raise DataError(f"{source}: no row; name a source with preference pairs")
-        if len(rows_read) == self.block:
+        if len(rows_read) >= self.block:  # the pairs of ranked completions stay together
             after = position._replace(inner=dataset.state_dict(), row=number)
             self._open = after, dataset, rows
             return rows_read, after

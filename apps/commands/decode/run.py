@@ -20,6 +20,8 @@ from ....rm.data.preference_vectors import Preference, parse_preference, prefere
 from ....rm.errors import UsageError
 from ....rm.io.escaping import escape_terminal, terminal_json
 from ....rm.types import Messages, content_hash
+from ...publishing.data_set import source_names, upload_data
+from ...publishing.hub_upload import open_repository
 from ...runs.resumable_rows import ResumableRows, resumable_rows
 from ...runs.run_folder import PRINTS_JSON, RESULTS, log, seconds_since, trust_option
 from .settings import DecodeConfig
@@ -37,8 +39,11 @@ def run_decode(config: DecodeConfig) -> dict[str, Any]:
     """Decode each prompt at one preference or at every preference of a sweep. Write completions to stdout or a file."""
     if config.output is None:
         return _decode(config, None)
+    repository = open_repository(config, "dataset")
     with resumable_rows(Path(config.output), resume=config.resume, overwrite=config.overwrite) as rows:
-        return _decode(config, rows)
+        facts = _decode(config, rows)
+    about = _about(config, facts["completions"])
+    return facts | upload_data(repository, config.output, about, [Path(config.output).name], config.hub_license)
 
 
 def _decode(config: DecodeConfig, rows: ResumableRows | None) -> dict[str, Any]:
@@ -68,6 +73,16 @@ def _decode(config: DecodeConfig, rows: ResumableRows | None) -> dict[str, Any]:
         "output": config.output,
         "forwards": engine.counters.forwards,
     }
+
+
+def _about(config: DecodeConfig, number: int) -> str:
+    """Return the text of the data card."""
+    guides = f", guided by {source_names(config.arm)} with weight {config.weight:g}" if config.arm else ""
+    base = source_names([config.base]) if config.base else "of the guide"
+    return (
+        f"{number} completions of the prompts in {source_names([config.data])} by `rewardlab decode`: base model {base}"
+        f"{guides}, temperature {config.temperature:g}, seed {config.seed}."
+    )
 
 
 # ---- requests ----

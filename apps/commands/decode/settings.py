@@ -11,13 +11,13 @@ from ....rm.registry.settings import (
     SHARE,
     SHARE_ABOVE_0,
     Rule,
-    Settings,
     setting,
 )
+from ...publishing.data_set import DataHubSettings
 
 
 @dataclass
-class DecodeConfig(Settings):
+class DecodeConfig(DataHubSettings):
     """Settings of guided decoding: base model, autoregressive reward models, preference and sampling."""
 
     rules = (
@@ -25,6 +25,10 @@ class DecodeConfig(Settings):
         Rule(
             lambda settings: settings.preference and settings.sweep,
             "--preference is one point and --sweep many; give one of them",
+        ),
+        Rule(
+            lambda settings: settings.push_to_hub and not settings.output,
+            "--push_to_hub uploads the file of --output; add --output",
         ),
     )
     base: str | None = setting(

@@ -25,10 +25,12 @@ from ....judges.run import REPLIES, stored_replies
 from ....judges.store import FILE
 from ....rm.errors import UsageError
 from ...assembly.routing import fit_route
+from ...publishing.data_set import source_names, upload_data
+from ...publishing.hub_upload import open_repository
 from ...runs.judgments import write_audits, write_judged
 from ...runs.model_hashes import model_hashes
 from ...runs.run_folder import CONFIG, data_hash, log, replace_text, run_folder, write_manifest
-from ...runs.tables import ITEMS, read_items
+from ...runs.tables import ITEMS, JUDGMENTS, SCORES, read_items
 from ...runs.trackers import log_figures, report_figures
 from .settings import READ_LATER, JudgeConfig
 
@@ -63,6 +65,7 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
             for probe in probes(cases, names.get(judge.name), config.seed) if config.audit else [cases]:
                 judge(probe)
         return {"cases": len(cases), **models.estimate(dry_run, log, tokenizer=config.tokenizer)}
+    repository = open_repository(config, "dataset")
     recipe = config.identity() | retrieval.identity() | chats.identity()
     recipe["data_sha256"] = {file: data_hash(file) for file in [*sources, *_files(config, retrieval)]}
     recipe["model_sha256"] = model_hashes(models.names.values())
@@ -88,7 +91,10 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
         settings = recipe | {name: vars(config)[name] for name in READ_LATER}
         replace_text(work / CONFIG, yaml.safe_dump(settings, sort_keys=True, allow_unicode=True))
     log_figures(config.report_to, Path(config.output), figures, settings)
-    return {"run": config.output, "suite": suite.name, "cases": len(cases), **results}
+    facts = {"run": config.output, "suite": suite.name, "cases": len(cases), **results}
+    by = ", ".join(judge.name for judge in judges)
+    about = f"Judgments of {len(cases)} cases of {suite.name} ({source_names(sources)}) by {by}, by `rewardlab judge`."
+    return facts | upload_data(repository, config.output, about, [JUDGMENTS, SCORES, ITEMS], config.hub_license)
 
 
 def read_materials(config: JudgeConfig, loading: Mapping[str, Any], retrieval: RetrievalConfig) -> Materials:

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ....judges.rubrics.scoring import DEFAULT_SCORE, SCORES
-from ....rm.registry.settings import AT_LEAST_0, AT_LEAST_1, SEED, Rule, Settings, setting
+from ....rm.registry.settings import AT_LEAST_0, AT_LEAST_1, SEED, Rule, declarations, setting
 from ....rm.types import OVERALL
+from ...publishing.data_set import DataHubSettings
 from ...runs.trackers import report_to_setting
 
 READ_LATER = ("score", "chance", "bootstrap_samples")
@@ -13,7 +14,7 @@ READ_LATER = ("score", "chance", "bootstrap_samples")
 
 
 @dataclass
-class JudgeConfig(Settings):
+class JudgeConfig(DataHubSettings):
     """Settings of a judge run: kinds of judges, cases and audit."""
 
     required = ("kind",)
@@ -26,6 +27,10 @@ class JudgeConfig(Settings):
         Rule(
             lambda config: config.report_to != "none" and (config.audit or config.dry_run or config.fit_route),
             "--report_to logs the figures of an evaluation; with --audit, --dry_run or --fit_route, leave it out",
+        ),
+        Rule(
+            lambda config: config.push_to_hub and (config.dry_run or config.audit or config.fit_route),
+            "--push_to_hub uploads judgments; leave --dry_run, --audit and --fit_route out",
         ),
     )
     benchmark: str = setting(
@@ -78,9 +83,8 @@ class JudgeConfig(Settings):
     )
     names: list[str] = setting(
         [],
-        "For the audit: MODEL=AUTHOR or JUDGE=AUTHOR, what the model behind a judge is called as an author; asks for "
-        "self-preference, also on the cases' own answers where a column authors (of a pair chosen_model and "
-        "rejected_model) says who wrote them.",
+        "For the audit: MODEL=AUTHOR or JUDGE=AUTHOR, a judge's name as an author; measures self-preference, also on "
+        "responses whose row has authors (or chosen_model, rejected_model).",
         requires="audit",
     )
     other_author: str = setting(
@@ -98,8 +102,8 @@ class JudgeConfig(Settings):
     )
     fit_route: list[str] = setting(
         [],
-        "Instead of judging, fit a routing probe to two finished runs on the same cases, the cheap judge's first; each "
-        "is RUN, or RUN:JUDGE where a run has several judges. The output is a rule: --together 'route(rule=OUTPUT)'.",
+        "Instead of judging, fit a routing probe to two runs on the same cases, the cheap judge's first; each is RUN "
+        "or RUN:JUDGE. The output is a rule: --together 'route(rule=OUTPUT)'.",
         group="Routing",
     )
     encoder: str = setting(
@@ -128,4 +132,5 @@ class JudgeConfig(Settings):
     def identity(self) -> dict[str, Any]:
         """Return the settings that determine the replies. A resumed run must have the same settings."""
         free = ("resume", "overwrite", "dry_run", "on_fault", "output", "report_to", "tokenizer", *READ_LATER)
+        free = (*free, *declarations(DataHubSettings))
         return {name: value for name, value in vars(self).items() if name not in free}

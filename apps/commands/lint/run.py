@@ -13,9 +13,12 @@ from ....judges.case_rows import parse_case
 from ....rm.data.lint import SIMILAR, UNUSABLE, Finding, Linted, lint, markdown
 from ....rm.data.messages_and_tools import Tracked
 from ....rm.data.pairs import RowReport, check_id, parse_pair
+from ....rm.data.rankings import expand_rankings
 from ....rm.data.readers import Row, read_rows
 from ....rm.errors import UNREADABLE, CheckFailed, DataError, UsageError
 from ....rm.types import PreferencePair, ReadsTokens
+from ...publishing.data_set import source_names, upload_data
+from ...publishing.hub_upload import open_repository
 from ...runs.run_folder import log, log_report, log_rows, run_folder, trust_option, write_manifest, write_rows
 from .settings import LintConfig
 
@@ -42,6 +45,7 @@ def run_lint(config: LintConfig) -> dict[str, Any]:
     existing = [path for path in _fixed(config.fix) if path.exists()] if config.fix else []
     if existing and not config.overwrite:
         raise UsageError(f"{existing[0]} exists already; name another file with --fix, or replace it with --overwrite")
+    repository = open_repository(config, "dataset")
     settings = asdict(config)
     with run_folder(config.output, settings, overwrite=config.overwrite) if config.output else nullcontext() as work:
         read = read_pairs(config.data)
@@ -56,7 +60,10 @@ def run_lint(config: LintConfig) -> dict[str, Any]:
             data = [*config.data, *filter(None, (source for _, source in map(split_name, config.against)))]
             write_manifest(work, data=data, seed=None, started=started, **facts)
     if config.fix:
-        return facts | _fix(read, linted.left_out(config.keep), Path(config.fix))
+        reasons = linted.left_out(config.keep)
+        facts |= _fix(read, reasons, Path(config.fix))
+        about = _about(config.data, facts, Counter(reasons.values()))
+        return facts | upload_data(repository, config.fix, about, [Path(config.fix).name], config.hub_license)
     if linted.findings or linted.leaks:
         worst = ", ".join(f"{reason} {number}" for reason, number in linted.reasons.items())
         summary_reason = worst or "the label can be guessed"
@@ -90,7 +97,7 @@ def read_pairs(sources: Sequence[str]) -> Read:
     read = Read([], [], [], [], [], RowReport())
     for source in sources:
         first_by_id: dict[tuple[str, str], str] = {}
-        for row in read_rows(source):
+        for row in expand_rankings(read_rows(source)):
             read.rows.append(row)
             try:
                 if row.error:
@@ -193,6 +200,13 @@ def _fix(read: Read, reasons: Mapping[int, str], path: Path) -> dict[str, Any]:
     write_rows(left_out, gone)
     write_rows(clean, rows)
     return {"fixed": str(clean), "left_out": str(left_out), "kept": len(rows), "dropped": len(reasons)}
+
+
+def _about(sources: Sequence[str], facts: Mapping[str, Any], reasons: Mapping[str, int]) -> str:
+    """Return the text of the data card."""
+    kept = f"{facts['kept']} of {facts['rows']} rows of {source_names(sources)}, checked by `rewardlab lint`"
+    left_out = ", ".join(f"{reason} ({number})" for reason, number in reasons.items())
+    return f"Preference pairs: {kept}. Left out: {left_out or 'no row'}."
 
 
 def _finding_row(read: Read, finding: Finding) -> dict[str, Any]:

@@ -3,14 +3,20 @@
 from dataclasses import dataclass
 
 from ....rm.data.lint import REASONS
-from ....rm.registry.settings import AT_LEAST_1, SHARE_ABOVE_0, Settings, setting
+from ....rm.registry.settings import AT_LEAST_1, SHARE_ABOVE_0, Rule, setting
+from ...publishing.data_set import DataHubSettings
 
 
 @dataclass
-class LintConfig(Settings):
+class LintConfig(DataHubSettings):
     """Settings of the checks of preference data."""
 
     required = ("data",)
+    rules = (
+        Rule(
+            lambda config: config.push_to_hub and not config.fix, "--push_to_hub uploads the file of --fix; add --fix"
+        ),
+    )
     data: list[str] = setting([], "Preference files or Hub ids; can be given as a positional argument.")
     against: list[str] = setting(
         [], "Benchmarks to check for contamination: NAME for its data on the Hub, NAME=FILE for files here."

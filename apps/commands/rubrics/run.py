@@ -23,6 +23,8 @@ from ....judges.run import REPLIES, stored_replies
 from ....judges.store import FILE
 from ....rm.data.pairs import parse_pair
 from ....rm.errors import DataError, UsageError
+from ...publishing.data_set import source_names, upload_data
+from ...publishing.hub_upload import open_repository
 from ...runs.judgments import write_judged
 from ...runs.run_folder import (
     data_hash,
@@ -65,7 +67,10 @@ def run_rubrics(config: RubricsConfig, chats: ChatConfig, training: SupervisedSe
     models = LanguageModels(chats, [*filter(None, [config.judge])])
     shorts = {name: short for short, name in models.names.items()}
     roles = Roles(models, shorts[chats.names[0]], shorts[config.judge or chats.names[0]])
-    return (build if config.does == "build" else apply)(config, roles, training.seed)
+    repository = open_repository(config, "dataset")
+    facts = (build if config.does == "build" else apply)(config, roles, training.seed)
+    about = f"Rubrics for {source_names(config.data)} by {chats.names[0]}, by `rewardlab rubrics {config.does}`."
+    return facts | upload_data(repository, config.output, about, [RUBRICS], config.hub_license)
 
 
 def train_model(config: RubricsConfig, chats: ChatConfig, training: SupervisedSettings) -> dict[str, Any]:

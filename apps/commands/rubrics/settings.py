@@ -3,14 +3,15 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ....rm.registry.settings import AT_LEAST_1, SHARE, SHARE_ABOVE_0, Rule, Settings, setting
+from ....rm.registry.settings import AT_LEAST_1, SHARE, SHARE_ABOVE_0, Rule, declarations, setting
 from ....rm.types import OVERALL
+from ...publishing.data_set import DataHubSettings
 
 ACTIONS = ("build", "train", "lint", "apply")
 
 
 @dataclass
-class RubricsConfig(Settings):
+class RubricsConfig(DataHubSettings):
     """Settings of contrastive rubrics: building, training, linting and applying them."""
 
     rules = (
@@ -23,6 +24,10 @@ class RubricsConfig(Settings):
         Rule(lambda config: config.does != "lint" and not config.data, "--data is missing"),
         Rule(lambda config: config.does != "lint" and not (config.output or config.dry_run), "--output is missing"),
         Rule(lambda config: config.does == "train" and not config.base, "--base is missing"),
+        Rule(
+            lambda config: config.push_to_hub and (config.dry_run or config.does in ("train", "lint")),
+            "--push_to_hub uploads the rubrics of build and apply; leave it out of {does}, and of --dry_run",
+        ),
     )
     action: list[str] = setting(
         [],
@@ -75,5 +80,5 @@ class RubricsConfig(Settings):
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that determine the result."""
-        free = ("resume", "overwrite", "dry_run", "on_fault", "output")
+        free = ("resume", "overwrite", "dry_run", "on_fault", "output", *declarations(DataHubSettings))
         return {name: value for name, value in vars(self).items() if name not in free}

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 import rewardlab.judges as judges
+from rewardlab.judges.rubrics.files import read_rubrics
 from rewardlab.judges.rubrics.formats import biggen, healthbench
 from rewardlab.judges.rubrics.rubric import SCHEMA, Principle, Rubric, Rule, from_toml, lint, parse, render, to_toml
 from rewardlab.judges.rubrics.scoring import anchored, gated, points, saturated, signed_points, signed_share, weighted
+from rewardlab.rm.errors import DataError
 
 HAND_WRITTEN = sorted((Path(str(judges.__file__)).parent / "rubrics").glob("*.toml"))
 
@@ -132,6 +134,31 @@ def test_healthbench_scores_by_hand_and_more_harm_scores_lower():
         healthbench({"prompt": []})
     with pytest.raises(ValueError, match="points need a principle of positive weight"):
         signed_points(Rubric((), (Principle("a", "x", -1.0),)), {"a": 1.0})
+
+
+def test_a_json_file_of_criteria_with_points_is_a_rubric(tmp_path):
+    criteria = [{"criterion": deed, "points": points, "tags": ["axis:accuracy"]} for deed, points in DEEDS.items()]
+    path = tmp_path / "health.json"
+    for values in (criteria, {"rubrics": criteria}):
+        path.write_text(json.dumps(values))
+        assert read_rubrics(path) == {"health": HEALTH}
+    rows = tmp_path / "health.jsonl"
+    rows.write_text(json.dumps({"case": "a", "rubric": criteria}) + "\n")
+    assert read_rubrics(rows) == {"a": HEALTH}
+    for values, sentence in (
+        (
+            [{"criterion": "x", "points": 0}],
+            "criterion 1: points are a number other than 0, got 0; correct it",
+        ),
+        ([{"criterion": "x"}], "no column 'points': the row has criterion"),
+        ([{"criterion": " ", "points": 1}], "principle 'c1': description is empty"),
+        ([], "has no criterion; give at least one"),
+        (["x"], "is a list of objects with criterion and points"),
+        ("x", "an object with rules and principles is expected, got str"),
+    ):
+        path.write_text(json.dumps(values))
+        with pytest.raises(DataError, match=f"health.json: .*{sentence}"):
+            read_rubrics(path)
 
 
 def test_every_stored_rubric_of_healthbench_and_biggen_is_read_and_a_level_has_its_description(shared_data):

@@ -1,4 +1,4 @@
-"""Export of filtered judgments: preference pairs for training, CSV, or Parquet."""
+"""Export of filtered judgments: preference pairs, annotations, records of Argilla, CSV, or Parquet."""
 
 import csv
 import json
@@ -11,15 +11,27 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .....rm.data.pairs import pair_row, parse_pair
+from .....rm.data.rankings import ranking_row
 from .....rm.errors import DataError, UsageError
 from .....rm.io.escaping import escape_formula
 from .....rm.types import OVERALL, PreferencePair, prompt_text
 from ....runs.tables import ROWS
 from .annotation.annotations import Annotation, case_annotations
+from .annotation.exchange import argilla_record
 from .cases import Item, items
 from .queries import Filter, Run, indices
 
-FORMATS = {"pairs (.jsonl)": "jsonl", "table (.csv)": "csv", "table (.parquet)": "parquet"}
+PAIR_ROWS = {"jsonl": pair_row, "ranked.jsonl": ranking_row}
+"""Format of pairs -> function that returns the row of a pair."""
+FORMATS = {
+    "pairs (.jsonl)": "jsonl",
+    "ranked completions (.jsonl)": "ranked.jsonl",
+    "annotations (.jsonl)": "annotations.jsonl",
+    "Argilla records (.json)": "argilla.json",
+    "table (.csv)": "csv",
+    "table (.parquet)": "parquet",
+}
+"""Name of a format -> suffix of its files."""
 LABELS = ("data", "readers")
 """Source of the preference in exported pairs: the data's label, or the newest annotation of each case."""
 COLUMNS = (
@@ -41,8 +53,14 @@ def export(run: Run, filter: Filter, format: str, path: Path, annotations: Seque
         among = annotated if filter.among is None else annotated & set(filter.among)
         filter = replace(filter, among=sorted(among))
     selected = _items(run, filter)
-    if format == "jsonl":
-        written = _write_pairs(path, (pair for item in selected if (pair := pair_of(item, annotations, labels))))
+    if format in PAIR_ROWS:
+        pairs = (pair for item in selected if (pair := pair_of(item, annotations, labels)))
+        written = _write_json(path, map(PAIR_ROWS[format], pairs))
+    elif format == "annotations.jsonl":
+        lines = (asdict(annotation) for item in selected for annotation in case_annotations(item, annotations)[::-1])
+        written = _write_json(path, lines)
+    elif format == "argilla.json":
+        written = _write_json(path, (argilla_record(item, annotations) for item in selected), as_list=True)
     else:
         rows = (_row(item, annotations) for item in selected)
         written = (_write_csv if format == "csv" else _write_parquet)(path, rows)
@@ -109,12 +127,15 @@ def _row(item: Item, annotations: Sequence[Annotation]) -> dict[str, Any]:
     }
 
 
-def _write_pairs(path: Path, pairs: Iterator[PreferencePair]) -> int:
+def _write_json(path: Path, rows: Iterator[dict[str, Any]], *, as_list: bool = False) -> int:
+    """Write JSON lines, or a list in JSON. An unpaired surrogate is written as its escape sequence."""
+    opening, separator, closing = ("[", ",\n", "]\n") if as_list else ("", "\n", "\n")
     count = 0
-    with path.open("w", encoding="utf-8") as file:
-        for pair in pairs:
+    with path.open("w", encoding="utf-8", errors="backslashreplace") as file:
+        for row in rows:
+            file.write((separator if count else opening) + json.dumps(row, ensure_ascii=False))
             count += 1
-            file.write(json.dumps(pair_row(pair), ensure_ascii=False) + "\n")
+        file.write(closing if count else "")
     return count
 
 

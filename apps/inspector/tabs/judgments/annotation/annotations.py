@@ -3,11 +3,11 @@
 import fcntl
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from ......rm.errors import DataError, UsageError
 from ......rm.types import content_hash
@@ -121,11 +121,15 @@ def read(run: Path) -> list[Annotation]:
     return [annotation for line in lines if (annotation := _parse_line(line))]
 
 
+def parse_annotation(values: Mapping[str, Any]) -> Annotation:
+    """Return the annotation of a line."""
+    texts = {name: str(values[name]) for name in Annotation.__annotations__ if name != "blind"}
+    return Annotation(**texts, blind=values.get("blind") is True)
+
+
 def _parse_line(line: bytes) -> Annotation | None:
     try:
-        values = json.loads(line)
-        texts = {name: str(values[name]) for name in Annotation.__annotations__ if name != "blind"}
-        return Annotation(**texts, blind=values.get("blind") is True)
+        return parse_annotation(json.loads(line))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
@@ -138,11 +142,16 @@ def case_annotations(item: Item, annotations: Sequence[Annotation]) -> list[Anno
     ]
 
 
+def items_of(run: Run, cases: Sequence[str]) -> dict[str, Item]:
+    """Load those of the named cases that the run has, with its first scorer as the chosen one."""
+    text = 'SELECT place FROM cases WHERE list_contains($cases::VARCHAR[], "case")'
+    rows = [row for (row,) in index(run.folder).query(text, {"cases": [*cases]})]
+    return {item.case: item for item in items(run, run.scorers[0].name, rows)} if rows else {}
+
+
 def current_annotations(run: Run, annotations: Sequence[Annotation]) -> list[Annotation]:
     """Return the annotations of the run's current texts, without those of an earlier run with the same case ids."""
     if unread := {annotation.case for annotation in annotations} - run.texts.keys():
-        text = 'SELECT place FROM cases WHERE list_contains($cases::VARCHAR[], "case")'
-        rows = [row for (row,) in index(run.folder).query(text, {"cases": [*unread]})]
-        texts = {item.case: texts_of(item) for item in items(run, run.scorers[0].name, rows)} if rows else {}
+        texts = {case: texts_of(item) for case, item in items_of(run, [*unread]).items()}
         run.texts.update(dict.fromkeys(unread, "") | texts)
     return [annotation for annotation in annotations if run.texts[annotation.case] == annotation.texts]

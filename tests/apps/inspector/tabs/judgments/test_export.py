@@ -1,11 +1,12 @@
 import csv
+import json
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from rewardlab.apps.inspector.tabs.judgments.annotation.annotations import annotate
 from rewardlab.apps.inspector.tabs.judgments.cases import item
-from rewardlab.apps.inspector.tabs.judgments.export import export
+from rewardlab.apps.inspector.tabs.judgments.export import FORMATS, export
 from rewardlab.apps.inspector.tabs.judgments.queries import Filter, open_run
 from rewardlab.rm.data.pairs import load_pairs
 from rewardlab.rm.errors import UsageError
@@ -52,6 +53,18 @@ def test_readers_turn_a_pair_round_or_leave_it_open_and_the_newest_decides(run, 
     assert pairs(run, tmp_path / "p.jsonl", said=opinions, labels="readers") == [("a2", "oak", "newt", 1.0)]
 
 
+def test_pairs_as_ranked_completions_have_equal_ranks_for_a_tie(run, tmp_path):
+    opinions = said(run, a2="disagree", a4="tie")
+    assert export(run, ALL, "ranked.jsonl", tmp_path / "r.jsonl", opinions, "readers") == 2
+    turned, tied = (json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines())
+    assert turned["context"] == [{"role": "user", "content": "Name a tree"}]
+    assert [(item["rank"], item["completion"][0]["content"]) for item in turned["completions"]] == [
+        (0, "newt"),
+        (1, "oak"),
+    ]
+    assert [item["rank"] for item in tied["completions"]] == [0, 0]
+
+
 def test_the_csv_has_every_column_and_no_formula(tmp_path):
     run = open_run(write_run(tmp_path / "eval"))
     note = '=HYPERLINK("http://evil","x")'
@@ -74,7 +87,7 @@ def test_the_parquet_file_has_typed_columns(run, tmp_path):
 
 def test_nothing_to_write_is_told(run, tmp_path):
     for filter, labels in ((Filter(MODEL, search="no such text"), "data"), (ALL, "readers")):
-        for format in ("jsonl", "csv", "parquet"):
+        for format in FORMATS.values():
             with pytest.raises(UsageError, match="nothing to export"):
                 export(run, filter, format, tmp_path / "x", [], labels)
     with pytest.raises(UsageError, match="no format 'xlsx'"):
