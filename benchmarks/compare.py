@@ -19,10 +19,7 @@ from .statistics.multiple_tests import holm, holm_levels
 from .types import Difference, Suite
 
 LEAST_SAMPLES = 40
-"""Minimum number of bootstrap samples.
-
-Their standard deviation, from which p follows, then has a relative error of 1 / √(2 · 40) = 11 %.
-"""
+"""Minimum number of bootstrap samples: the standard deviation behind p then has a relative error of 11 %."""
 LABEL_LENGTH = 80
 """Maximum characters of a prompt in the list of flips."""
 
@@ -89,10 +86,7 @@ class Comparison:
     """Number of cases that only the first run has. They are left out."""
     only_second: int = 0
     needed: int | None = None
-    """Number of items at which the overall difference would be significant with power 80 %.
-
-    None without a difference.
-    """
+    """Number of items at which the overall difference would be significant with power 80 %; None without one."""
     unscored: Mapping[str, int] = field(default_factory=dict)
     """Number of cases of each area that only the first scorer scored. Subsets have the prefix `subset:`."""
 

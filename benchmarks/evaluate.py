@@ -96,10 +96,7 @@ def _rows(
     figures: Mapping[str, Figures],
     interval: str,
 ) -> list[Row]:
-    """Return the report's row of every scorer, without differences.
-
-    Ties and style are left out if the suite does not compare responses.
-    """
+    """Return every scorer's row without differences; without ties and style if the suite does not compare responses."""
     marks = pair_marks(cases)
     rows = []
     for scorer in scorers:
@@ -185,10 +182,7 @@ def rotated_credits(suite: Suite, cases: Sequence[Case], judgments: Sequence[Jud
 
 
 def _differences(pair: Paired, method: IntervalMethod) -> dict[str, Difference]:
-    """Return the differences first minus second, for `overall` and each section.
-
-    An interval contains 0 if so few prompts differ that a sign test over them cannot reject 0.
-    """
+    """Return first minus second for `overall` and each section; 0 is inside if a sign test cannot reject it."""
 
     def difference(area: str) -> Difference:
         low, high = pair.interval(area, method)

@@ -108,10 +108,7 @@ class FunctionModel:
 
 
 def short_names(scorers: Sequence[RewardScorer]) -> None:
-    """Shorten each scorer's name to the last part of its path or Hub id, if unique.
-
-    Ensembles have one part per member.
-    """
+    """Shorten scorers' names to the last part of each path or Hub id, if unique; ensembles have one per member."""
     members = [[part.rstrip("/") for part in scorer.name.split(",")] for scorer in scorers]
     last = [",".join(re.split("[/:]", member)[-1] for member in parts) for parts in members]
     for scorer, short in zip(scorers, last, strict=True):

@@ -23,10 +23,7 @@ TEMPLATE = (
 
 
 def tokenizer(tokens: Sequence[str] | None = None) -> PreTrainedTokenizerFast:
-    """Build a word-level tokenizer, by default for the garden's vocabulary.
-
-    A turn is rendered as `<|role|> words </s>` without BOS. The padding token is a separate token.
-    """
+    """Build a word-level tokenizer, by default for the garden's words. A turn is `<|role|> words </s>` without BOS."""
     ids = {token: index for index, token in enumerate((*SPECIALS, *(vocabulary() if tokens is None else tokens)))}
     words = Tokenizer(WordLevel(ids, unk_token="<unk>"))
     words.pre_tokenizer = WhitespaceSplit()

@@ -29,10 +29,7 @@ class Draws(NamedTuple):
 
 
 def cluster_draws(clusters: np.ndarray, samples: int = 1000, seed: int = 0) -> Draws:
-    """Draw bootstrap samples of whole clusters, with replacement (Cameron, Gelbach & Miller 2008, pairs cluster).
-
-    All scorers use the same draws, so that differences between scorers are paired.
-    """
+    """Draw samples of whole clusters with replacement (Cameron, Gelbach & Miller 2008), the same for all scorers."""
     names, cluster = np.unique(clusters, return_inverse=True)
     number, random = len(names), np.random.default_rng(seed)
     counts = np.empty((samples, number), np.uint16)

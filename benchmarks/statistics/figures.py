@@ -19,18 +19,12 @@ class Layout(NamedTuple):
     draws: Draws
 
     def clusters(self, subsets: Collection[str], counted: np.ndarray) -> int:
-        """Return the number of clusters among the scored cases of the given subsets.
-
-        `counted` [M] is the mask of scored cases.
-        """
+        """Return the number of clusters among the scored cases of subsets; `counted` [M] marks scored cases."""
         inside = np.isin(self.groups, [self.names.index(name) for name in subsets]) & counted
         return len(np.unique(self.draws.cluster[inside]))
 
     def weighted_clusters(self, weights: Mapping[str, float], counted: np.ndarray) -> Clusters:
-        """Return the clusters among the scored cases of subsets with the given weights in a figure.
-
-        `counted` [M] marks the scored cases.
-        """
+        """Return the clusters among the scored cases (`counted` [M]) of subsets with these weights in a figure."""
         size = np.maximum(np.bincount(self.groups[counted], minlength=len(self.names)), 1)
         by_case = np.array([weights.get(name, 0.0) for name in self.names]) / size
         by_cluster = np.bincount(self.draws.cluster[counted], by_case[self.groups[counted]])

@@ -55,10 +55,7 @@ def matched_accuracy(won: np.ndarray, right: np.ndarray, wrong: np.ndarray, tole
 
 
 def balanced_accuracy(won: np.ndarray, right: np.ndarray, wrong: np.ndarray) -> float:
-    """Compute ½ P(won | right longer) + ½ P(won | right shorter), without pairs of equal length.
-
-    A scorer by length alone has ½.
-    """
+    """Compute ½ P(won | right longer) + ½ P(won | right shorter), without equal lengths; ½ for a scorer by length."""
     return (_mean(won[right > wrong]) + _mean(won[right < wrong])) / 2
 
 

@@ -20,10 +20,7 @@ Parse = Callable[[Mapping[str, Any]], Case]
 
 
 class StrictSuite:
-    """Base suite in which each row is a case, and a right response must have the highest score.
-
-    A subclass sets the name and `parse`, and overrides methods for the authors' own rules.
-    """
+    """Base suite: each row is a case, and a right response must score highest. A subclass sets `name` and `parse`."""
 
     name = ""
     version = "1"
@@ -105,10 +102,7 @@ def missing_items_note(counts: Mapping[str, int], official: Mapping[str, int]) -
 
 
 def in_random_order(id: str, right: AnyCompletion, wrong: AnyCompletion) -> tuple[Sequence[AnyCompletion], tuple[int]]:
-    """Return both responses in an order given by the id's hash, and the index of the right one.
-
-    For benchmarks whose data have the right response first.
-    """
+    """Return both responses, for data with the right one first, in an order by the id's hash, and the right index."""
     swapped = hashlib.sha256(id.encode()).digest()[0] % 2
     return ((wrong, right), (1,)) if swapped else ((right, wrong), (0,))
 
@@ -128,10 +122,7 @@ def case(
 
 
 def sections_by_prefix(cells: Cells, sections: Mapping[str, str]) -> dict[str, np.ndarray]:
-    """Return the mean of each section over the items of all subsets with its name prefix. Empty sections are left out.
-
-    Omit empty sections.
-    """
+    """Return the mean of each section over the items of all subsets with its name prefix, without empty sections."""
     members = {name: [s for s in cells.subsets if s.startswith(prefix)] for name, prefix in sections.items()}
     return {name: cells.mean(subsets) for name, subsets in members.items() if subsets}
 

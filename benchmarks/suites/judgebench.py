@@ -43,10 +43,7 @@ def _case(values: Mapping[str, Any]) -> Case:
 
 
 class JudgeBench(StrictSuite):
-    """Suite with the mean over all pairs and over each group of sources.
-
-    A judge's scores are its votes in both orders.
-    """
+    """Suite with the mean over all pairs and each group of sources. A judge's scores are its votes in both orders."""
 
     name = "judgebench"
     hub = "ScalerLab/JudgeBench:gpt"

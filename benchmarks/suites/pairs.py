@@ -90,10 +90,7 @@ class Pairs(StrictSuite):
     def with_preference(
         self, pairs: Sequence[PreferencePair], sources: Sequence[str], given: Sequence[Case] = ()
     ) -> tuple[list[Case], list[str]]:
-        """Return the given cases and those of the pairs, and a note on pairs without preference.
-
-        Raise an error without cases.
-        """
+        """Return the given cases and those of the pairs, and a note on undecided pairs; an error without cases."""
         cases, undecided = as_cases(pairs, self.objective)
         if not given and not cases:
             raise DataError(f"{', '.join(sources)}: none of {len(pairs)} pairs has a preference for '{self.objective}'")

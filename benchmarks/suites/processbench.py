@@ -76,10 +76,7 @@ class ProcessBench(StrictSuite):
         return {"overall": np.mean([*f1.values()], axis=0)} | (f1 if len(groups) > 1 else {})
 
     def baselines(self, cases: Sequence[Case], seed: int = 0, chosen: Sequence[str] = ("all",)) -> list[Baseline]:
-        """Return baselines with fixed predictions: no error, the first step, the last step, and a random one.
-
-        Empty for the choice "none".
-        """
+        """Return baselines of fixed predictions: no error, first step, last step, random; none for "none"."""
         fixed: dict[str, Callable[[Case], int]] = {
             "no error": lambda case: NONE,
             "first step": lambda case: 0,

@@ -25,10 +25,7 @@ CELLS = {f"{STYLES[i]} > {STYLES[j]}": (i, j) for i in range(3) for j in range(3
 
 
 def style_matrix(scores: Sequence[float]) -> np.ndarray:
-    """Return M[i, j] = 1 if right response i beats wrong response j, else 0.
-
-    `scores` has the 3 right, then the 3 wrong responses, each in order of style.
-    """
+    """Return M[i, j] = 1 if right response i beats wrong one j, else 0; `scores` has the 3 right, then the 3 wrong."""
     right, wrong = np.asarray(scores[:3]), np.asarray(scores[3:])
     return (right[:, None] > wrong[None, :]).astype(float)
 

@@ -17,10 +17,7 @@ ELEMENTS = {"scan": "BLOCK"}
 
 
 def fused(x: Tensor, bounds: Tensor, *, discount: float) -> Tensor:
-    """Compute `discounted_scan` with the Triton kernel, equal to the reference up to float32 rounding.
-
-    `bounds` is int64.
-    """
+    """Compute `discounted_scan` with Triton, equal to the reference up to float32 rounding; `bounds` is int64."""
     y = torch.empty(x.shape, dtype=torch.float32, device=x.device)
     grid = (len(bounds) - 1,)
     launch(scan, grid, x=x.contiguous(), bounds=bounds.contiguous(), y=y, discount=float(discount), BLOCK=BLOCK)

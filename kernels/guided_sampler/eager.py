@@ -122,10 +122,7 @@ def _sample(
 
 
 def _threshold(x: Float[Tensor, "N V"], limits: Truncation) -> Float[Tensor, " N"]:
-    """Return the threshold τ, from the largest logits only if they determine it, as is usual.
-
-    Synchronises with the device.
-    """
+    """Return the threshold τ, from the largest logits only if they determine it, as is usual; synchronises."""
     vocabulary = x.shape[1]
     width = max(1, int(torch.where(limits.by_rank(vocabulary), limits.top_k, 0).max()))
     if (limits.top_p < 1).any():

@@ -18,10 +18,7 @@ class Sampled(NamedTuple):
 
     token: Int[Tensor, " N"]
     logprob: Float[Tensor, " N"]
-    """Log-probability of the token under the sampling distribution, after temperature and truncation.
-
-    0 for greedy rows.
-    """
+    """Log-probability of the token after temperature and truncation; 0 for greedy rows."""
     guided: Float[Tensor, " N"]
     """Log-probability of the token under p = softmax(u) of the guided logits u, at temperature 1 without truncation."""
     base: Float[Tensor, " N"]
@@ -33,10 +30,7 @@ class Sampled(NamedTuple):
 
 
 class Truncation(NamedTuple):
-    """Top-k, top-p and min-p of every row.
-
-    A limit is off at top_k = 0 or >= V (vocabulary size), top_p = 1, min_p = 0.
-    """
+    """Top-k, top-p and min-p of every row; off at top_k = 0 or >= V (vocabulary size), top_p = 1, min_p = 0."""
 
     top_k: Int[Tensor, " N"]
     top_p: Float[Tensor, " N"]

@@ -62,10 +62,7 @@ def gradients_in_chunks(
     inputs: Sequence[Any], needs_gradient: Sequence[bool], target: Tensor, head: Head, engine: Engine,
     upstream: Callable[[slice, Chunk], tuple[Tensor, Tensor]],
 ) -> list[Tensor | None]:  # fmt: skip
-    """Return the required gradients of hidden, weight and bias, at least float32.
-
-    `upstream` returns g and q of a chunk.
-    """
+    """Return the required gradients of hidden, weight and bias, >= float32; `upstream` returns g and q of a chunk."""
     dtype = wide(inputs[0].dtype)
     totals = [
         torch.zeros_like(tensor, dtype=dtype) if want else None
@@ -101,10 +98,7 @@ def _accumulate(totals: Sequence[Tensor | None], rows: slice, da: Tensor, hidden
 
 
 def operands(hidden: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Return both operands in the dtype of the product: bfloat16 stays on a GPU (float32 sums); else float32 or wider.
-
-    On a CPU, products of bfloat16 would be rounded to bfloat16. float16 cannot represent small gradients.
-    """
+    """Return the operands in the product's dtype: bfloat16 on a GPU (float32 sums), else float32 or wider."""
     if on_gpu(hidden) and hidden.dtype == weight.dtype == torch.bfloat16:
         return hidden, weight
     dtype = wide(hidden.dtype)
@@ -193,10 +187,7 @@ def logit_gradient(
     g: Float[Tensor, " N"],
     q: Float[Tensor, " N"],
 ) -> Float[Tensor, "N V"]:
-    """Compute dz_j = g (1[j = y] - p_j) - q p_j (log p_j + H) in the memory of `logp`.
-
-    Y is the target, H the entropy.
-    """
+    """Compute dz_j = g (1[j = y] - p_j) - q p_j (log p_j + H) in place of `logp`; y the target, H the entropy."""
     p = logp.exp()
     inner = torch.addcmul(-(g + q * entropy)[:, None], logp, -q[:, None], out=logp)
     return inner.mul_(p).scatter_add_(1, target.clamp_min(0)[:, None], g[:, None])

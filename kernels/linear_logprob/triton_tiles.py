@@ -36,10 +36,7 @@ class Tiles(NamedTuple):
 
 
 def tiles(hidden: Tensor, weight: Tensor) -> Tiles:
-    """Return tile sizes by compute capability.
-
-    128 x 256 with pointers would spill registers or exceed shared memory.
-    """
+    """Return tile sizes by compute capability: 128 x 256 with pointers would spill registers or shared memory."""
     device = capability(hidden)
     if device == 0:
         return Tiles(64, 256, 32)

@@ -11,10 +11,7 @@ def modulate(
     core: Float[Tensor, "#N r r"] | None = None,
     shift: Float[Tensor, "#N r"] | None = None,
 ) -> Float[Tensor, "N L r"]:
-    """Return M u + δ for every row's features u: M is diag(scale) or `core`, or the identity if both are None.
-
-    Δ is `shift`.
-    """
+    """Return M u + δ for every row's features u: M = diag(scale), `core` or the identity; δ is `shift`."""
     if scale is not None:
         u = u * scale[:, None]
     elif core is not None:

@@ -39,10 +39,7 @@ class Tiles(NamedTuple):
 
 
 def tiles(positions: int) -> Tiles:
-    """Return tile sizes for a number of positions.
-
-    With few positions there are more partial sums, to use all processors.
-    """
+    """Return tile sizes for a number of positions; few positions have more partial sums, to use all processors."""
     if positions <= FEW:
         return Tiles(positions=16, outputs=64, parts=16, core=WIDEST_CORE)
     return Tiles(positions=64, outputs=128, parts=4, core=16)

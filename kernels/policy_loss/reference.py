@@ -137,10 +137,7 @@ def tokens_of(
 def per_token(
     tokens: Tokens, drift: Float[Tensor, " T"], rule: ClipRule, beta: float, kl: str, corrected: bool
 ) -> tuple[Float[Tensor, " T"], Float[Tensor, "T 5"]]:
-    """Return w (L + β KL) and the terms of `PolicyLoss.sums` per token.
-
-    `drift` is the mean log-ratio of its sequence.
-    """
+    """Return w (L + β KL) and the terms of `PolicyLoss.sums` per token; `drift` is its sequence's mean log-ratio."""
     log_ratio = torch.where(tokens.live, _at_level(tokens.logprob - tokens.old, drift, rule.level), 0)
     low, high, low_negative, high_negative = log_bounds(rule)
     gain = tokens.advantage >= 0

@@ -144,10 +144,7 @@ class PreferenceAdapter:
 
     @contextmanager
     def serving(self, rows: dict[str, Modulation], start: int = 0) -> Iterator[None]:
-        """Prepare PEFT's layers for decoding within the context.
-
-        Rows before `start` get base outputs, others are modulated.
-        """
+        """Prepare PEFT's layers for decoding within the context; rows before `start` get base outputs."""
         restored, blocks = {}, {}
         for name, layer in self.layers.items():
             parent = self.base.get_submodule(name.rpartition(".")[0])
@@ -320,10 +317,7 @@ def _linear_names(model: Any) -> list[str]:
 
 
 def _mixer(model: Any, settings: AdapterSettings, tokenizer: Any = None, *, empty: bool = False) -> nn.Module:
-    """Create the module that maps α to the generators' input.
-
-    If `empty`, its vectors are not computed (for loading).
-    """
+    """Create the module that maps α to the generators' input; for loading (`empty`) without its vectors."""
     k, width = len(settings.objectives), model.config.get_text_config().hidden_size
     if settings.kind != "moslora":
         return Preferences(k)

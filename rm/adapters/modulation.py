@@ -15,10 +15,7 @@ Embedding = Literal["text", "one_hot", "random"]
 
 
 class Modulation(NamedTuple):
-    """Modulation u -> M u + δ of rank-r features u per row.
-
-    M = diag(scale) or core, or the identity if both are None.
-    """
+    """Modulation u -> M u + δ of rank-r features u per row: M = diag(scale), core, or the identity."""
 
     scale: Float[Tensor, "N r"] | None = None
     core: Float[Tensor, "N r r"] | None = None

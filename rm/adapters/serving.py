@@ -12,10 +12,7 @@ from .modulation import Modulation
 
 
 class ServedLinear(nn.Module):
-    """A base layer and its adapter for decoding, without PEFT's overhead.
-
-    Rows before `start` get the base output only.
-    """
+    """A base layer and its adapter for decoding, without PEFT's overhead; rows before `start` get the base output."""
 
     def __init__(
         self,

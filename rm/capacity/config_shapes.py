@@ -16,10 +16,7 @@ from .shapes import MIXES, NARROWS, READS, WIDENS, Linear, Shape
 
 MOST_LAYERS = 1000
 OUT = "^(o_proj|out|dense|c_proj)"
-"""Names of the attention's output matrix in several architectures.
-
-By default it is the last matrix of the attention.
-"""
+"""Names of the attention's output matrix in several architectures; by default it is the last matrix."""
 
 
 def folder_shape(model: str, *, trust_remote_code: bool = False) -> Shape:

@@ -35,10 +35,7 @@ class Decoding(NamedTuple):
 
     @property
     def branches_at(self) -> int:
-        """Return the first layer that a guide on the same backbone runs too.
-
-        The number of layers without such a guide.
-        """
+        """First layer that a guide on the same backbone runs too; the number of layers without such a guide."""
         if self.guiding == "shared":
             return 0
         return self.adapters.from_layer if self.guiding == "late" and self.adapters else self.shape.layers
@@ -99,10 +96,7 @@ def decoding_flops(work: Decoding) -> tuple[int, int]:
 
 
 def _pass_flops(work: Decoding, length: int, cached: int) -> int:
-    """Return the operations of `length` new positions of all rows in base and guide.
-
-    The head reads the last position.
-    """
+    """Return the operations of `length` new positions of all rows, base and guide; the head reads the last one."""
     tokens = length * work.rows
     layer = length * linear_flops(work.shape) + attention_flops(work.shape, length, cached + length)
     heads = 2 if work.branches_at < work.shape.layers else 1

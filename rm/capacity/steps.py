@@ -55,10 +55,7 @@ def gathered_step(step: Step, spread: Spread) -> Step:
 
 
 def gathered_bytes(shape: Shape, step: Step, spread: Spread) -> int:
-    """Return the bytes gathered at once with sharding:  embedding, output head and 2 layers, and a layer's gradient.
-
-    FSDP keeps its root module gathered, which has embedding and head, and prefetches the next layer.
-    """
+    """Return the bytes gathered at once: embedding and head (FSDP's root), 2 layers (prefetch), a layer's gradient."""
     if spread.shares == 1:
         return 0
     size = step.precision.compute

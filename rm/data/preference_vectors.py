@@ -116,9 +116,6 @@ def grid_sampler(k: int, steps: int = 10) -> Sampler:
 
 
 def costs_sentence(setting: str, weights: Mapping[str, float]) -> str:
-    """Return a sentence about components with negative weights, which lower the reward.
-
-    Empty if all weights are >= 0.
-    """
+    """Return a sentence about components with negative weights, which lower the reward; empty if there are none."""
     costs = [f"{name}={weight:g}" for name, weight in weights.items() if weight < 0]
     return f"{setting}: {', '.join(costs)} is below 0, so more of it lowers the reward" if costs else ""

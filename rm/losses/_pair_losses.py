@@ -42,10 +42,7 @@ class LearnedFactor(Protocol):
 
 
 def check_required(loss: PairLoss, values: Mapping[str, Sequence[float]], margin: str = "'margin'") -> None:
-    """Raise `DataError` if a value that the loss requires is missing (NaN).
-
-    `margin` is the column's name for messages.
-    """
+    """Raise `DataError` if a value that the loss requires is missing (NaN); `margin` names the column in messages."""
     for name, column in values.items():
         absent = int(np.isnan(column).sum())
         if absent and name in loss.requires:
@@ -68,10 +65,7 @@ def fit_to(loss: PairLoss, longer: Sequence[float]) -> None:
 
 
 def with_other_gaps(loss: PairLoss, pairs: Sequence[PreferencePair], **options: Any) -> list[PreferencePair]:
-    """Add reward gaps of the model that the loss names in `other` to the pairs.
-
-    Without `other` return them unchanged.
-    """
+    """Add the reward gaps of the model that the loss names in `other`, if any, to the pairs."""
     source = loss.other
     if source is None or not pairs:
         return list(pairs)

@@ -37,10 +37,7 @@ class Group(NamedTuple):
 def target_groups(
     target: Against, source: str, model: Any, examples: list[Example], plain: list[Example], **options: Any
 ) -> list[Group]:
-    """Return a target's backends with their conversations.
-
-    `plain` are conversations with equal truncation elsewhere.
-    """
+    """Return a target's backends with their conversations; `plain` are those with equal truncation elsewhere."""
     if target.kind == "scores":
         return [stored_scores(target.target, model.contract.objectives)]
     if isinstance(model, ProcessRewardModel) and target.kind != "model":
@@ -71,10 +68,7 @@ def target_groups(
 
 
 def cut_plainly(model: Any, examples: Sequence[Example]) -> list[Example]:
-    """Return the conversations for which the tokenizer's truncation equals the scoring contract's.
-
-    Left truncation by the contract keeps a leading BOS, which tokenizers cannot be configured to do.
-    """
+    """Return the conversations that a tokenizer truncates as the contract does, which keeps a BOS at the left."""
     contract, sequences = model.contract, []
     for example, encoded in zip(examples, model.encoder.encode_all(examples), strict=True):
         full_ids, limit = whole_ids(model, example), contract.max_length or encoded.length
@@ -149,10 +143,7 @@ def _check_scalar(source: str, model: Any) -> None:
 
 
 def plain(source: str, other: Any, options: dict[str, Any], outputs: Sequence[int] = ()) -> Way:
-    """Score with `apply_chat_template` and a sequence classifier, one by one if there is no pad token.
-
-    `outputs` are the columns of the classifier's outputs that are rewards.
-    """
+    """Score with `apply_chat_template` and a classifier's columns `outputs`, singly without a pad token."""
     location = parse_source(tokenizer_source(source))
     tokenizer = AutoTokenizer.from_pretrained(location.name, revision=location.revision, **options)
     batch_size = 1 if other.config.get_text_config().pad_token_id is None else BATCH_SIZE

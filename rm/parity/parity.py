@@ -129,10 +129,7 @@ def own_ways(model: Any, seed: int = 0) -> dict[str, Way]:
 
 
 def other_precision(model: Any) -> dict[str, Way]:
-    """Return a backend in bfloat16, or in float32 if the scoring contract's dtype is narrower.
-
-    Empty without a tokenizer.
-    """
+    """Return a backend in bfloat16, or in float32 for a narrower contract; empty without a tokenizer."""
     if not _has_tokens(model):
         return {}
     dtype = torch.bfloat16 if model.contract.dtype in ("float32", "float64") else torch.float32

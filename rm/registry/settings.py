@@ -99,10 +99,7 @@ class Rule(NamedTuple):
 
 
 class Settings:
-    """Base class of settings dataclasses.
-
-    For a list, a single value becomes a list with one item, and None an empty list.
-    """
+    """Base class of settings dataclasses. A list's single value becomes a list of one item, and None an empty list."""
 
     required: ClassVar[tuple[str, ...]] = ()
     """Names of the required settings of a command."""

@@ -153,10 +153,7 @@ class FaultTolerantTrainer(Trainer):
             self._stop(f"step {self.state.global_step + 1}: {name} is {number}")
 
     def _get_grad_norm(self, model, grad_norm=None):
-        """Return the gradient norm before clipping.
-
-        Stop the run if it is not finite, except with fp16's gradient scaler.
-        """
+        """Return the gradient norm before clipping; stop the run if it is not finite, except with fp16's scaler."""
         norm = super()._get_grad_norm(model, grad_norm)
         if norm is not None and self.accelerator.scaler is None:
             self.check_finite(norm, f"the norm of the gradient of {self.loss_name}")

@@ -157,10 +157,7 @@ class RewardTrainer(FaultTolerantTrainer):
         return (loss.sum(), outputs) if return_outputs else loss.sum()
 
     def rows_of(self, inputs):
-        """Return the number of pairs.
-
-        None if the loss is not a mean over independent pairs, so that it cannot be split.
-        """
+        """Return the number of pairs; None if the loss is no mean over independent pairs (not divisible)."""
         if self.task.depends_on_batch:
             return None
         return len(inputs["wins"]) if "wins" in inputs and "second" not in inputs else None
@@ -223,10 +220,7 @@ class RewardTrainer(FaultTolerantTrainer):
         self.loss_before = json.loads(stored.read_text(encoding="utf-8"))["sum"] if stored.exists() else None
 
     def log(self, logs, *args, **kwargs):
-        """Log as Transformers does, but with `train_loss` as the mean over all steps, also those before a resume.
-
-        Training log lines also have accuracy and margin.
-        """
+        """Log as Transformers does, with `train_loss` over all steps, also before a resume, accuracy and margin."""
         if "loss" in logs:
             logs |= self.pair_log.metrics(logs["loss"], self.accelerator.reduce)
         if "train_loss" in logs and self.loss_before is not None:

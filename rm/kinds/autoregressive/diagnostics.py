@@ -228,10 +228,7 @@ class CollapseMonitor(Monitor):
         self.report(self._sentence(measured, collapsed, state.global_step))
 
     def restart(self) -> bool:
-        """Restore the weights and halve A's learning rate after a collapse.
-
-        Return whether training must start again.
-        """
+        """Restore the weights and halve A's learning rate after a collapse; return whether to train again."""
         if not self._stopped:
             return False
         for name, weight in self.adapter.state().items():
@@ -254,10 +251,7 @@ class CollapseMonitor(Monitor):
         return arrays
 
     def facts(self, model: Any) -> dict[str, Any]:
-        """Measure the trained guide, and return its diagnostics for the manifest.
-
-        Empty for trainings that are too short.
-        """
+        """Measure the trained guide, and return its diagnostics for the manifest; empty for short trainings."""
         if not self.active:
             return {}
         self.report(f"measuring the trained guide on {len(self.rows)} pairs for each objective")

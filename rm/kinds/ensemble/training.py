@@ -24,10 +24,7 @@ class EnsembleTraining(Training[EnsembleSettings]):
         return TrainingData(Judged([], []), Judged([], []), RowReport(), RowReport())
 
     def prepare(self, data: TrainingData) -> Prepared:
-        """Return the ensemble.
-
-        The rules `mean` and `mean_std` are stored as a pessimism λ, as in earlier scoring contracts.
-        """
+        """Return the ensemble; `mean` and `mean_std` are stored as a pessimism λ, as in earlier contracts."""
         rule, source = combination(self.settings.combine), ",".join(self.settings.members)
         if rule.name in ("mean", "mean_std"):
             model = load_ensemble(source, pessimism=rule.arguments.get("weight", 0.0), **self.options)

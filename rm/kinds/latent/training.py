@@ -56,10 +56,7 @@ def encode_latent(
     longest: int = RATIONALE_TOKENS,
     positions: int | None = None,
 ) -> tuple[Encoding, RationaleCounts]:
-    """Tokenise pairs and their rationales.
-
-    Rationales follow the conversation, and are truncated to `longest` tokens.
-    """
+    """Tokenise pairs and their rationales, which follow the conversation and are truncated to `longest` tokens."""
     encoded = encoder.encode_all([example for pair in pairs for example in pair.examples])
     texts = [text for pair in pairs for text in pair.rationales]
     rationales = encoder.tokenizer(texts, add_special_tokens=False, verbose=False).input_ids if texts else []
@@ -184,10 +181,7 @@ class LatentTask(Task):
         return loss, torch.stack([chosen, rejected, first, second], dim=1)
 
     def _drawn(self, logits: Float[Tensor, "M S"], indices: Int[Tensor, " B"], step: int) -> Int[Tensor, " M"]:
-        """Sample a number of steps for every completion.
-
-        A generator per pair makes samples independent of the batch.
-        """
+        """Sample a number of steps for every completion; a generator per pair makes it independent of the batch."""
         draws = []
         for index in indices.tolist():
             draw = torch.Generator().manual_seed(hash((self.seed, step, index)) % 2**63)

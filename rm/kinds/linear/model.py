@@ -72,10 +72,7 @@ class CountedCompletions:
         self._counts = gram_counts(list(unique), self._uses(pairs), LEAST_DOCUMENTS)
 
     def fit_and_rate(self, pairs: np.ndarray, rated: np.ndarray, *, C: float = 0.3) -> np.ndarray:
-        """Fit on some of the pairs; return the rewards [N] of the completions `rated`.
-
-        Equal to `linear().fit(pairs, C=C).rate(rated)`.
-        """
+        """Fit on some pairs and return the rewards [N] of `rated`, as `linear().fit(pairs, C=C).rate(rated)` does."""
         columns, idf = self._vocabulary(self._uses(pairs))
         weights = pairwise_logistic(self._differences(pairs, columns, idf), np.ones(len(pairs)), C=C)
         parts = [self._row[rated[part]] for part in _blocks(len(rated))]

@@ -1,7 +1,4 @@
-"""Multi-objective reward model: one head with an output per objective and an overall reward, their weighted sum.
-
-It is trained as kind `scalar` with several objectives and their weights.
-"""
+"""Multi-objective reward model, trained as kind `scalar` with several objectives and their weights."""
 
 from ...registry.kind import Kind
 

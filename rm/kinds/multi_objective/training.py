@@ -128,10 +128,7 @@ class ObjectivesTask(Task):
             fit_to(loss, [float(len(row.chosen) - len(row.rejected or [])) for row in labelled])
 
     def collate(self, rows: Sequence[ObjectiveRow]) -> dict[str, Tensor]:
-        """Collate the first completions of all rows, then the second ones.
-
-        `second` is the index of a row's second, or -1.
-        """
+        """Collate the rows' first completions, then the second ones; `second` is the index of a row's, or -1."""
         others = [row.rejected for row in rows if row.rejected is not None]
         batch = pad([row.chosen for row in rows] + others)
         paired = torch.tensor([row.rejected is not None for row in rows])
@@ -152,10 +149,7 @@ class ObjectivesTask(Task):
         return torch.stack([labelled.sum(), (~inputs["stated"][:, 1].isnan()).sum()])
 
     def loss(self, model: Any, inputs: dict[str, Tensor], step: int = 0) -> tuple[Tensor, Tensor]:
-        """Return the mean pair loss and score loss [2].
-
-        And both rewards and the loss of each label [B, 3, K] (NaN if none).
-        """
+        """Return mean pair and score loss [2], and rewards and loss of each label [B, 3, K] (NaN if none)."""
         K = len(self.objectives)
         rewards = sequence_scores(model, inputs["tokens"], inputs["attention"])[:, :K].float()
         second = inputs["second"]
@@ -233,10 +227,7 @@ class ObjectivesTraining(ScalarTraining):
             self.report(costs)
 
     def load_file(self, path: str, objective: str | None) -> tuple[Judged, RowReport]:
-        """Load one file of pairs labelled for `objective`.
-
-        If that is None, load pairs with their labels, and rated responses.
-        """
+        """Load pairs labelled for `objective`; if None, pairs with their own labels, and rated responses."""
         if objective is None:
             return load_judged(path, self.settings.objectives, on_bad_row="skip")
         return super().load_file(path, objective)

@@ -5,10 +5,7 @@ from .settings import ProcessSettings
 
 
 def process() -> Kind:
-    """p_t = σ(w · h_t + b), the probability that step t is correct.
-
-    The scoring contract states how p_t are aggregated.
-    """
+    """p_t = σ(w · h_t + b), the probability that step t is correct; the contract states how p_t are aggregated."""
     return Kind(
         __name__,
         "model:load_process",

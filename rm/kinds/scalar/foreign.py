@@ -83,10 +83,7 @@ def _label_names(config: Any) -> tuple[str, ...]:
 
 
 def reward_index(source: str, outputs: Outputs, objective: str | None) -> int | None:
-    """Return the index of the output named `objective`; None if all outputs are rewards.
-
-    Raise `DataError` if the outputs are classes and `objective` is None.
-    """
+    """Return the index of output `objective`; None if all are rewards; `DataError` if unnamed among classes."""
     names = outputs.names
     if len(names) == 1 or (objective is None and not outputs.are_classes):
         return None

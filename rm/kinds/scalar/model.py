@@ -54,10 +54,7 @@ class ScalarRewardModel(SavedClassifier[Encoder]):
         return np.array(rewards).reshape(len(rows), len(self.contract.objectives))
 
     def _compute(self, batch_tokens: int, distinct: list[Row]) -> Iterator[tuple[Sequence[Row], list[list[float]]]]:
-        """Yield batches of distinct rows with their scores.
-
-        Batches are packed if the model supports it, else padded.
-        """
+        """Yield batches of distinct rows with their scores, packed if the model supports it, else padded."""
         rows = sorted(distinct)
         device = next(self.model.parameters()).device
         limit = packing_limit(self.model) if len(rows) > 1 else 0
