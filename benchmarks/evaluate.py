@@ -11,9 +11,18 @@ from ..judges.audit.measures import asked_in_both_orders
 from ..judges.run import run_judges
 from ..judges.types import Case, Judgment, Reason
 from ..rm.errors import DataError, UsageError
-from .statistics.areas import OVERALL, is_section
 from .statistics.cluster_bootstrap import LEVEL, cell_sums, cluster_draws
-from .statistics.figures import INTERVALS, Figures, IntervalMethod, Layout, Paired, figures_of, pair_scorers
+from .statistics.figures import (
+    INTERVALS,
+    OVERALL,
+    Figures,
+    IntervalMethod,
+    Layout,
+    Paired,
+    figures_of,
+    is_section,
+    pair_scorers,
+)
 from .statistics.style import StyleFacts, pair_marks, style_facts
 from .types import RANDOM, Difference, Interval, Report, Row, Scorer, Suite
 

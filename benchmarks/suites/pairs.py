@@ -1,8 +1,9 @@
 """Any preference file as a benchmark: the chosen response must score higher. Subsets are taken from the file."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from random import Random
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,8 +14,10 @@ from ...rm.data.conversation_split import first_turn
 from ...rm.data.pairs import OnBadRow, RowReport, collect, parse_pair, refuse_bad_rows
 from ...rm.data.readers import source_name
 from ...rm.errors import DataError, UsageError
-from ...rm.types import OVERALL, PreferencePair
+from ...rm.registry import load
+from ...rm.types import OVERALL, PreferencePair, prompt_text
 from ..statistics.cluster_bootstrap import Cells
+from ..types import PART, Suite
 from ._suite import StrictSuite, dropped_note, ignored_note, refuse_repeated
 
 T = TypeVar("T", Case, PreferencePair)
@@ -156,3 +159,49 @@ class FunctionSuite(Pairs):
                 f"the suite {self.function_name} returns {values!r} for a row; its signature is {FUNCTION_SIGNATURE}"
             )
         return None if values is None else parse_case(values)
+
+
+class CaseFile(Pairs):
+    """The suite `pairs`, extended to rows with `prompt`, `answers` and `best`, and to authors of responses."""
+
+    def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
+        """Return the cases of rows with several responses, then those of preference pairs; also notes on the data."""
+        rows, report = collect_files(sources, _case_or_pair, self.on_bad_row)
+        pairs = [row for row in rows if isinstance(row, _PairWithAuthors)]
+        authors = {(prompt_text(pair.prompt), pair.chosen, pair.rejected): pair.authors for pair in pairs}
+        stated = [row for row in rows if isinstance(row, Case)]
+        cases, notes = self.with_preference(pairs, sources, stated)
+        compared = cases[len(stated) :]
+        compared = [replace(case, authors=authors[(prompt_text(case.prompt), *case.answers)]) for case in compared]
+        refuse_repeated(cases, sources)
+        return [*stated, *compared], [*notes, *dropped_note(report), *ignored_note(report)]
+
+
+@dataclass(frozen=True)
+class _PairWithAuthors(PreferencePair):
+    """A pair with the models that wrote its chosen and its rejected response, if the row names both."""
+
+    authors: tuple[str, ...] = ()
+
+
+def _case_or_pair(values: Mapping[str, Any]) -> Case | _PairWithAuthors:
+    if "answers" in values:
+        return parse_case(values)
+    authors = [values[name] for name in ("chosen_model", "rejected_model") if values.get(name)]
+    return _PairWithAuthors(**vars(parse_pair(values)), authors=tuple(map(str, authors)) if len(authors) == 2 else ())
+
+
+def open_suite(name: str, objective: str, on_bad_row: OnBadRow) -> Suite:
+    """Open a benchmark by its name. `pairs` is the suite for any file of cases and pairs."""
+    if name == CaseFile.name:
+        return CaseFile(objective, on_bad_row)
+    return load("benchmarks.suites", name)(on_bad_row=on_bad_row)
+
+
+def sample_cases(cases: Sequence[Case], limit: int | None, seed: int) -> tuple[list[Case], list[str]]:
+    """Return a random sample of at most `limit` cases in their original order, and a note on it."""
+    if limit is None or limit >= len(cases):
+        return list(cases), []
+    indices = sorted(Random(seed).sample(range(len(cases)), limit))
+    note = f"{PART}: {limit} of {len(cases)} cases were drawn, with seed {seed}."
+    return [cases[index] for index in indices], [note]

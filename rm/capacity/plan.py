@@ -6,11 +6,9 @@ from functools import partial
 from typing import Any
 
 from ..errors import UsageError
-from .choices import PRECISIONS, Spread
-from .decoding import Decoding
+from .choices import PRECISIONS, Spread, find_gpu
 from .flops import Adapters, Answered, adapter_parameters
-from .gpus import find_gpu
-from .jobs import Machine, Plan, Rl, decode_plan, largest_fitting, rl_plan, score_plan, train_plan
+from .jobs import Decoding, Machine, Plan, Rl, decode_plan, largest_fitting, rl_plan, score_plan, train_plan
 from .memory import Step
 from .settings import JOBS, PlanConfig
 from .shapes import Shape, find_shape

@@ -14,8 +14,7 @@ from ..registry.settings import (
     Settings,
     setting,
 )
-from .choices import PRECISIONS, STATES, STRATEGIES
-from .gpus import GPUS, find_gpu
+from .choices import GPUS, PRECISIONS, STATES, STRATEGIES, find_gpu
 
 JOBS = {"train": 16, "rl": 8, "decode": 64, "score": 16}
 """Jobs and their default batch size per GPU."""

@@ -13,8 +13,7 @@ from ...errors import UNREADABLE, DataError, UsageError
 from ...io.checked_files import from_json
 from ...load import load_reward_model
 from ...types import Example, RewardModel, content_hash
-from .combination import Rule, combine_by
-from .uncertain import MemberRewards, UncertainRewardModel
+from .combination import MemberRewards, Rule, UncertainRewardModel, combine_by
 
 SETTINGS = "ensemble.json"
 

@@ -26,7 +26,7 @@ from ...io.sharded_weights import gather_tensor, put
 from ...types import Example
 from .._batches import Row, compute_distinct, padded_batches
 from .._classifier import SavedClassifier, add_lora, determined_fields, open_source
-from .contract import Depth, LatentContract
+from . import Depth, LatentContract
 from .steps import LatentSteps, check_steps, states_after, states_without_cache
 
 HEAD, DEPTH_HEAD, HEADS = "latent_score", "latent_depth", "latent_heads.safetensors"

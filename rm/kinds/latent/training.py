@@ -20,9 +20,9 @@ from ...training.encoding import Encoding, OnLong, encode_labelled
 from ...training.protocol import Prepared, Task, TrainingData, count_pairs, pair_metrics
 from ...types import PreferencePair
 from .._training import ClassifierTraining, PairTraining, texts_of
+from . import LatentSettings
 from .model import DEPTH_HEAD, HEAD, LatentRewardModel, latent_from_config, load_heads, load_latent, save_heads
 from .objectives import aligned_tokens, bidirectional_kl, pair_returns, reinforce
-from .settings import LatentSettings
 from .steps import latent_states
 
 RATIONALE_TOKENS = 256

@@ -16,9 +16,8 @@ from ...contract.scoring_contract import load_contract
 from ...errors import UNREADABLE, DataError, UsageError
 from ...io.checked_files import from_json
 from ...types import Example, PreferencePair, content_hash
-from ..ensemble.combination import Rule
+from ..ensemble.combination import MemberRewards, Rule, UncertainRewardModel
 from ..ensemble.model import rule_of, rule_row
-from ..ensemble.uncertain import MemberRewards, UncertainRewardModel
 from ..r2m.model import reward_tokens
 from ..scalar.model import ScalarRewardModel, load_scalar
 from .uncertain_heads import HeadFit, Heads, fit_heads

@@ -29,7 +29,7 @@ from ...types import Example
 from .._batches import Row, compute_distinct, padded_batches
 from .._classifier import SavedClassifier, assemble, determined_fields, load_weights, open_source
 from ..scalar.foreign import with_single_output
-from .contract import Aggregate, ProcessContract
+from . import Aggregate, ProcessContract
 from .step_encoding import EncodedSteps, StepEncoder, token_outputs
 
 OBJECTIVES = ("correct",)

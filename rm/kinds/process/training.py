@@ -21,8 +21,8 @@ from ...training.encoding import Encoding, OnLong, omitted_texts
 from ...training.protocol import Prepared, Task, TrainingData
 from ...types import Example, message_text
 from .._training import ClassifierTraining
+from . import ProcessSettings, neutral_label
 from .model import ProcessRewardModel, load_process, process_from_config
-from .settings import ProcessSettings, neutral_label
 from .step_encoding import StepEncoder, token_outputs
 
 NAN = float("nan")

@@ -28,7 +28,7 @@ from ...errors import UsageError
 from ...types import Example
 from .._batches import Row, compute_distinct, computed_at_once, padded_batches
 from .._classifier import SavedClassifier, assemble, determined_fields, load_weights, open_source
-from .contract import ScalarContract
+from . import ScalarContract
 from .foreign import OBJECTIVES, Outputs, apply_normalisation, edges_of, keep_output, outputs_of, reward_index
 
 _TURN = RLock()  # packed attention is switched on in the model itself, so calls on other rows have to wait

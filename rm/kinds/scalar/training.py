@@ -17,8 +17,8 @@ from ...training.protocol import Prepared, Task, TrainingData, count_pairs, pair
 from ...training.trainer import RewardArguments
 from ...types import PreferencePair, message_text
 from .._training import ClassifierTraining, StreamedTraining, shown_examples, texts_of
+from . import ScalarSettings
 from .model import OBJECTIVES, ScalarRewardModel, load_scalar, scalar_from_config
-from .settings import ScalarSettings
 
 NAN = float("nan")
 
