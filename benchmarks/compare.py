@@ -53,9 +53,7 @@ class Change:
 def check_samples(samples: int) -> None:
     """Raise a `UsageError` if there are too few bootstrap samples to test significance."""
     if samples < LEAST_SAMPLES:
-        raise UsageError(
-            f"--bootstrap_samples is at least {LEAST_SAMPLES}, since fewer do not show the spread, got {samples}"
-        )
+        raise UsageError(f"--bootstrap_samples is at least {LEAST_SAMPLES} to show the spread, got {samples}")
 
 
 @dataclass(frozen=True)
@@ -144,7 +142,6 @@ def _count_unscored(suite: Suite, cases: Sequence[Case], lost: np.ndarray) -> di
 
 
 def _changes(pair: Paired, names: Sequence[str]) -> tuple[dict[str, Change], dict[str, Change]]:
-    """Return the changes overall and by section, and the changes by subset with Holm-adjusted p and interval."""
     before, after = pair.second.observed, pair.first.observed
     p_values = {area: pair.p(area) for area in before}
 
@@ -284,7 +281,6 @@ def read_gate(path: str) -> list[dict[str, Any]]:
 
 
 def _fault_of(rule: Any) -> str:
-    """Return the error of a gate's rule; empty if the rule is valid."""
     if not isinstance(rule, dict) or not {"area", "max_drop"} <= {*rule} <= {"area", "max_drop", *OPTIONAL}:
         return f"a rule has area, max_drop and perhaps even_if_noise and max_unscored, got {str(rule)[:80]}"
     if not isinstance(rule["area"], str):

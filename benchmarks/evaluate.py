@@ -121,7 +121,6 @@ def margins_of(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment
 
 
 def _check_names(suite: Suite, cases: Sequence[Case], scorers: Sequence[Scorer]) -> None:
-    """Raise an error if there are no cases, or if two cases or two scorers have the same name."""
     if not cases:
         raise DataError(f"{suite.name}: no case to judge; check the data")
     if repeated := [name for name, count in Counter(case.id for case in cases).items() if count > 1]:
@@ -242,7 +241,6 @@ def filled_overall(suite: Suite, credit: np.ndarray, absent: np.ndarray, value: 
 
 
 def _findings(rows: Sequence[Row]) -> list[str]:
-    """Return the findings of a report: ties, and each model's comparison with the baselines."""
     ties = [
         f"{row.scorer} gave equal scores in {row.ties} cases; a tie is wrong."
         for row in rows

@@ -216,7 +216,6 @@ def _numbers(values: Mapping[str, Any], name: str) -> tuple[float, ...]:
 
 
 def _in_order(case: Case, suite: Suite, chosen: Sequence[float], rejected: Sequence[float]) -> tuple[float, ...]:
-    """Return the scores of the chosen and the rejected responses in the order of the case's responses."""
     right = sorted(suite.chosen(case))
     wrong = [index for index in range(len(case.answers)) if index not in right]
     if (len(chosen), len(rejected)) != (len(right), len(wrong)):

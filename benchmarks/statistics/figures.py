@@ -27,9 +27,7 @@ def figures_by_area(suite: Suite, cells: Cells) -> dict[str, np.ndarray]:
 def area_weights(suite: Suite, cells: Cells) -> dict[str, dict[str, float]]:
     """Return the weight of each subset in each area's figure: its derivative with respect to the subset's mean."""
     # a probe instead of a declaration: `add_up` is the authors' formula and does not state its subsets
-    known_areas = {
-        area: np.nan_to_num(value) for area, value in figures_by_area(suite, _indicator_cells(cells)).items()
-    }
+    known_areas = {area: np.nan_to_num(mean) for area, mean in figures_by_area(suite, _indicator_cells(cells)).items()}
     weights: dict[str, dict[str, float]] = {area: {} for area in known_areas}
     for index, name in enumerate(cells.subsets):
         for area, value in figures_by_area(suite, _indicator_cells(cells, index)).items():

@@ -95,9 +95,7 @@ def refuse_repeated(cases: Iterable[Case], sources: Sequence[str]) -> None:
 
 def missing_items_note(counts: Mapping[str, int], official: Mapping[str, int]) -> list[str]:
     """Return a note on subsets with fewer items than the official benchmark. Empty if all are complete."""
-    short = [
-        f"{name} {counts.get(name, 0)} of {size}" for name, size in official.items() if counts.get(name, 0) != size
-    ]
+    short = [f"{name} {counts.get(name, 0)} of {size}" for name, size in official.items() if counts.get(name) != size]
     return [f"{PART}: {', '.join(short)}. Its figures are not official totals."] if short else []
 
 

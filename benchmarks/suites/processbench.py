@@ -98,7 +98,6 @@ class ProcessBench(StrictSuite):
         ]
 
     def _answers(self, answer: Callable[[Case], int]) -> Callable[[Sequence[Case]], list[Judgment]]:
-        """Return a judge whose predicted first error is `answer(case)`."""
         return judge_by_response(lambda case, index: self.threshold + (-1.0 if index == answer(case) else 1.0))
 
 

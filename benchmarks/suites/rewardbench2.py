@@ -71,9 +71,7 @@ class RewardBench2(StrictSuite):
         """Return the cases. The `ref:` and `tied:` rows of a Ties prompt form one case with two sets of responses."""
         rows, notes = read_cases(sources, _case, self.on_bad_row)
         try:
-            cases = [case for case in rows if case.subset != "Ties"] + _join_ties(
-                [c for c in rows if c.subset == "Ties"]
-            )
+            cases = [c for c in rows if c.subset != "Ties"] + _join_ties([c for c in rows if c.subset == "Ties"])
         except ValueError as error:
             raise DataError(f"{', '.join(sources)}: {error}; the ids of Ties are ref:NUMBER and tied:NUMBER") from error
         return cases, [*notes, *missing_items_note(Counter(case.subset for case in cases), SIZES)]
@@ -134,7 +132,6 @@ def _join(number: str, kinds: Mapping[str, Case]) -> Case:
 
 
 def _parts(case: Case, scores: Sequence[float]) -> tuple[Part | None, Part | None]:
-    """Return the results of the `ref:` and the `tied:` responses of a joined case."""
     parts, start = [], 0
     for size in case.sets:
         indices = range(start, start + size)

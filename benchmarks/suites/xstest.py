@@ -36,9 +36,7 @@ class XSTest(StrictSuite):
             prompts[prompt, safe][label].append(completion)
         cases = [case for (prompt, safe), responses in prompts.items() for case in _pairs(prompt, safe, responses)]
         if not cases:
-            raise DataError(
-                f"{', '.join(sources)}: no prompt has both a full answer and a full refusal; give more files"
-            )
+            raise DataError(f"{', '.join(sources)}: no prompt has both a full answer and refusal; give more files")
         lonely = sum(not (responses[ANSWER] and responses[REFUSAL]) for responses in prompts.values())
         note = f"{lonely} of {len(prompts)} prompts have no pair of a full answer and a full refusal; left out."
         return cases, [note, *dropped_note(report)]

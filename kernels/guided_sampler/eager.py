@@ -105,7 +105,6 @@ def _sample(
     limits: Truncation | None,
     vocabulary: int,
 ) -> tuple[Int[Tensor, " N"], Float[Tensor, " N"]]:
-    """Sample a token from the truncated softmax(x / T); return it and its log-probability."""
     x = x / torch.where(temperature == 0, 1, temperature)[:, None, None]
     mass = x.exp()
     if limits is None:

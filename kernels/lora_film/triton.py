@@ -101,12 +101,10 @@ def fused(
 
 
 def _rank(r: int) -> int:
-    """Return the padded rank of a tile."""
     return max(SMALLEST_DOT, 1 << (r - 1).bit_length())
 
 
 def _warps(positions: int, r: int) -> int:
-    """Return the number of warps per program."""
     return MANY_WARPS if positions * _rank(r) >= SPILL_FROM else WARPS
 
 

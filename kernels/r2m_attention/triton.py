@@ -84,7 +84,6 @@ def _scores(vectors: Tensor, states: Tensor, bounds: Tensor, mask: Tensor | None
 
 
 def _collected(weights: Tensor, states: Tensor, bounds: Tensor) -> Tensor:
-    """Return the weighted sum of each row's states [N, P] in float32."""
     N, P = len(bounds) - 1, states.shape[1]
     out = torch.empty(N, P, dtype=torch.float32, device=states.device)
     launch(

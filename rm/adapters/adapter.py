@@ -128,14 +128,10 @@ class PreferenceAdapter:
             if self._silent:
                 return torch.zeros_like(features)
             if self._rows is None:
-                raise UsageError(
-                    f"no preference is set; call set_preference with shares of {', '.join(self.objectives)} first"
-                )
+                raise UsageError(f"no preference is set; call set_preference, over {', '.join(self.objectives)}")
             rows = self._rows[name]
             if rows.rows not in (None, 1, len(features)):
-                raise UsageError(
-                    f"{rows.rows} preferences are set and {len(features)} rows came; set one per row, or one"
-                )
+                raise UsageError(f"{rows.rows} preferences are set and {len(features)} rows came; set one, or one each")
             return modulate(features, *rows)
 
         return hook
@@ -228,9 +224,7 @@ class PreferenceAdapter:
     def save_pretrained(self, folder: Path) -> None:
         """Save weights and settings, but not the base model."""
         folder.mkdir(parents=True, exist_ok=True)
-        save_file(
-            {key: gather_tensor(value).cpu().contiguous() for key, value in self.state().items()}, folder / WEIGHTS
-        )
+        save_file({key: gather_tensor(part).cpu().contiguous() for key, part in self.state().items()}, folder / WEIGHTS)
         (folder / SETTINGS).write_text(json.dumps(asdict(self.settings), indent=2) + "\n", encoding="utf-8")
 
     @torch.no_grad()

@@ -72,13 +72,11 @@ def _error_text(error: Exception) -> str:
 
 
 def _layer_number(key: str) -> int | None:
-    """Return the layer number in a dotted name, or None."""
     match = re.search(r"(?:^|\.)(\d+)\.", key)
     return int(match[1]) if match else None
 
 
 def _layer(model: nn.Module, layers: int, name: str) -> tuple[Linear, ...]:
-    """Return the matrices of one decoder layer."""
     if any(parameter.dim() > 2 and _layer_number(key) is not None for key, parameter in model.named_parameters()):
         raise UsageError(f"{name}: a mixture of experts or of convolutions; the formulas are of dense decoders")
     sizes_by_layer: dict[int, dict[str, tuple[int, int]]] = defaultdict(dict)

@@ -70,7 +70,6 @@ def plan_facts(config: PlanConfig) -> dict[str, Any]:
 def _plan_function(
     config: PlanConfig, shape: Shape, machine: Machine, adapters: Adapters | None
 ) -> Callable[[int], Plan]:
-    """Return the function from a batch size to its plan, for the jobs train, score and rl."""
     length = config.length or config.prompt + config.completion
     _check_room(shape, length)
     answer = min(config.completion, length)
@@ -105,9 +104,7 @@ def _adapters(config: PlanConfig, shape: Shape) -> Adapters | None:
     shares = config.job == "decode" and config.guide in ("shared", "late")
     kind = config.adapter or ("lora" if config.lora_r else "moslora" if shares else "none")
     if shares and kind == "none":
-        raise UsageError(
-            f"--guide {config.guide} is an adapter on the base; leave --adapter none out, or take separate"
-        )
+        raise UsageError(f"--guide {config.guide} is an adapter of the base; leave --adapter none out or take separate")
     if kind == "none" or config.job == "score" or (config.job == "decode" and config.guide == "none"):
         return None
     follows = config.job == "decode" or (config.job == "train" and config.kind == "autoregressive")
@@ -126,9 +123,7 @@ def _adapters(config: PlanConfig, shape: Shape) -> Adapters | None:
 
 def _check_room(shape: Shape, length: int) -> None:
     if shape.positions and length > shape.positions:
-        raise UsageError(
-            f"{shape.name} has {shape.positions} positions and a sequence {length} tokens; make it shorter"
-        )
+        raise UsageError(f"{shape.name} has {shape.positions} positions and a sequence {length} tokens; shorten it")
 
 
 def _gigabytes(size: float) -> float:

@@ -90,9 +90,7 @@ class PlanConfig(Settings):
         "Adapter; none trains all weights. With --lora_r, by default lora.",
         choices=("none", "lora", "pblora", "moslora"),
     )
-    lora_r: int | None = setting(
-        None, "Rank of the adapter; by default 16, and 8 for an autoregressive model.", range=RANK
-    )
+    lora_r: int | None = setting(None, "Rank of the adapter; by default 16, for autoregressive models 8.", range=RANK)
     lora_target_modules: list[str] = setting(
         [],
         "Layers with adapters, or all-linear; by default all-linear, and q_proj, k_proj, v_proj for an autoregressive "
@@ -111,18 +109,14 @@ class PlanConfig(Settings):
         group="Sizes",
         range=AT_LEAST_1,
     )
-    accumulation: int = setting(
-        1, "Micro-batches per optimizer step; rl generates the completions of all at once.", range=AT_LEAST_1
-    )
+    accumulation: int = setting(1, "Micro-batches per optimizer step; rl generates for all at once.", range=AT_LEAST_1)
     length: int | None = setting(
         None, "train, score: sequence length in tokens; by default prompt + completion.", range=AT_LEAST_1
     )
     prompt: int = setting(512, "Prompt length in tokens.", range=AT_LEAST_1)
     completion: int = setting(512, "Completion length in tokens.", range=AT_LEAST_1)
     group: int = setting(8, "rl: completions per prompt.", group="Policy training and decoding", range=AT_LEAST_1)
-    reward_model: list[str] = setting(
-        [], "rl: size, folder or Hub id of each reward model; by default the policy's size."
-    )
+    reward_model: list[str] = setting([], "rl: size, folder or Hub id of each reward model; default: the policy's.")
     reward_dtype: str = setting("float32", "rl: precision of reward models.", choices=("float32", "bfloat16"))
     reference: bool = setting(True, "rl: keep a reference policy in memory, as --measure_kl and --kl do.")
     critic: bool = setting(False, "rl: train a critic (PPO).")
@@ -132,9 +126,7 @@ class PlanConfig(Settings):
         "decode: where the guide is; late shares the layers before --from_layer.",
         choices=("none", "shared", "late", "separate"),
     )
-    guide_model: str | None = setting(
-        None, "decode: size, folder or Hub id of a separate guide; by default the base model's size."
-    )
+    guide_model: str | None = setting(None, "decode: size, folder or Hub id of a separate guide; default: the base's.")
     mfu: float = setting(
         0.4,
         "Assumed model FLOPs utilisation, as a share of the GPU's peak.",

@@ -205,9 +205,7 @@ def _find_contradictions(opinions: Mapping[int, Opinion]) -> Iterator[Finding]:
         for objective, completion in opinion.items():
             first[objective].setdefault(completion, row)
     for row, opinion in opinions.items():
-        against = [
-            first[name][other] for name, completion in opinion.items() for other in first[name] if other != completion
-        ]
+        against = [first[name][other] for name, best in opinion.items() for other in first[name] if other != best]
         if against:
             yield Finding(row, CONTRADICTED, "the other completion is preferred by", against[0])
 

@@ -47,9 +47,7 @@ def preference_vector(preference: Preference | None, objectives: Sequence[str]) 
         if name not in objectives:
             raise UsageError(f"no objective '{name}' in this model; {did_you_mean(name, objectives)}")
     if absent := [name for name in objectives if name not in preference]:
-        raise UsageError(
-            f"the preference {dict(preference)} leaves out {', '.join(absent)}; say {absent[0]}=0 for none"
-        )
+        raise UsageError(f"preference {dict(preference)} leaves out {', '.join(absent)}; say {absent[0]}=0 for none")
     shares = np.array([preference[name] for name in objectives], float)
     if not (np.isfinite(shares).all() and (shares >= 0).all() and abs(shares.sum() - 1) <= TOLERANCE):
         raise UsageError(f"the preference {dict(preference)} sums to {shares.sum():g}; shares are >= 0 and sum to 1")

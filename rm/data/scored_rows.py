@@ -60,7 +60,6 @@ def _parser(objectives: Sequence[str]) -> Callable[[Mapping[str, Any]], Judged]:
 
 
 def _scores(stated: Any, objectives: Sequence[str]) -> dict[str, float]:
-    """Return the scores of those objectives that are present."""
     if stated is None:
         return {}
     if not isinstance(stated, Mapping):

@@ -104,9 +104,8 @@ class BackboneTraining(RowTraining[Any]):
         """Raise an error if the chat template cannot render a conversation, before all data are read."""
         super().check(sources)
         if self.settings.model:
-            check_renders(
-                load_tokenizer(self.settings.model, chat_template=self.settings.chat_template, **self.options)
-            )
+            template = self.settings.chat_template
+            check_renders(load_tokenizer(self.settings.model, chat_template=template, **self.options))
 
     def loading_options(self) -> dict[str, Any]:
         """Return the options for loading the named backbone that all kinds have."""
@@ -192,9 +191,7 @@ class StreamedTraining(PairTraining[Any]):
         if self.arguments.max_steps < 1:
             raise UsageError("--stream reads without end; say with --max_steps how long to train")
         if self.arguments.dataloader_num_workers:
-            raise UsageError(
-                "--stream counts the rows that it reads in the training process; leave --dataloader_num_workers out"
-            )
+            raise UsageError("--stream counts rows in the training process; leave --dataloader_num_workers out")
         if labelled := [source for source in sources if self.split_source(source)[0]]:
             raise UsageError(f"--stream takes a row's own labels, not '{labelled[0]}'; give the pairs a column wins")
 

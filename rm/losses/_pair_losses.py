@@ -131,6 +131,4 @@ def _check_own_code(loss: PairLoss, text: str) -> None:
     except Exception as error:  # user functions raise arbitrary errors
         raise UsageError(f"--loss {text} fails on made-up pairs ({error}){signatures(LOSSES)}") from error
     if losses.shape != chosen.shape or not (losses.isfinite().all() and gradient.isfinite().all()):
-        raise UsageError(
-            f"--loss {text} returns {losses.tolist()} for three made-up pairs, where three finite losses are expected"
-        )
+        raise UsageError(f"--loss {text} returns {losses.tolist()} for three made-up pairs, not three finite losses")

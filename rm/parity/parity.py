@@ -115,9 +115,7 @@ def own_ways(model: Any, seed: int = 0) -> dict[str, Way]:
         return ways
     for side in ("left", "right"):
         ways[f"padded on the {side}"] = lambda examples, side=side: BackendScores(_padded_scores(model, examples, side))
-    ways["pad is EOS"] = lambda examples: BackendScores(
-        _padded_scores(model, examples, "right", edge_id(model, 1) or 0)
-    )
+    ways["pad is EOS"] = lambda some: BackendScores(_padded_scores(model, some, "right", edge_id(model, 1) or 0))
     if isinstance(model, LatentSteps):
         ways["without a cache"] = lambda examples: BackendScores(model.rate_without_cache(examples))
     if isinstance(model.model, PeftModel):
@@ -162,7 +160,6 @@ def with_weights(model: Any, weights: torch.nn.Module) -> Any:
 
 
 def _padded_scores(model: Any, examples: Sequence[Example], side: str, filler: int = 0) -> np.ndarray:
-    """Score padded batches in the given order."""
     rows = [encoded.ids for encoded in model.encoder.encode_all(examples)]
     rewards = []
     for start in range(0, len(rows), BATCH_SIZE):

@@ -51,9 +51,7 @@ def sglang(url: str, model: Any) -> tuple[dict[str, Way], dict[str, Way]]:
     The second group is for conversations without truncation: SGLang refuses or truncates longer ones in its own way.
     """
     if not isinstance(model, ReadsTokens):
-        raise UsageError(
-            f"--against sglang sends token ids, and a model of kind '{model.contract.kind}' has no tokenizer"
-        )
+        raise UsageError(f"--against sglang sends token ids, and kind '{model.contract.kind}' has no tokenizer")
     server = Sglang(url)
 
     def by_ids(endpoint: Any) -> Way:

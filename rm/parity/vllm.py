@@ -67,9 +67,7 @@ def vllm(url: str, model: Any) -> tuple[dict[str, Way], dict[str, Way]]:
     The second group is for conversations that vLLM truncates as the scoring contract does.
     """
     if not isinstance(model, ReadsTokens):
-        raise UsageError(
-            f"--against vllm sends token ids, and a model of kind '{model.contract.kind}' has no tokenizer"
-        )
+        raise UsageError(f"--against vllm sends token ids, and kind '{model.contract.kind}' has no tokenizer")
     server = Vllm(url)
 
     def by_ids(examples: Sequence[Example], **options: Any) -> BackendScores:

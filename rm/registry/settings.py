@@ -121,7 +121,6 @@ class Settings:
             rule.check(self)
 
     def _check_required_ones(self) -> None:
-        """Raise a `UsageError` for a changed setting that requires another one, which is not set."""
         declared = declarations(type(self))
         for name in changed_settings(self):
             other = declared[name].metadata.get("requires", "")

@@ -50,9 +50,7 @@ def lacks_memory(error: Exception) -> bool:
 
 def first_not_finite(tensors: Iterable[tuple[str, Tensor]]) -> str | None:
     """Return the name of the first tensor with a NaN or an infinity, or None."""
-    return next(
-        (name for name, tensor in tensors if tensor.is_floating_point() and not torch.isfinite(tensor).all()), None
-    )
+    return next((name for name, some in tensors if some.is_floating_point() and not torch.isfinite(some).all()), None)
 
 
 class FaultTolerantTrainer(Trainer):
@@ -75,7 +73,6 @@ class FaultTolerantTrainer(Trainer):
     # ---- micro-batches ----
 
     def _prepare_inputs(self, inputs):
-        """Prepare inputs; a `Piece` is already prepared and returned unchanged."""
         return inputs if isinstance(inputs, Piece) else super()._prepare_inputs(inputs)
 
     def training_step(self, model, inputs, num_items_in_batch=None):
@@ -188,7 +185,6 @@ class FaultTolerantTrainer(Trainer):
     # ---- checkpoints ----
 
     def _save_checkpoint(self, model, trial):
-        """Save a checkpoint as Transformers does, of finite weights only."""
         self.check_weights()
         super()._save_checkpoint(model, trial)
 

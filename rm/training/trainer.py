@@ -43,9 +43,7 @@ class RewardArguments(TrainingArguments):
     eval_steps: float | None = field(default=200, metadata={"help": "Steps between evaluations."})
     logging_steps: float = field(default=20, metadata={"help": "Steps between log lines."})
     report_to: str = field(default="none", metadata={"help": "none, tensorboard, wandb, trackio."})
-    disable_dropout: bool = field(
-        default=True, metadata={"help": "Train without dropout, as rewards are computed without it."}
-    )
+    disable_dropout: bool = field(default=True, metadata={"help": "Train without dropout, as rewards are computed."})
     attn_implementation: str | None = attention_setting()
     padding_free: bool = field(
         default=False,
@@ -65,9 +63,7 @@ class RewardArguments(TrainingArguments):
         check_bf16(self)
         super().__post_init__()
         if self.train_sampling_strategy == "group_by_length":
-            raise UsageError(
-                "--train_sampling_strategy group_by_length is for rows of one text; take random or sequential"
-            )
+            raise UsageError("--train_sampling_strategy group_by_length is for single texts; take random or sequential")
         self.save_total_limit = max(2, self.save_total_limit or 2)
         self.remove_unused_columns = False
         self.dataloader_pin_memory = self.dataloader_pin_memory and torch.cuda.is_available()
@@ -236,8 +232,6 @@ class RewardTrainer(FaultTolerantTrainer):
 
 
 class _Averaging(TrainerCallback):
-    """Updates the weight average after every step, and applies it when training has ended."""
-
     def __init__(self, average: WeightAverage):
         self.average = average
 
@@ -249,7 +243,6 @@ class _Averaging(TrainerCallback):
 
 
 def _split_by_rate(optimizer: Any, model: nn.Module, rate_factor: Callable[[str], float]) -> None:
-    """Split the optimizer's parameter groups so that each has one learning rate."""
     factors = {parameter: rate_factor(name) for name, parameter in model.named_parameters()}
     for group in list(optimizer.param_groups):
         members = group["params"]

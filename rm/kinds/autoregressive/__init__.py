@@ -60,9 +60,7 @@ class AutoregressiveSettings(LabelSettings, BackboneSettings, EosSettings, Strea
     generator: str = setting(
         "linear", "UniARM's generator of preference-dependent features.", choices=("linear", "trunk", "alpha")
     )
-    embedding: str = setting(
-        "text", "How the generator embeds an objective.", choices=("text", "one_hot", "random"), advanced=True
-    )
+    embedding: str = setting("text", "Embedding of an objective.", choices=("text", "one_hot", "random"), advanced=True)
     scale: bool = setting(True, "UniARM: scale the features.", advanced=True)
     shift: bool = setting(True, "UniARM: shift the features.", advanced=True)
     train_beta: float = setting(0.01, "β of the loss, and factor of the reward.", range=ABOVE_0)
@@ -71,9 +69,7 @@ class AutoregressiveSettings(LabelSettings, BackboneSettings, EosSettings, Strea
         "β of the loss for single objectives, as NAME=β; by default --train_beta. A larger β makes a weaker guide.",
         advanced=True,
     )
-    ignore_ties: bool = setting(
-        False, "Treat a tie as unlabelled, instead of training towards equal log-probabilities."
-    )
+    ignore_ties: bool = setting(False, "Treat a tie as unlabelled, instead of learning equal log-probabilities.")
     rate_of_a: float = setting(1.0, "Learning rate of the adapter's A, relative to --learning_rate.", range=ABOVE_0)
     rate_of_modulation: float = setting(
         1.0,
@@ -104,9 +100,7 @@ class AutoregressiveSettings(LabelSettings, BackboneSettings, EosSettings, Strea
         "dirichlet", "Distribution of training preferences.", choices=("dirichlet", "vertices", "grid")
     )
     concentration: float = setting(0.5, "Concentration of the Dirichlet distribution.", range=ABOVE_0)
-    per_batch: bool = setting(
-        False, "Sample one preference per batch instead of one per pair, for comparison.", advanced=True
-    )
+    per_batch: bool = setting(False, "Sample one preference per batch, not per pair, for comparison.", advanced=True)
     subtract_reference: bool = setting(False, "Subtract the log-probabilities of the base model.")
     normalise_length: bool = setting(False, "Average log-probabilities over tokens instead of summing.", advanced=True)
     token_baseline: str = setting(

@@ -260,9 +260,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 def resolve_setting(source: str, name: str, argument: Any, saved: Any, otherwise: Any) -> Any:
     """Return the saved value of a setting, else the argument, else the default; an error if the first two differ."""
     if saved is not None and argument not in (None, saved):
-        raise UsageError(
-            f"{source} was saved with {name} {saved}, got {argument}; leave it out, or start from the base"
-        )
+        raise UsageError(f"{source} was saved with {name} {saved}, got {argument}; leave it out or start from the base")
     return next((value for value in (saved, argument) if value is not None), otherwise)
 
 

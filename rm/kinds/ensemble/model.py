@@ -53,9 +53,7 @@ class EnsembleRewardModel(UncertainRewardModel):
     def member_rewards(self, examples: Sequence[Example]) -> MemberRewards:
         """Return every member's standardised rewards [members, N, K]."""
         pairs = zip(self.members, self.scales, strict=True)
-        return MemberRewards(
-            np.stack([(member.rate(examples) - mean) / deviation for member, (mean, deviation) in pairs])
-        )
+        return MemberRewards(np.stack([(member.rate(examples) - mean) / sd for member, (mean, sd) in pairs]))
 
     def save(self, folder: Path) -> None:
         """Save the members' paths, the combination rule, and the contract, but not the members."""

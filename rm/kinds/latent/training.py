@@ -310,7 +310,6 @@ class LatentTraining(PairTraining, ClassifierTraining):
     def _encode(
         self, model: LatentRewardModel, pairs: list[PreferencePair], name: str
     ) -> tuple[Encoding, RationaleCounts]:
-        """Encode pairs with their rationales, and report how many there are."""
         positions = position_limit(model.language_model.config)
         limits = {"longest": self.settings.rationale_length, "positions": positions}
         encoding, counts = encode_latent(

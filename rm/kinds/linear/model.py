@@ -92,15 +92,12 @@ class CountedCompletions:
         return columns, np.log((1 + uses.sum()) / (1 + documents[columns])) + 1
 
     def _differences(self, pairs: np.ndarray, columns: np.ndarray, idf: np.ndarray) -> sparse.csr_matrix:
-        """Return the features of the chosen completion of each pair minus those of the rejected one."""
-
         def difference(rows: np.ndarray) -> sparse.csr_matrix:
             return self._features(rows[:, 0], columns, idf) - self._features(rows[:, 1], columns, idf)
 
         return sparse.csr_matrix(sparse.vstack([difference(self._row[pairs[part]]) for part in _blocks(len(pairs))]))
 
     def _features(self, rows: np.ndarray, columns: np.ndarray, idf: np.ndarray) -> sparse.csr_matrix:
-        """Return TF-IDF and length features of the distinct completions with these indices."""
         transformer = TfidfTransformer(sublinear_tf=True)
         transformer.idf_ = idf
         return _with_length(transformer.transform(self._counts[rows][:, columns], copy=False), self._lengths[rows])
@@ -174,9 +171,7 @@ def gram_counts(texts: Sequence[str], uses: np.ndarray, least: int) -> sparse.cs
 def _word_ranks(texts: Sequence[str]) -> tuple[np.ndarray, list[int]]:
     """Return the alphabetical rank of every word [T] of the concatenated texts, and the length of each text."""
     ids: dict[str, int] = {}
-    rows = [
-        np.array([ids.setdefault(word, len(ids)) for word in WORD.findall(text.lower())], np.int32) for text in texts
-    ]
+    rows = [np.array([ids.setdefault(w, len(ids)) for w in WORD.findall(text.lower())], np.int32) for text in texts]
     rank = np.empty(len(ids), np.int32)
     rank[[ids[word] for word in sorted(ids)]] = np.arange(len(ids))
     return rank[np.concatenate([np.empty(0, np.int32), *rows])], [*map(len, rows)]

@@ -99,7 +99,5 @@ def load_multi_head(source: str, *, rule: Rule | None = None, **options: Any) ->
         raise DataError(f"{folder}: not the heads of a reward model ({error}); give the whole folder") from error
     model = MultiHeadRewardModel(body, heads.eval().requires_grad_(False), combination)
     if model.contract != load_contract(folder):
-        raise DataError(
-            f"{folder}: its {BODY}, heads or rule are not those that it was saved with; give the whole folder"
-        )
+        raise DataError(f"{folder}: its {BODY}, heads or rule are not those it was saved with; give the whole folder")
     return model

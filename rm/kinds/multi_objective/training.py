@@ -57,9 +57,8 @@ def encode_objectives(
 
     def row(_: int, pair: PreferencePair, chosen: Encoded, rejected: Encoded) -> ObjectiveRow:
         wins = tuple(pair.chance(name) for name in objectives)
-        return ObjectiveRow(
-            chosen.ids, rejected.ids, wins, tuple(pair.gaps.get(name, NAN) for name in objectives), nothing
-        )
+        gaps = tuple(pair.gaps.get(name, NAN) for name in objectives)
+        return ObjectiveRow(chosen.ids, rejected.ids, wins, gaps, nothing)
 
     return encode_labelled(encoder, pairs, objectives, row, on_long=on_long, allow_empty=allow_empty)
 
@@ -181,9 +180,7 @@ class ObjectivesTask(Task):
         losses = torch.full_like(first, NAN)
         for k, loss in enumerate(self.pair_losses.values()):
             labelled = paired & ~inputs["wins"][:, k].isnan()
-            chosen, rejected, wins, gaps = (
-                tensor[labelled, k] for tensor in (first, other, inputs["wins"], inputs["gaps"])
-            )
+            chosen, rejected, wins, gaps = (t[labelled, k] for t in (first, other, inputs["wins"], inputs["gaps"]))
             margin = gaps.abs() if "margin" in loss.requires else None
             losses[labelled, k] = loss(PairBatch(chosen, rejected, wins, margin, longer[labelled]))
         return losses
@@ -207,7 +204,6 @@ class ObjectivesTask(Task):
 
 
 def _mean(values: Any) -> Any:
-    """Return the mean, or 0 if there are no values."""
     return values.sum() / max(len(values), 1)
 
 
@@ -239,9 +235,7 @@ class ObjectivesTraining(ScalarTraining):
             labelled_overall(data.held_out.pairs or data.train.pairs)
         losses = {name: self.pair_loss() for name in names}
         if "other" in losses[names[0]].requires:
-            raise UsageError(
-                f"--loss {self.settings.loss} reads another model of one objective; leave --objectives out"
-            )
+            raise UsageError(f"--loss {self.settings.loss} reads a model of one objective; leave --objectives out")
         model = self.build(data.train, (*names, OVERALL) if weights else tuple(names))
         encoding = self._encode(model, data.train, "data")
         held = data.held_out.pairs or data.held_out.completions
@@ -284,7 +278,6 @@ class ObjectivesTraining(ScalarTraining):
         return load_untrained(source, objectives, **self.classifier_options())
 
     def _encode(self, model: ScalarRewardModel, data: Judged, name: str) -> Encoding:
-        """Encode pairs and rated responses; both are counted as pairs."""
         names, on_long = self.settings.objectives, self.settings.on_long
         parts = []
         labelled = any(name in pair.wins for pair in data.pairs for name in names)
