@@ -23,17 +23,11 @@ LOWEST = -1e30  # stands for -inf where 0 * -inf would be NaN
 
 
 def eager(
-    base: Float[Tensor, "N V"],
-    guides: Float[Tensor, "N G V"],
-    weights: Float[Tensor, "N G"],
-    *,
-    temperature: Float[Tensor, " N"] | None,
-    seed: Int[Tensor, " N"],
-    position: Int[Tensor, " N"],
-    top_k: Int[Tensor, " N"] | None = None,
-    top_p: Float[Tensor, " N"] | None = None,
+    base: Float[Tensor, "N V"], guides: Float[Tensor, "N G V"], weights: Float[Tensor, "N G"], *,
+    temperature: Float[Tensor, " N"] | None, seed: Int[Tensor, " N"], position: Int[Tensor, " N"],
+    top_k: Int[Tensor, " N"] | None = None, top_p: Float[Tensor, " N"] | None = None,
     min_p: Float[Tensor, " N"] | None = None,
-) -> Sampled:
+) -> Sampled:  # fmt: skip
     """Compute `guided_sampler`; rows without truncation need one Gumbel variable per cell of 1024 tokens."""
     dtype = wide(base.dtype)
     base = base.to(dtype)
@@ -98,13 +92,9 @@ def _all_true(all_of: Bool[Tensor, "..."]) -> bool:
 
 
 def _sample(
-    x: Float[Tensor, "N C 1024"],
-    temperature: Float[Tensor, " N"],
-    seed: Int[Tensor, " N"],
-    position: Int[Tensor, " N"],
-    limits: Truncation | None,
-    vocabulary: int,
-) -> tuple[Int[Tensor, " N"], Float[Tensor, " N"]]:
+    x: Float[Tensor, "N C 1024"], temperature: Float[Tensor, " N"], seed: Int[Tensor, " N"],
+    position: Int[Tensor, " N"], limits: Truncation | None, vocabulary: int,
+) -> tuple[Int[Tensor, " N"], Float[Tensor, " N"]]:  # fmt: skip
     x = x / torch.where(temperature == 0, 1, temperature)[:, None, None]
     mass = x.exp()
     if limits is None:

@@ -53,19 +53,10 @@ STREAM_CELLS = tl.constexpr(CELLS)
 
 
 def fused(
-    base: Tensor,
-    guides: Tensor,
-    weights: Tensor,
-    *,
-    temperature: Tensor | None,
-    seed: Tensor,
-    position: Tensor,
-    top_k: Tensor | None = None,
-    top_p: Tensor | None = None,
-    min_p: Tensor | None = None,
-    span: int = SPAN,
+    base: Tensor, guides: Tensor, weights: Tensor, *, temperature: Tensor | None, seed: Tensor, position: Tensor,
+    top_k: Tensor | None = None, top_p: Tensor | None = None, min_p: Tensor | None = None, span: int = SPAN,
     warps: int = WARPS,
-) -> Sampled:
+) -> Sampled:  # fmt: skip
     """Compute `guided_sampler` with Triton kernels. A token may differ from the reference's within float32 rounding."""
     rows, vocabulary = base.shape
     memory = {"dtype": torch.float32, "device": base.device}

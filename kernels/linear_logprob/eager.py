@@ -181,12 +181,9 @@ def _slope(logp: Float[Tensor, "n V"], lse: Float[Tensor, " n"], head: Head) -> 
 
 
 def logit_gradient(
-    logp: Float[Tensor, "N V"],
-    target: Int[Tensor, " N"],
-    entropy: Float[Tensor, " N"],
-    g: Float[Tensor, " N"],
+    logp: Float[Tensor, "N V"], target: Int[Tensor, " N"], entropy: Float[Tensor, " N"], g: Float[Tensor, " N"],
     q: Float[Tensor, " N"],
-) -> Float[Tensor, "N V"]:
+) -> Float[Tensor, "N V"]:  # fmt: skip
     """Compute dz_j = g (1[j = y] - p_j) - q p_j (log p_j + H) in place of `logp`; y the target, H the entropy."""
     p = logp.exp()
     inner = torch.addcmul(-(g + q * entropy)[:, None], logp, -q[:, None], out=logp)

@@ -40,16 +40,9 @@ ELEMENTS = {"stream_forward": "BLOCK", "stream_backward": "BLOCK"}
 
 
 def fused(
-    hidden: Tensor,
-    weight: Tensor,
-    target: Tensor,
-    *,
-    bias: Tensor | None = None,
-    temperature: float = 1.0,
-    softcap: float | None = None,
-    chunk: int | None = None,
-    shape: Tiles | None = None,
-) -> LinearLogprob:
+    hidden: Tensor, weight: Tensor, target: Tensor, *, bias: Tensor | None = None, temperature: float = 1.0,
+    softcap: float | None = None, chunk: int | None = None, shape: Tiles | None = None,
+) -> LinearLogprob:  # fmt: skip
     """Compute `linear_logprob` with `score` and `merge`, for one dtype and int64 targets; `chunk` has no effect."""
     hidden, weight = (tensor if tensor.stride(1) == 1 else tensor.contiguous() for tensor in (hidden, weight))
     rows, width = hidden.shape

@@ -68,17 +68,9 @@ def shrunk(x: Tensor, A: Tensor) -> Tensor:
 
 
 def fused(
-    y: Tensor,
-    x: Tensor,
-    A: Tensor,
-    B: Tensor,
-    *,
-    scale: Tensor | None = None,
-    core: Tensor | None = None,
-    shift: Tensor | None = None,
-    factor: float = 1.0,
-    start: int = 0,
-) -> Tensor:
+    y: Tensor, x: Tensor, A: Tensor, B: Tensor, *, scale: Tensor | None = None, core: Tensor | None = None,
+    shift: Tensor | None = None, factor: float = 1.0, start: int = 0,
+) -> Tensor:  # fmt: skip
     """Compute `lora_film` with the Triton kernels, overwriting y. A and B are converted to x's dtype."""
     rows, length, n = y.shape
     if start == rows:

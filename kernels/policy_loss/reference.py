@@ -50,19 +50,10 @@ class PolicyLoss(NamedTuple):
 
 
 def reference(
-    logprob: Float[Tensor, " T"],
-    old: Float[Tensor, " T"],
-    advantage: Float[Tensor, " T"],
-    weight: Float[Tensor, " T"],
-    bounds: Int[Tensor, " _"],
-    *,
-    rule: ClipRule,
-    mask: Bool[Tensor, " T"] | None = None,
-    base: Float[Tensor, " T"] | None = None,
-    beta: float = 0.0,
-    kl: str = "k3",
-    corrected: bool = False,
-) -> PolicyLoss:
+    logprob: Float[Tensor, " T"], old: Float[Tensor, " T"], advantage: Float[Tensor, " T"], weight: Float[Tensor, " T"],
+    bounds: Int[Tensor, " _"], *, rule: ClipRule, mask: Bool[Tensor, " T"] | None = None,
+    base: Float[Tensor, " T"] | None = None, beta: float = 0.0, kl: str = "k3", corrected: bool = False,
+) -> PolicyLoss:  # fmt: skip
     """Compute `policy_loss` in plain PyTorch, one sequence at a time."""
     tokens = tokens_of(logprob, old, advantage, weight, mask, base)
     total, sums = tokens.logprob.sum() * 0, [tokens.logprob.new_zeros(0, 5)]

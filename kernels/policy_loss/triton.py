@@ -27,19 +27,9 @@ ELEMENTS = {"sequence_loss": "BLOCK"}
 
 
 def fused(
-    logprob: Tensor,
-    old: Tensor,
-    advantage: Tensor,
-    weight: Tensor,
-    bounds: Tensor,
-    *,
-    rule: ClipRule,
-    mask: Tensor | None = None,
-    base: Tensor | None = None,
-    beta: float = 0.0,
-    kl: str = "k3",
-    corrected: bool = False,
-) -> PolicyLoss:
+    logprob: Tensor, old: Tensor, advantage: Tensor, weight: Tensor, bounds: Tensor, *, rule: ClipRule,
+    mask: Tensor | None = None, base: Tensor | None = None, beta: float = 0.0, kl: str = "k3", corrected: bool = False,
+) -> PolicyLoss:  # fmt: skip
     """Compute `policy_loss` with Triton, equal to the reference up to float32 rounding; `bounds` is int64."""
     return PolicyLoss(*_Fused.apply(logprob, old, advantage, weight, bounds, rule, mask, base, beta, kl, corrected))
 
