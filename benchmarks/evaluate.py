@@ -241,14 +241,10 @@ def filled_overall(suite: Suite, credit: np.ndarray, absent: np.ndarray, value: 
 
 
 def _findings(rows: Sequence[Row]) -> list[str]:
-    ties = [
-        f"{row.scorer} gave equal scores in {row.ties} cases; a tie is wrong."
-        for row in rows
-        if row.ties and row.role != "baseline"
-    ]
-    areas = [
-        (row, area) for row in rows if row.role == "model" and row.minus_baseline for area in [OVERALL, *row.sections]
-    ]
+    tied = [row for row in rows if row.ties and row.role != "baseline"]
+    ties = [f"{row.scorer} gave equal scores in {row.ties} cases; a tie is wrong." for row in tied]
+    models = [row for row in rows if row.role == "model" and row.minus_baseline]
+    areas = [(row, area) for row in models for area in [OVERALL, *row.sections]]
     return [*ties, *(sentence for row, area in areas if (sentence := _baseline_sentence(row, area)))]
 
 
@@ -257,18 +253,13 @@ def _baseline_sentence(row: Row, area: str) -> str:
     areas_by_baseline = {baseline: areas[area] for baseline, areas in row.minus_baseline.items()}
     if RANDOM_ALIKE in areas_by_baseline:  # plain random guesses have no ties, so they are too strong a baseline here
         areas_by_baseline.pop(RANDOM, None)
-    differences = {
-        baseline: difference
-        for baseline, difference in areas_by_baseline.items()
-        if difference.value == difference.value
-    }
+    differences = {name: gap for name, gap in areas_by_baseline.items() if gap.value == gap.value}
 
     def listed(kind: str, baselines: Mapping[str, Difference]) -> str:
-        figures = ", ".join(
-            f"{baseline} ({100 * d.value:+.1f} [{100 * d.low:+.1f}, {100 * d.high:+.1f}])"
-            for baseline, d in baselines.items()
-        )
-        return f"{kind} {figures}" if baselines else ""
+        figures = [
+            f"{n} ({100 * d.value:+.1f} [{100 * d.low:+.1f}, {100 * d.high:+.1f}])" for n, d in baselines.items()
+        ]
+        return f"{kind} {', '.join(figures)}" if figures else ""
 
     parts = [
         listed("significantly better than", {n: d for n, d in differences.items() if d.low > 0}),

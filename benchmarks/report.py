@@ -79,11 +79,8 @@ def _style(rows: Sequence[Row]) -> list[str]:
 def _ceiling(rows: Sequence[Row]) -> str:
     golds = [row for row in rows if row.role == "reference"]
     golds_text = ", ".join(f"{escape_markdown(row.scorer)} {100 * row.overall.value:.1f}" for row in golds)
-    return (
-        f" The noise in the labels leaves a ceiling, which a reference that knows the truth reaches: {golds_text}."
-        if golds
-        else ""
-    )
+    ceiling = "The noise in the labels leaves a ceiling, which a reference that knows the truth reaches"
+    return f" {ceiling}: {golds_text}." if golds else ""
 
 
 def cell(interval: Interval) -> str:

@@ -189,10 +189,8 @@ def _stored_row(
     for prefix in ("score", "scores"):
         if f"{prefix}_chosen" in values:
             chosen, rejected = (_numbers(values, f"{prefix}_{side}") for side in ("chosen", "rejected"))
-            return name, _in_order(case_by_id[name], suite, chosen, rejected) if name in case_by_id else (
-                *chosen,
-                *rejected,
-            )
+            case = case_by_id.get(name)
+            return name, _in_order(case, suite, chosen, rejected) if case else (*chosen, *rejected)
     if not isinstance(column(values, "scores"), list):
         raise ValueError(f"'scores' is not a list of numbers: {str(values['scores'])[:60]}")
     return name, _numbers(values, "scores")

@@ -24,24 +24,12 @@ T = TypeVar("T", Case, PreferencePair)
 
 
 def as_cases(pairs: Sequence[PreferencePair], objective: str = OVERALL) -> tuple[list[Case], int]:
-    """Convert pairs to cases in which the more probable winner is right.
-
-    Return also the number of pairs without preference.
-
-    Case ids are from `case_ids`.
-    """
+    """Convert pairs to cases in which the more probable winner is right; return also the number without one."""
     preferred = [(pair, better) for pair in pairs if (better := pair.preferred(objective)) is not None]
-    cases = [
-        Case(
-            name,
-            pair.prompt,
-            (pair.chosen, pair.rejected),
-            best=(0,) if better is pair else (1,),
-            subset=pair.subset,
-            cluster=first_turn(pair.prompt),
-        )
-        for name, (pair, better) in zip(case_ids([pair for pair, _ in preferred]), preferred, strict=True)
-    ]
+    cases = []
+    for name, (pair, better) in zip(case_ids([pair for pair, _ in preferred]), preferred, strict=True):
+        answers, best = (pair.chosen, pair.rejected), (0,) if better is pair else (1,)
+        cases.append(Case(name, pair.prompt, answers, best, pair.subset, cluster=first_turn(pair.prompt)))
     return cases, len(pairs) - len(cases)
 
 

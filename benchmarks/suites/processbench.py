@@ -69,10 +69,8 @@ class ProcessBench(StrictSuite):
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
         """Compute the F1 of each group, and their mean."""
         groups = sorted({_group(name) for name in cells.subsets})
-        f1 = {
-            group or "F1": harmonic_mean(*(cells.mean([_subset(group, kind)]) for kind in (WRONG, RIGHT)))
-            for group in groups
-        }
+        means = {group: [cells.mean([_subset(group, kind)]) for kind in (WRONG, RIGHT)] for group in groups}
+        f1 = {group or "F1": harmonic_mean(*both) for group, both in means.items()}
         return {"overall": np.mean([*f1.values()], axis=0)} | (f1 if len(groups) > 1 else {})
 
     def baselines(self, cases: Sequence[Case], seed: int = 0, chosen: Sequence[str] = ("all",)) -> list[Baseline]:
@@ -112,14 +110,9 @@ def _case(values: Mapping[str, Any]) -> Case:
     prefixes = [Steps(steps[: index + 1]) for index in range(len(steps))]
     free = len(steps) if label == NONE else label  # number of prefixes without an error
     group = solution.id.rpartition("-")[0]
-    return case(
-        solution.id,
-        solution.prompt,
-        prefixes,
-        range(len(steps)) if label == NONE else (label,),
-        _subset(group, RIGHT if label == NONE else WRONG),
-        values=tuple(float(index < free) for index in range(len(steps))),
-    )
+    best, kind = (range(len(steps)), RIGHT) if label == NONE else ((label,), WRONG)
+    values = tuple(float(index < free) for index in range(len(steps)))
+    return case(solution.id, solution.prompt, prefixes, best, _subset(group, kind), values=values)
 
 
 def _subset(group: str, kind: str) -> str:

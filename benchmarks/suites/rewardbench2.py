@@ -121,14 +121,7 @@ def _join(number: str, kinds: Mapping[str, Case]) -> Case:
     right = [*kinds["ref"].best] if "ref" in kinds else []
     right += [len(sets[0]) + index for index in kinds["tied"].best] if "tied" in kinds else []
     first_set = next(iter(kinds.values()))
-    return case(
-        f"Ties/{number}",
-        first_set.prompt,
-        [*sets[0], *sets[1]],
-        right,
-        "Ties",
-        sets=tuple(len(answers) for answers in sets),
-    )
+    return case(f"Ties/{number}", first_set.prompt, [*sets[0], *sets[1]], right, "Ties", sets=tuple(map(len, sets)))
 
 
 def _parts(case: Case, scores: Sequence[float]) -> tuple[Part | None, Part | None]:

@@ -78,10 +78,8 @@ def _chance(leak: Leak) -> float:
 def _sides(pairs: Sequence[PreferencePair]) -> np.ndarray:
     """Return [N]: 1 if the chosen completion is preferred, -1 if the rejected one is, 0 if neither is."""
     better = [next(filter(None, map(pair.preferred, pair.wins)), None) for pair in pairs]
-    return np.array(
-        [0 if choice is None else 1 if choice is pair else -1 for choice, pair in zip(better, pairs, strict=True)],
-        np.int8,
-    )
+    sides = (0 if choice is None else 1 if choice is pair else -1 for choice, pair in zip(better, pairs, strict=True))
+    return np.fromiter(sides, np.int8)
 
 
 def _leaks(kind: str, names: tuple[str, str], signs: np.ndarray) -> Iterator[Leak]:

@@ -121,11 +121,8 @@ def adapter(source: str, model: Any, **options: Any) -> dict[str, Way]:
     _check_scalar(source, model)
     if not (Path(source) / ADAPTER).exists():
         raise UsageError(f"--against adapter: {source} holds no {ADAPTER}; give the folder of a LoRA, or leave it out")
-    merged = _peft(source, model, options).merge_and_unload()
-    return {
-        "plain PEFT": plain(source, _peft(source, model, options), options),
-        "plain PEFT, merged": plain(source, merged, options),
-    }
+    merged = plain(source, _peft(source, model, options).merge_and_unload(), options)
+    return {"plain PEFT": plain(source, _peft(source, model, options), options), "plain PEFT, merged": merged}
 
 
 def _peft(source: str, model: Any, options: dict[str, Any]) -> Any:

@@ -188,13 +188,8 @@ def process_parities(
     logits = model.token_logits([row.ids for row in encoded])
     ends = [[end for end in row.ends if end < len(row.ids)] for row in encoded]
     outputs = [StepOutputs(row.ids, *read) for row, *read in zip(encoded, logits, ends, strict=True)]
-    servers = [
-        Vllm(target.target, start=token_classify_options())
-        if target.kind == "vllm"
-        else ServedSteps(target.target, token)
-        for target in targets
-        if target.kind in ("vllm", "http")
-    ]
+    servers = [Vllm(target.target, start=token_classify_options()) for target in targets if target.kind == "vllm"]
+    servers += [ServedSteps(target.target, token) for target in targets if target.kind == "http"]
     return [result for server in servers for result in _compared(server, outputs, half=half)]
 
 

@@ -4,6 +4,7 @@ import contextlib
 import math
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,8 @@ def split_in_half(piece: Piece, rows: int) -> list[Piece]:
             return value[part]
         return torch.cat([tensor[part] for tensor in value.chunk(2)])
 
-    return [
-        Piece({name: cut(value, part) for name, value in piece.items()})
-        for part in (slice(None, middle), slice(middle, None))
-    ]
+    halves = (slice(None, middle), slice(middle, None))
+    return [Piece({name: cut(value, half) for name, value in piece.items()}) for half in halves]
 
 
 def lacks_memory(error: Exception) -> bool:
@@ -160,11 +159,10 @@ class FaultTolerantTrainer(Trainer):
         """Stop the run if weights are not finite, before they are saved."""
         model: Any = self.model
         if not is_sharded(model):
-            parameters = [
-                *model.named_parameters(),
-                *((f"of {self.loss_name}", parameter) for parameter in self._trained()),
-            ]
-            if name := first_not_finite((name, tensor.detach()) for name, tensor in parameters):
+            others = ((f"of {self.loss_name}", parameter) for parameter in self._trained())
+            if name := first_not_finite(
+                (name, some.detach()) for name, some in chain(model.named_parameters(), others)
+            ):
                 self._stop(f"step {self.state.global_step}: the weights {name} are not finite")
 
     def _stop(self, reason: str) -> None:
@@ -193,10 +191,8 @@ class FaultTolerantTrainer(Trainer):
         try:
             super()._maybe_log_save_evaluate(*args, **kwargs)
         except Exception as error:
-            reason, folder = (
-                full_disk_reason(error),
-                Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}",
-            )
+            folder = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
+            reason = full_disk_reason(error)
             if reason is None or isinstance(error, DataError | UsageError | CheckFailed):
                 raise
             sentence = no_room(folder if folder.exists() else Path(file_of(error) or folder), reason)

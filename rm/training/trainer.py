@@ -121,7 +121,7 @@ class RewardTrainer(FaultTolerantTrainer):
         self.average: WeightAverage | None = None
         if args.weight_average:
             self.average = WeightAverage(reward_model.model, args.weight_average, args.weight_average_start)
-            self.add_callback(_Averaging(self.average))
+            self.add_callback(self.average)
 
     def get_batch_samples(self, epoch_iterator, num_batches, device):
         """Return the micro-batches of an optimizer step, and the number of its items in all processes."""
@@ -229,17 +229,6 @@ class RewardTrainer(FaultTolerantTrainer):
         self.task.load(Path(str(self.state.best_model_checkpoint)))
         if self.average:
             self.average.load(Path(str(self.state.best_model_checkpoint)))
-
-
-class _Averaging(TrainerCallback):
-    def __init__(self, average: WeightAverage):
-        self.average = average
-
-    def on_step_end(self, args, state, control, **kwargs):
-        self.average.update(state.global_step, state.max_steps)
-
-    def on_train_end(self, args, state, control, **kwargs):
-        self.average.apply()
 
 
 def _split_by_rate(optimizer: Any, model: nn.Module, rate_factor: Callable[[str], float]) -> None:

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,11 +78,8 @@ class AutoregressiveRewardModel:
 
     def rate(self, examples: Sequence[Example], *, batch_tokens: int = 16_384) -> np.ndarray:
         """Return rewards [N, K] in float64; examples of similar length are batched up to `batch_tokens` tokens."""
-        columns = [
-            sums(self.logprobs(examples, preference=preference, batch_tokens=batch_tokens), self.beta)
-            for preference in self._preferences()
-        ]
-        return np.concatenate(columns, axis=1)
+        logprobs = partial(self.logprobs, examples, batch_tokens=batch_tokens)
+        return np.concatenate([sums(logprobs(preference=p), self.beta) for p in self._preferences()], axis=1)
 
     def at(self, preference: Preference) -> "AutoregressiveRewardModel":
         """Return the model with a fixed preference: it has one reward, named after the preference."""
@@ -181,9 +179,7 @@ def load_autoregressive(
     beta = check_beta(resolve_setting(source, "beta", beta, saved.get("beta"), 1.0))
     token_offset = resolve_setting(source, "token_offset", token_offset, saved.get("token_offset"), 0.0)
     centred = resolve_setting(source, "centred", centred, saved.get("centred"), False)
-    max_length = resolve_setting(source, "max_length", max_length, contract and contract.max_length, None)
-    bos = resolve_setting(source, "bos", bos, contract and contract.bos, None)
-    eos = resolve_setting(source, "eos", eos, contract and contract.eos, None)
+    limits = resolve_limits(source, contract, max_length=max_length, bos=bos, eos=eos)
     dtype = contract.dtype if contract else dtype
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
     loading = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
@@ -195,22 +191,16 @@ def load_autoregressive(
         tokenizer,
         [model],
         dtype=dtype,
-        max_length=max_length,
         beta=beta,
         token_offset=token_offset or None,
         token_baseline="base" if centred else None,
         backbone=over.settings.base_fingerprint if over else None,
         objectives=over.objectives if over else ("reward",),
-        bos=bos,
-        eos=eos,
+        **limits,
     )
+    settings = {"beta": beta, "token_offset": token_offset, "centred": centred}
     return AutoregressiveRewardModel(
-        over.model if over else model,
-        Encoder(tokenizer, contract),
-        beta=beta,
-        token_offset=token_offset,
-        centred=centred,
-        adapter=over,
+        over.model if over else model, Encoder(tokenizer, contract), **settings, adapter=over
     )
 
 
@@ -262,6 +252,12 @@ def resolve_setting(source: str, name: str, argument: Any, saved: Any, otherwise
     if saved is not None and argument not in (None, saved):
         raise UsageError(f"{source} was saved with {name} {saved}, got {argument}; leave it out or start from the base")
     return next((value for value in (saved, argument) if value is not None), otherwise)
+
+
+def resolve_limits(source: str, contract: ScoringContract | None, **arguments: Any) -> dict[str, Any]:
+    """Return maximum length, BOS and EOS of the contract, else the arguments; an error if both differ."""
+    saved = vars(contract) if contract else {}
+    return {name: resolve_setting(source, name, value, saved.get(name), None) for name, value in arguments.items()}
 
 
 def check_beta(beta: float) -> float:

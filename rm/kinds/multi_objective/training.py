@@ -21,7 +21,7 @@ from ...errors import DataError, UsageError
 from ...losses._pair_batch import PairBatch, PairLoss
 from ...losses._pair_losses import check_required, fit_to, learned_modules
 from ...losses.attribute_regression import attribute_regression
-from ...training.encoding import Encoding, OnLong, concatenate_encodings, encode_labelled, omitted_texts
+from ...training.encoding import Encoding, OnLong, concatenate_encodings, encode_labelled, omitted_texts, too_long_error
 from ...training.protocol import Prepared, Task, TrainingData
 from ...types import OVERALL, PreferencePair
 from ..scalar.model import ScalarRewardModel
@@ -74,10 +74,7 @@ def encode_scored(
         too_long = limit is not None and length > limit
         over += too_long
         if too_long and on_long == "refuse":
-            raise DataError(
-                f"completion '{completion.id}' has {length} tokens and the limit is {limit}; raise --max_length, or "
-                "set --on_long truncate or skip"
-            )
+            raise too_long_error(f"completion '{completion.id}'", length, limit)
         if not (too_long and on_long == "skip"):
             scores = tuple(completion.scores.get(name, NAN) for name in objectives)
             rows.append(ObjectiveRow(ids, None, nothing, nothing, scores))

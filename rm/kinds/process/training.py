@@ -17,7 +17,7 @@ from ...data.pairs import RowReport
 from ...data.scored_rows import Judged
 from ...data.solutions import Solution, load_solutions
 from ...errors import DataError
-from ...training.encoding import Encoding, OnLong, omitted_texts
+from ...training.encoding import Encoding, OnLong, omitted_texts, too_long_error
 from ...training.protocol import Prepared, Task, TrainingData
 from ...types import Example, message_text
 from .._training import ClassifierTraining
@@ -45,10 +45,7 @@ def encode_solutions(encoder: StepEncoder, solutions: Sequence[Solution], on_lon
         too_long = length > len(ids)
         over += too_long
         if too_long and on_long == "refuse":
-            raise DataError(
-                f"solution '{solution.id}' has {length} tokens and the limit is {limit}; raise --max_length, or set "
-                "--on_long truncate or skip"
-            )
+            raise too_long_error(f"solution '{solution.id}'", length, limit)
         if too_long and on_long == "skip":
             continue
         unread = sum(end < len(ids) for end in ends)

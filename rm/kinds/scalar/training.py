@@ -53,13 +53,8 @@ def encode_pairs(
 def collate(rows: Sequence[PairRow]) -> dict[str, torch.Tensor]:
     """Collate rows into 2B sequences, the chosen ones first, so that one forward pass serves both."""
     batch = pad([row.chosen for row in rows] + [row.rejected for row in rows])
-    return {
-        "tokens": batch.tokens,
-        "attention": batch.attention,
-        "wins": torch.tensor([row.wins for row in rows]),
-        "margin": torch.tensor([row.margin for row in rows]),
-        "other": torch.tensor([row.other for row in rows]),
-    }
+    values = {name: torch.tensor([getattr(row, name) for row in rows]) for name in ("wins", "margin", "other")}
+    return batch._asdict() | values
 
 
 class ScalarTask(Task):
