@@ -14,10 +14,8 @@ if TYPE_CHECKING:
 RANDOM = "random"
 """Name of the baseline that guesses at random."""
 TFIDF = "prompt-blind tf-idf"
-"""Name of the baseline that reads the words of the responses."""
-BASELINES = ("all", "none", "longest", "shortest", RANDOM, "tfidf", "majority")
 """Name of the baseline that reads the words of the responses, but not the prompt."""
-
+BASELINES = ("all", "none", "longest", "shortest", RANDOM, "tfidf", "majority")
 PART = "Not the whole benchmark"
 """Beginning of a note that states that the data are only a part of a benchmark."""
 

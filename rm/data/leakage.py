@@ -53,20 +53,14 @@ def leaks(
     sides = _sides(pairs)
     longer = np.sign([len(split_words(pair.texts[0])) - len(split_words(pair.texts[1])) for pair in pairs])
     came_first = np.array([0 if chosen_first is None else 1 if chosen_first else -1 for chosen_first in first])
+    positions = came_first * sides[: len(came_first)]
     candidates = [
         *_leaks("length", ("the longer completion is chosen", "the shorter completion is chosen"), longer * sides),
-        *_leaks(
-            "position",
-            ("the first completion is chosen", "the second completion is chosen"),
-            came_first * sides[: len(came_first)],
-        ),
+        *_leaks("position", ("the first completion is chosen", "the second completion is chosen"), positions),
         *_words(pairs, sides, least),
     ]
-    return [
-        leak
-        for leak in candidates
-        if leak.pairs >= least and leak.right >= right and _chance(leak) * max(len(candidates), 1) <= SURE
-    ]
+    large = [leak for leak in candidates if leak.pairs >= least and leak.right >= right]
+    return [leak for leak in large if _chance(leak) * len(candidates) <= SURE]
 
 
 def _chance(leak: Leak) -> float:

@@ -19,10 +19,9 @@ from ..kinds.scalar.model import ScalarRewardModel
 from ..load import load_reward_model
 from ..types import Example, ReadsTokens, tools_of
 from .known_faults import BackendScores, device_of, whole_ids
+from .model_server import sglang, vllm
 from .parity import BATCH_SIZE, Way
-from .sglang import sglang
 from .targets import NATIVE_WAYS, Against
-from .vllm import vllm
 
 
 class Group(NamedTuple):

@@ -18,10 +18,9 @@ from ..errors import DataError
 from ..kinds.process.model import ProcessRewardModel
 from ..types import Example
 from .known_faults import EXPLAINED
-from .model_server import batches
+from .model_server import ServedSteps, Vllm, batches, token_classify_options
 from .parity import FULL, HALF, Parity, flipped_share
 from .targets import Against
-from .vllm import ServedSteps, Vllm, token_classify_options
 
 
 class StepOutputs(NamedTuple):
