@@ -70,8 +70,6 @@ def _refuse_edges(source: str, options: Iterable[str]) -> None:
         raise UsageError(f"--{untaken[0]}: {source} does not use this token; leave it out")
 
 
-# ---- plain functions as reward models ----
-
 FUNCTION_SIGNATURE = "(prompts, completions) -> list of numbers, or None where a reward is missing"
 
 
@@ -114,9 +112,6 @@ def short_names(scorers: Sequence[RewardScorer]) -> None:
     for scorer, short in zip(scorers, last, strict=True):
         if last.count(short) == 1:
             scorer.name = short
-
-
-# ---- stored scores ----
 
 
 @dataclass

@@ -106,9 +106,6 @@ def figures_of(suite: Suite, credit: np.ndarray, layout: Layout) -> Figures:
     return Figures(suite, layout, counted, cells, shares, samples, clusters, weights)
 
 
-# ---- intervals ----
-
-
 def _strata(figures: Figures, area: str) -> list[Stratum]:
     """Return an area's strata: groups of subsets whose items have equal weight in its figure."""
     observed, _ = figures.cells
@@ -152,9 +149,6 @@ WEIGHTED = IntervalMethod(
 EFFECTIVE = IntervalMethod(_effective, lambda value, samples, clusters, level: percentile_interval(samples, level))
 INTERVALS = {"weighted": WEIGHTED, "effective": EFFECTIVE}  # the latter of earlier reports, which can still be verified
 """Interval methods by the name that a report stores. `effective` is the method of earlier reports."""
-
-
-# ---- two scorers ----
 
 
 class Paired(NamedTuple):

@@ -102,8 +102,6 @@ def pairs(objective: str = OVERALL, on_bad_row: OnBadRow = "refuse") -> Pairs:
     return Pairs(objective, on_bad_row)
 
 
-# ---- plain functions as benchmarks ----
-
 FUNCTION_SIGNATURE = "(row) -> {prompt, answers, best, subset, ...}, or None for a row that is no case"
 
 

@@ -92,9 +92,6 @@ def fused(
     return Sampled(token, *facts)
 
 
-# ---- one pass ----
-
-
 @triton.jit(do_not_specialize=UNSPECIALIZED)
 def scan_cells(
     base, base_step, guides, guides_step, guide_step, weights, temperature, vocabulary, seed, position,

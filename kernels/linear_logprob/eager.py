@@ -43,9 +43,6 @@ class Engine(NamedTuple):
     """Function (chunk, bias, target, g = dL/dlog π, q = dL/dentropy, head, dtype) -> dL/da."""
 
 
-# ---- all chunks ----
-
-
 def score_in_chunks(
     statistics: Callable[[Tensor, Tensor | None, Tensor, Head], Chunk],
     hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, head: Head,
@@ -116,9 +113,6 @@ def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
         total.addmm_(left, right)
     else:
         torch.addmm(total, left, right, out_dtype=total.dtype, out=total)
-
-
-# ---- a chunk by PyTorch ----
 
 
 def _score(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, head: Head) -> tuple[Tensor, Tensor]:

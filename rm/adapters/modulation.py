@@ -47,9 +47,6 @@ class Modulation(NamedTuple):
         return torch.eye(rank) if self.scale is None else self.scale[0].diag()
 
 
-# ---- inputs of the layers' modulations: computed once per request ----
-
-
 class Preferences(nn.Module):
     """Identity module: α itself weights PBLoRA's cores."""
 
@@ -77,9 +74,6 @@ class MixedVector(nn.Module):
         """Return the input of every layer's generator."""
         mixed = alpha.to(self.objectives.dtype) @ self.objectives
         return mixed if self.trunk is None else self.trunk(mixed)
-
-
-# ---- objectives as vectors ----
 
 
 def random_objectives(k: int, width: int, seed: int = 0) -> Float[Tensor, "K E"]:

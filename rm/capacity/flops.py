@@ -148,9 +148,6 @@ def _recomputed_flops(shape: Shape, adapters: Adapters | None, tokens: int, atte
     return flops
 
 
-# ---- parameters of adapters ----
-
-
 def adapter_parameters(shape: Shape, adapters: Adapters, shared_rank: int = 0) -> int:
     """Return the number of trained parameters:  Σ r (m + n), and per adapted matrix
 

@@ -210,9 +210,6 @@ def largest_fitting(fits: Callable[[int], bool], most: int = MOST) -> int:
     return low
 
 
-# ---- jobs ----
-
-
 def train_plan(shape: Shape, step: Step, machine: Machine, optimizer: str, accumulation: int = 1) -> Plan:
     """Plan an optimizer step of a reward model; rows of `step` are the chosen and rejected completions."""
     parts = step_parts(shape, step, machine.spread, optimizer, accumulated=accumulation > 1)
@@ -288,9 +285,6 @@ def others_bytes(shape: Shape, step: Step, work: Rl, spread: Spread) -> dict[str
     if work.feedback:
         parts["R2M head"] = 4 * WIDE * 2 * shape.width * (work.rewards[0].width + shape.width)
     return {name: part for name, part in parts.items() if part}
-
-
-# ---- phases ----
 
 
 def _training_bytes(shape: Shape, step: Step) -> int:

@@ -42,9 +42,6 @@ def cache_bytes(shape: Shape, rows: int, positions: int, size: int, layers: int 
     return 2 * (shape.layers if layers is None else layers) * shape.kv_heads * shape.head_dim * size * rows * positions
 
 
-# ---- activations ----
-
-
 def layer_bytes(shape: Shape, step: Step) -> int:
     """Return the bytes that one decoder layer saves for its backward, over all rows.
 

@@ -73,9 +73,6 @@ def simplex_grid(objectives: int, steps: int) -> np.ndarray:
     return np.array([(*head, steps - sum(head)) for head in heads if sum(head) <= steps]) / steps
 
 
-# ---- samplers of training preferences, one per row ----
-
-
 def dirichlet(k: int, concentration: float = 0.5, vertices: float = 0.1) -> Sampler:
     """Sample α ~ Dirichlet(a, ..., a), and with probability `vertices` a single objective (one-hot α).
 

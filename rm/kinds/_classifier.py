@@ -67,9 +67,6 @@ class SavedClassifier(Generic[Reading]):
             config.pad_token_id = pad_id
 
 
-# ---- open ----
-
-
 class Source(NamedTuple, Generic[Stated]):
     """Where a model is loaded from."""
 
@@ -137,9 +134,6 @@ def _keep_whole(lora: LoraConfig, new: list[str]) -> None:
     modules = sorted({key.partition(".")[0] for key in new})
     lora.modules_to_save = sorted({*(lora.modules_to_save or []), *modules})
     lora.exclude_modules = modules
-
-
-# ---- create ----
 
 
 def determined_fields(

@@ -92,9 +92,6 @@ def shown_examples(data: Judged) -> list[Example]:
     ]
 
 
-# ---- backbones ----
-
-
 class BackboneTraining(RowTraining[Any]):
     """Training of a backbone that reads conversations."""
 
@@ -173,9 +170,6 @@ def texts_of(pairs: Sequence[PreferencePair]) -> list[str]:
     """Return the texts of prompts and completions."""
     prompts = [message_text(turn) for pair in pairs for turn in pair.prompt]
     return prompts + [text for pair in pairs for text in pair.texts]
-
-
-# ---- streams ----
 
 
 class StreamedTraining(PairTraining[Any]):

@@ -101,8 +101,6 @@ def load_losses(modules: nn.ModuleDict, folder: Path) -> None:
         modules.load_state_dict(load_file(folder / LEARNT))
 
 
-# ---- by name ----
-
 LOSSES = "rm.losses"
 
 

@@ -98,9 +98,6 @@ def stored_scores(source: str, objectives: Sequence[str]) -> Group:
     return Group([*examples], {source: lambda _: BackendScores(np.array(scores))}, True)
 
 
-# ---- other libraries ----
-
-
 def checkpoint(source: str, model: Any, **options: Any) -> dict[str, Way]:
     """Score with plain Transformers: the folder's chat template, padding and truncation, in batches of eight."""
     _check_scalar(source, model)

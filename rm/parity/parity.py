@@ -102,9 +102,6 @@ def flipped_share(ours: np.ndarray, theirs: np.ndarray) -> float:
     return float(((ours[first] - ours[second]) * (theirs[first] - theirs[second]) < 0).mean())
 
 
-# ---- variants of the model itself ----
-
-
 def own_ways(model: Any, seed: int = 0) -> dict[str, Way]:
     """Return variants that must not change a score: batch size 1, shuffled, padded, merged, without KV cache."""
     ways: dict[str, Way] = {
@@ -174,9 +171,6 @@ def _padded_scores(model: Any, examples: Sequence[Example], side: str, filler: i
         else:
             rewards.append(run(model, lambda t=tokens, a=attention: model.score(t, a)))
     return np.concatenate(rewards)
-
-
-# ---- conversations that expose faults ----
 
 
 def edge_cases(model: Any, examples: Sequence[Example]) -> list[Example]:

@@ -72,8 +72,6 @@ def check_fitted(weights: np.ndarray, kind: str) -> None:
         )
 
 
-# ---- accuracy and margin ----
-
 WINDOWS, LEAST = 5, 64
 """Number of final log lines, and minimum number of their pairs, for the test whether training ends at chance level."""
 NEAR = 0.02

@@ -27,9 +27,6 @@ Report = Callable[[str], object]
 """Function that reports a line about the progress of a training."""
 
 
-# ---- task ----
-
-
 class Task:
     """Interface of loss, metrics and extra weights of one kind of reward model."""
 
@@ -94,9 +91,6 @@ def pair_metrics(prediction: EvalPrediction) -> dict[str, float]:
         "mean_reward": float(rewards.mean()),
         "max_reward": float(rewards.max()),
     }
-
-
-# ---- training ----
 
 
 class TrainingData(NamedTuple):

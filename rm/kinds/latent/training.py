@@ -189,8 +189,6 @@ class LatentTask(Task):
         uniform = torch.stack(draws, dim=1).reshape(-1, 1).to(logits)
         return (logits.detach().softmax(dim=1).cumsum(dim=1) < uniform).sum(dim=1).clamp_max(logits.shape[1] - 1)
 
-    # ---- forward ----
-
     def outputs(self, model: Any, inputs: dict[str, Tensor], steps: int) -> Outputs:
         """Return scores, depth logits, divergences and rationales' likelihoods of a collated batch."""
         return run_inside(model, partial(self._outputs, inputs=inputs, steps=steps))
@@ -233,8 +231,6 @@ class LatentTask(Task):
         placed = torch.zeros(written.shape, dtype=logprobs.dtype, device=tokens.device)
         return -placed.masked_scatter(written, logprobs).sum(dim=1) / lengths.clamp_min(1)
 
-    # ---- metrics and weights ----
-
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
         """Compute accuracy, margin and range of rewards (`pair_metrics`), and the mean number of latent steps."""
         outputs = np.asarray(prediction.predictions, float)
@@ -263,9 +259,6 @@ def _divergences(
         teacher = head_logits(model, read.gather(1, predicting[..., None].expand(-1, -1, read.shape[-1])))
     divergence = bidirectional_kl(head_logits(model, states), teacher)
     return divergence.masked_fill(tokens == 0, 0.0)
-
-
-# ---- the training of the kind ----
 
 
 class LatentTraining(PairTraining, ClassifierTraining):

@@ -82,9 +82,6 @@ def load_untrained(
     return ScalarRewardModel(model, Encoder(tokenizer, contract))
 
 
-# ---- the overall reward ----
-
-
 @torch.no_grad()
 def with_overall(model: ScalarRewardModel, weights: Mapping[str, float]) -> MultiObjectiveRewardModel:
     """Set the last output of a model's head, `overall`, to the weighted sum of the others."""

@@ -204,9 +204,6 @@ def _mean(values: Any) -> Any:
     return values.sum() / max(len(values), 1)
 
 
-# ---- the training of several objectives ----
-
-
 class ObjectivesTraining(ScalarTraining):
     """Trains a classifier of several objectives, each on the rows that are labelled for it, and their weights."""
 

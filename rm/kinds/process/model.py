@@ -119,9 +119,6 @@ def _step_scores(encoded: EncodedSteps, logits: Float[np.ndarray, "L K"]) -> Ste
     return scores
 
 
-# ---- load and create ----
-
-
 def load_process(
     source: str,
     *,

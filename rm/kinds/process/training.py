@@ -120,9 +120,6 @@ def _first(marks: Bool[np.ndarray, "N S"]) -> np.ndarray:
     return np.where(marks.any(axis=1), marks.argmax(axis=1), -1)
 
 
-# ---- the training of the kind ----
-
-
 class ProcessTraining(ClassifierTraining):
     """Trains a token classifier on solutions with labelled steps."""
 

@@ -35,9 +35,6 @@ class Outputs(NamedTuple):
     """Whether the outputs are class logits, so that none of them is necessarily a reward."""
 
 
-# ---- which output is the reward ----
-
-
 def outputs_of(source: str, *, adapted: bool, trust_remote_code: bool) -> Outputs:
     """Return the outputs of a folder or Hub id from its config.json, or for an adapter from its saved head.
 
@@ -124,9 +121,6 @@ def last_linear(model: nn.Module, outputs: int) -> nn.Linear | None:
     """Return the linear layer that outputs the rewards (with PEFT its trainable copy); None if there is none."""
     layers = [module for module in model.modules() if isinstance(module, nn.Linear) and module.out_features == outputs]
     return layers[-1] if layers else None
-
-
-# ---- how it was trained ----
 
 
 def edges_of(source: str, config: Any) -> dict[str, str]:

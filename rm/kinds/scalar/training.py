@@ -96,9 +96,6 @@ class ScalarTask(Task):
     evaluate = loss
 
 
-# ---- the training of the kind ----
-
-
 def scalar_training(settings: ScalarSettings, arguments: RewardArguments, **options: Any) -> "ScalarTraining":
     """Return the training of one objective, or of several."""
     if len(settings.objectives) == 1:
