@@ -64,8 +64,7 @@ def random_guess(seed: int = 0) -> Baseline:
 def majority() -> Baseline:
     """Return the baseline that prefers the position that is right most often, then the next most frequent one.
 
-    Ties go to the first position. Positions are counted over the judged cases themselves, so the accuracy is at least
-    that of chance. The gain over chance shows how far the order of the responses reveals the labels.
+    Positions are counted over the judged cases themselves; the gain over chance shows how far they reveal the labels.
     """
     return Baseline("majority", _position_judgments)
 
@@ -89,8 +88,7 @@ def _right_places(cases: Sequence[Case]) -> Counter[int]:
 def tfidf(seed: int = 0) -> Baseline:
     """Return the baseline of a linear TF-IDF reward model of the response, cross-fitted over five folds.
 
-    Each fold is scored by a model that is fitted on the prompts of the other four folds. The accuracy shows how far the
-    responses alone reveal the labels.
+    Each fold is scored by a model of the others; the accuracy shows how far responses alone reveal the labels.
     """
     return Baseline(TFIDF, lambda cases: _cross_fitted(cases, seed))
 

@@ -104,8 +104,7 @@ def compare(
 ) -> Comparison:
     """Compare two scorers on one set of bootstrap samples. p-values of subsets are adjusted by Holm's method.
 
-    p is that of `difference_p`, but at least the smallest p of a sign test over the prompts with a changed measure
-    (`least_p`).
+    p is that of `difference_p`, but at least `least_p`, the smallest p of a sign test over the changed prompts.
     """
     before, after = (credits_of(suite, cases, judged) for _, judged in (first, second))
     both = ~(np.isnan(before[:, 0]) | np.isnan(after[:, 0]))

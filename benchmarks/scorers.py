@@ -224,8 +224,7 @@ def _in_order(case: Case, suite: Suite, chosen: Sequence[float], rejected: Seque
 def _both_order_scores(judgments: Any) -> tuple[float, ...]:
     """Return the scores in JudgeBench's two judgments of a pair, or votes if scores are missing or contradictory.
 
-    Each judgment has a `decision` (A>B, B>A, A=B or null) and, from a reward model, two `scores`. The second judgment
-    shows the responses in reverse order.
+    Each has a `decision` (A>B, B>A, A=B, null) and perhaps two `scores`; the second is of the reverse order.
     """
     rows = [judgment or {} for judgment in judgments]
     scores = [tuple(row.get("scores") or ()) for row in rows]

@@ -128,8 +128,7 @@ class Completion:
 class Steps:
     """A completion that is stored as steps.
 
-    Process reward models score the stored steps; all other code reads the text. Steps are equal to steps and to a `str`
-    of equal text.
+    Process reward models score them, other code reads the text. Equal to steps, or to a `str`, of equal text.
     """
 
     steps: tuple[str, ...]
@@ -231,8 +230,7 @@ class PreferencePair:
     def preferred(self, objective: str = OVERALL) -> "PreferencePair | None":
         """Return the pair with the more likely winner as chosen: the pair itself, or the swapped pair if P < 1/2.
 
-        Return None if P = 1/2 or the pair has no label for the objective. Swapping replaces P by 1 - P and negates
-        gaps.
+        None if P = 1/2 or without a label. Swapping replaces P by 1 - P and negates gaps.
         """
         chance = self.chance(objective)
         if chance > 0.5:

@@ -66,8 +66,7 @@ def pretrain(
 ) -> list[float]:
     """Train a new model to the initial policy, by next-token prediction on conversations of at most `longest` tokens.
 
-    The optimizer is AdamW with a learning rate that decays linearly to 0. Return the loss of every step in nats per
-    token.
+    AdamW with a learning rate that decays linearly to 0; returns the loss of every step in nats per token.
     """
     texts = words.apply_chat_template([conversation(example) for example in examples], return_dict=False)
     sequences = [torch.tensor(ids[:longest]) for ids in texts]

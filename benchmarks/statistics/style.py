@@ -88,8 +88,7 @@ def style_facts(
 ) -> StyleFacts:
     """Compute the dependence on style over cases with two responses, of which one is right.
 
-    Abstentions are left out, and a tie is wrong. Length is in characters. `marks` are from `pair_marks`, counted once
-    for several scorers. Differences are right minus wrong response.
+    Abstentions are left out, a tie is wrong, length is in characters; `marks` are from `pair_marks`.
     """
     marks = pair_marks(cases) if marks is None else marks
     rows = [row for row in zip(cases, judgments, marks, strict=True) if row[2] and not row[1].abstained]

@@ -110,8 +110,7 @@ def case(
 ) -> Case:
     """Return a case whose prompt is its cluster.
 
-    Items of a benchmark are not validated further: its authors score a blank response like any other. Raise an error
-    only for a response that is not a string.
+    Items are not validated: authors score blank responses like others. Raise an error if a response is no string.
     """
     for answer in answers:
         if not isinstance(answer, AnyCompletion):

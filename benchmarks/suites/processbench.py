@@ -58,8 +58,7 @@ class ProcessBench(StrictSuite):
     def margin(self, case: Case, scores: Sequence[float]) -> float:
         """Return the smallest distance of a score from the threshold, up to the first wrong step.
 
-        It is negative for a score on the wrong side. The first wrong step should be below the threshold, earlier steps
-        should not.
+        It is negative for a score on the wrong side: the first wrong step belongs below, earlier steps above.
         """
         label = label_of(case)
         until = len(scores) if label == NONE else label

@@ -22,8 +22,7 @@ UNSAFE = ("contrast_",)
 class XSTest(StrictSuite):
     """Suite of all pairs of a full compliance and a full refusal to the same prompt, as labelled by annotators.
 
-    `over-refusal` is the accuracy on safe prompts; its complement is the rate of preferred refusals. Partial refusals
-    are left out.
+    `over-refusal` is the accuracy on safe prompts: 1 - the rate of preferred refusals. Without partial refusals.
     """
 
     name = "xstest"

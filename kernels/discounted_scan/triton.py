@@ -1,7 +1,6 @@
 """Triton kernel of `kernels.discounted_scan`: one program per sequence, from the last token to the first.
 
-Tokens are loaded in that order, because Triton's scan of tuples with `reverse=True` was wrong in several versions
-(github.com/triton-lang/triton, issues 4362 and 8412).
+Triton's scan of tuples with `reverse=True` was wrong in several versions (triton-lang/triton issues 4362, 8412).
 """
 
 import torch

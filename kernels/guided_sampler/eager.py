@@ -48,8 +48,7 @@ def mixed(
 ) -> Float[Tensor, "N V"]:
     """Return the guided logits u = z_0 + Σ_g w_g z_g in the base logits' dtype.
 
-    Product and sum are separate operations: a fused operation rounds differently in a vector's tail, so that the token
-    would depend on the row's index in the batch.
+    Product and sum are separate: a fused operation would make the token depend on the row's index in the batch.
     """
     u, positive = base, _all_true(weights > 0)
     for guide, weight in zip(guides.unbind(1), weights.split(1, dim=1), strict=True):

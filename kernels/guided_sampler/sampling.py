@@ -87,8 +87,7 @@ def threshold(
 ) -> tuple[Float[Tensor, " N"], Bool[Tensor, " N"]]:
     """Return the threshold τ of every row (-inf without truncation), and whether the K largest x determine it.
 
-    x are the logits u / T minus their maximum. `leading` are the K largest x in descending order; K is at least the
-    largest top_k below V. Masses e^x are summed in float64.
+    x = u / T - max; `leading` are the K largest x, descending, K >= every top_k below V. Masses are in float64.
     """
     width, vocabulary = leading.shape[1], x.shape[1]
     by_rank, by_mass = limits.by_rank(vocabulary), limits.top_p < 1

@@ -167,8 +167,7 @@ class PreferenceAdapter:
     def export_lora(self, alpha: Preference, folder: Path) -> None:
         """Export the adapter at one preference as a plain PEFT LoRA folder: B' = B M(α), and a LoRA bias B δ(α).
 
-        `PeftModel.from_pretrained(base, folder)` gives the same logits. The bias is present only if δ is; engines
-        without support for LoRA biases need an adapter without shift.
+        `PeftModel.from_pretrained(base, folder)` gives the same logits; engines without LoRA biases need no shift.
         """
         tensors, biased = {}, False
         for name, (weight, bias) in self._fixed(alpha).items():
@@ -186,8 +185,7 @@ class PreferenceAdapter:
     def merge(self, alpha: Preference) -> nn.Module:
         """Merge the adapter at one preference into the base model in place: W0 + s B M(α) A, and a bias + s B δ(α).
 
-        The adapter is unusable afterwards. Transformers does not save a bias that the architecture's config lacks; use
-        `export_lora` for such models.
+        The adapter is unusable afterwards. Biases that the architecture's config lacks need `export_lora`.
         """
         for name, (weight, bias) in self._fixed(alpha).items():
             layer, base = self.layers[name], self.layers[name].get_base_layer()

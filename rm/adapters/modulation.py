@@ -101,8 +101,7 @@ def span_coordinates(objectives: Float[Tensor, "K E"]) -> Float[Tensor, "K K"]:
 def text_objectives(model: Any, tokenizer: Any, texts: Sequence[str], *, centred: bool = True) -> Float[Tensor, "K E"]:
     """Compute o_i, the mean of the frozen model's last hidden states over the description of objective i.
 
-    Embeddings of language models have nearly the same direction; `centred` subtracts the objectives' mean and scales
-    each to unit RMS, so that p(α) varies with α.
+    Embeddings have nearly the same direction; `centred` subtracts their mean and scales each to unit RMS.
     """
     batch = pad(tokenizer(list(texts), add_special_tokens=False).input_ids)
     device = next(model.parameters()).device

@@ -174,8 +174,7 @@ def weight_bytes(shape: Shape, step: Step) -> int:
 def resident_parts(shape: Shape, step: Step, spread: Spread, optimizer: str) -> dict[str, int]:
     """Return the bytes that persist between steps: weights and optimizer states, divided by the GPUs if sharded.
 
-    ZeRO trains float32 masters of the narrower weights that it computes with, and keeps both. DDP's communication
-    buckets are a second copy of all gradients (`gradient_as_bucket_view` in PyTorch's documentation).
+    ZeRO also keeps float32 masters of narrower weights; DDP's communication buckets are a copy of all gradients.
     """
     size = WIDE if step.adapters else step.precision.weights
     states = optimizer_bytes(trained_parameters(shape, step), size, optimizer)

@@ -142,8 +142,7 @@ def collect(
 ) -> tuple[list[T], RowReport]:
     """Parse every row of every source with `parse`, which raises a `ValueError` for a bad row.
 
-    Bad rows are counted over all sources and then refused together, or skipped. With `unique_ids` a row with the id of
-    an earlier row of the same source and subset is a bad row.
+    Bad rows of all sources are refused together, or skipped; with `unique_ids` a repeated id of a subset is bad.
     """
     return _collect(sources, lambda row: parse(row.values), on_bad_row, unique_ids=unique_ids)
 

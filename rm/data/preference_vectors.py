@@ -76,8 +76,7 @@ def simplex_grid(objectives: int, steps: int) -> np.ndarray:
 def dirichlet(k: int, concentration: float = 0.5, vertices: float = 0.1) -> Sampler:
     """Sample α ~ Dirichlet(a, ..., a), and with probability `vertices` a single objective (one-hot α).
 
-    a is `concentration`. PARM trains with a = 0.5 (arXiv:2505.06274). The share of one-hot α is our addition: their
-    loss has the label of a single objective.
+    a is `concentration`; PARM trains with a = 0.5 (arXiv:2505.06274). The share of one-hot α is our addition.
     """
     if not (concentration > 0 and math.isfinite(concentration) and 0 <= vertices <= 1):
         raise UsageError(f"concentration > 0 and vertices in [0, 1], got {concentration} and {vertices}")

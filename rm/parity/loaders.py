@@ -79,8 +79,7 @@ def cut_plainly(model: Any, examples: Sequence[Example]) -> list[Example]:
 def stored_scores(source: str, objectives: Sequence[str]) -> Group:
     """Return the conversations of a file with the scores that another program gave them.
 
-    A row has `prompt` and `completion`, or `messages`, and a number for each objective under its name; a single one may
-    be called `score` or `reward`.
+    A row has `prompt` and `completion`, or `messages`, and each objective's number; a single one may be `score`.
     """
 
     def parse(values: Mapping[str, Any]) -> tuple[Example, list[float]]:

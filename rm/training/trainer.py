@@ -139,8 +139,7 @@ class RewardTrainer(FaultTolerantTrainer):
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         """Return the inputs' contribution to the mean loss over the items of the step, in nats, and the task's outputs.
 
-        The loss is multiplied by the number of processes, because gradients are averaged over processes. Without
-        `num_items_in_batch` the inputs are the complete batch.
+        Multiplied by the number of processes, since gradients are averaged; without `num_items_in_batch` a full batch.
         """
         step = self.state.global_step
         loss, outputs = self.task.loss(model, inputs, step)

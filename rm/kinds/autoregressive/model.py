@@ -125,8 +125,7 @@ def model_logprobs(
 ) -> list[np.ndarray]:
     """Return log-probabilities of each completion's tokens plus `offset`, in nats, as one float64 array per row.
 
-    With `base` they are centred on the base model's expectation; see `centred_logprobs`. Tokens of tool results get 0,
-    since the assistant did not write them.
+    With `base` centred on the base model's expectation (`centred_logprobs`). Tokens of tool results get 0.
     """
     device = next(model.parameters()).device
     values_by_row: list[np.ndarray] = [np.empty(0)] * len(rows)

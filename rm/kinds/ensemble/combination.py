@@ -50,8 +50,7 @@ def mean_std(weight: float) -> Combine:
 def softmin(beta: float) -> Combine:
     """r = -(1/β) log (Σ_m exp(-β r_m) / M): the mean at β = 0, the minimum at β = inf, decreasing in β
 
-    The pessimistic reward of arXiv:2606.09073 with equal weights; the paper's β is 1/β here. `beta` >= 0, in 1 / units
-    of reward.
+    The pessimistic reward of arXiv:2606.09073, equal weights; its β is 1/β here. `beta` >= 0, in 1 / units of reward.
     """
     if not beta >= 0:
         raise UsageError(f"softmin: beta is >= 0, got {beta}")
@@ -71,8 +70,7 @@ def softmin(beta: float) -> Combine:
 def brme(share: float) -> Combine:
     """r = λ r_nominal + (1 - λ) min_m r_m,   λ = `share` in [0, 1]         Reward-robust RLHF, arXiv:2409.15360
 
-    r_nominal is the reward of the member that predicts the smallest standard deviation, or the mean of all members if
-    they predict none.
+    r_nominal is that of the member that predicts the smallest standard deviation, or the mean of all without one.
     """
     if not 0 <= share <= 1:
         raise UsageError(f"brme: share lies in [0, 1], got {share}")

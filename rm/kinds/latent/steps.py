@@ -91,8 +91,7 @@ def states_without_cache(model: Any, ids: Sequence[int], steps: int) -> Float[Te
 def check_steps(model: Any, source: str, *, trainable: bool = False) -> None:
     """Raise `DataError` unless input embeddings after a KV cache give the same states as without a cache.
 
-    With `trainable`, gradients must also pass through the cache; linear attention fails this by overwriting it in
-    place.
+    With `trainable`, gradients must also pass through the cache; linear attention overwrites it in place.
     """
     kind, training = model.config.model_type, model.training
     model.eval()

@@ -101,8 +101,7 @@ class ProcessTask(Task):
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
         """Compute the loss, the accuracy on labelled steps, and the share of first errors found, at a threshold of 1/2.
 
-        The loss is the mean over all labelled steps, in place of the Trainer's mean over batches. A solution's first
-        error is the first labelled step that is more likely wrong than correct, or none.
+        Over all labelled steps instead of batches; a first error is the first step more likely wrong than correct.
         """
         logits, labels = np.asarray(prediction.predictions, float), np.asarray(prediction.label_ids, float)
         labelled = labels >= 0  # unlabelled are NaN, and what the Trainer pads with
