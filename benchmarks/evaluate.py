@@ -11,18 +11,9 @@ from ..judges.audit.measures import asked_in_both_orders
 from ..judges.run import run_judges
 from ..judges.types import Case, Judgment, Reason
 from ..rm.errors import DataError, UsageError
+from ..rm.types import OVERALL
 from .statistics.cluster_bootstrap import LEVEL, cell_sums, cluster_draws
-from .statistics.figures import (
-    INTERVALS,
-    OVERALL,
-    Figures,
-    IntervalMethod,
-    Layout,
-    Paired,
-    figures_of,
-    is_section,
-    pair_scorers,
-)
+from .statistics.figures import INTERVALS, Figures, IntervalMethod, Layout, Paired, figures_of, is_section, pair_scorers
 from .statistics.style import StyleFacts, pair_marks, style_facts
 from .types import RANDOM, Difference, Interval, Report, Row, Scorer, Suite
 
@@ -256,10 +247,8 @@ def _baseline_sentence(row: Row, area: str) -> str:
     differences = {name: gap for name, gap in areas_by_baseline.items() if gap.value == gap.value}
 
     def listed(kind: str, baselines: Mapping[str, Difference]) -> str:
-        figures = [
-            f"{n} ({100 * d.value:+.1f} [{100 * d.low:+.1f}, {100 * d.high:+.1f}])" for n, d in baselines.items()
-        ]
-        return f"{kind} {', '.join(figures)}" if figures else ""
+        texts = [f"{n} ({100 * d.value:+.1f} [{100 * d.low:+.1f}, {100 * d.high:+.1f}])" for n, d in baselines.items()]
+        return f"{kind} {', '.join(texts)}" if texts else ""
 
     parts = [
         listed("significantly better than", {n: d for n, d in differences.items() if d.low > 0}),

@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...rm.types import OVERALL
 from ..types import Suite
 from . import cluster_bootstrap as bootstrap
 from .cluster_bootstrap import LEVEL, Cells, Clusters, Draws, Stratum, percentile_interval
 
-OVERALL = "overall"
 SUBSET = "subset:"
 """Prefix of areas that are single subsets."""
 

@@ -35,14 +35,7 @@ from ..data.preference_vectors import Preference, preference_matrix
 from ..errors import DataError, UsageError
 from ..io.hub_names import whole_name
 from ..io.sharded_weights import gather_tensor, put
-from .modulation import (
-    MixedVector,
-    Modulation,
-    Preferences,
-    random_objectives,
-    span_coordinates,
-    text_objectives,
-)
+from .modulation import MixedVector, Modulation, Preferences, random_objectives, span_coordinates, text_objectives
 from .moslora import ScaleAndShift
 from .pblora import BilinearCore
 from .serving import Block, ServedLinear

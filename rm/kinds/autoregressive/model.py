@@ -175,29 +175,29 @@ def load_autoregressive(
     folder = Path(source)
     contract = load_contract(folder) if (folder / FILE).exists() else None
     saved = read_settings(folder / SETTINGS) if contract and contract.kind == "autoregressive" else {}
-    beta = check_beta(resolve_setting(source, "beta", beta, saved.get("beta"), 1.0))
-    token_offset = resolve_setting(source, "token_offset", token_offset, saved.get("token_offset"), 0.0)
-    centred = resolve_setting(source, "centred", centred, saved.get("centred"), False)
-    limits = resolve_limits(source, contract, max_length=max_length, bos=bos, eos=eos)
+    settings: dict[str, Any] = {"beta": 1.0, "token_offset": 0.0, "centred": False}
+    settings |= resolve_settings(source, saved, beta=beta, token_offset=token_offset, centred=centred)
+    check_beta(settings["beta"])
+    fixed = vars(contract) if contract else {}
+    limits = resolve_settings(source, fixed, max_length=max_length, bos=bos, eos=eos)
     dtype = contract.dtype if contract else dtype
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
     loading = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
     model, over = _with_adapter(source, base, adapter, tokenizer, loading)
-    if centred and over is None:
+    if settings["centred"] and over is None:
         raise UsageError("centred rewards compare a guide with its base model, which takes an adapter; choose one")
     contract = contract or completion_contract(
         "autoregressive",
         tokenizer,
         [model],
         dtype=dtype,
-        beta=beta,
-        token_offset=token_offset or None,
-        token_baseline="base" if centred else None,
+        beta=settings["beta"],
+        token_offset=settings["token_offset"] or None,
+        token_baseline="base" if settings["centred"] else None,
         backbone=over.settings.base_fingerprint if over else None,
         objectives=over.objectives if over else ("reward",),
         **limits,
     )
-    settings = {"beta": beta, "token_offset": token_offset, "centred": centred}
     return AutoregressiveRewardModel(
         over.model if over else model, Encoder(tokenizer, contract), **settings, adapter=over
     )
@@ -225,7 +225,7 @@ def completion_contract(
     tokenizer: PreTrainedTokenizerBase,
     models: Sequence[PreTrainedModel],
     *,
-    max_length: int | None,
+    max_length: int | None = None,
     bos: Edge | None = None,
     eos: Edge | None = None,
     **stated: Any,
@@ -246,17 +246,14 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: missing or damaged ({error}); restore it, or save the model again") from error
 
 
-def resolve_setting(source: str, name: str, argument: Any, saved: Any, otherwise: Any) -> Any:
-    """Return the saved value of a setting, else the argument, else the default; an error if the first two differ."""
-    if saved is not None and argument not in (None, saved):
-        raise UsageError(f"{source} was saved with {name} {saved}, got {argument}; leave it out or start from the base")
-    return next((value for value in (saved, argument) if value is not None), otherwise)
-
-
-def resolve_limits(source: str, contract: ScoringContract | None, **arguments: Any) -> dict[str, Any]:
-    """Return maximum length, BOS and EOS of the contract, else the arguments; an error if both differ."""
-    saved = vars(contract) if contract else {}
-    return {name: resolve_setting(source, name, value, saved.get(name), None) for name, value in arguments.items()}
+def resolve_settings(source: str, saved: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
+    """Return the settings that are saved or given as arguments; raise an error if the two differ."""
+    for name, value in arguments.items():
+        if saved.get(name) is not None and value not in (None, saved[name]):
+            stated = f"{source} was saved with {name} {saved[name]}, got {value}"
+            raise UsageError(f"{stated}; leave it out or start from the base")
+    values = {name: value if saved.get(name) is None else saved[name] for name, value in arguments.items()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def check_beta(beta: float) -> float:

@@ -19,8 +19,7 @@ from ..autoregressive.model import (
     completion_contract,
     model_logprobs,
     read_settings,
-    resolve_limits,
-    resolve_setting,
+    resolve_settings,
     sums,
 )
 
@@ -79,15 +78,14 @@ def load_implicit(
     if reference is None and not saved:
         raise UsageError(f"the implicit reward of {source} needs the model that it was trained from; give a reference")
     reference = reference and whole_name(reference)
-    settings = {
-        "policy": saved.get("policy") or whole_name(source),
-        "reference": resolve_setting(source, "reference", reference, saved.get("reference"), None),
-        "beta": check_beta(resolve_setting(source, "beta", beta, saved.get("beta"), 0.1)),
-    }
+    settings: dict[str, Any] = {"policy": saved.get("policy") or whole_name(source), "reference": None, "beta": 0.1}
+    settings |= resolve_settings(source, saved, reference=reference, beta=beta)
+    check_beta(settings["beta"])
     backbone = content_hash([settings["policy"], settings["reference"], settings["beta"]])
     if contract and contract.backbone != backbone:
         raise DataError(f"{folder / SETTINGS}: not the models and beta of {FILE}; restore the file that was saved")
-    limits = resolve_limits(source, contract, max_length=max_length, bos=bos, eos=eos)
+    fixed = vars(contract) if contract else {}
+    limits = resolve_settings(source, fixed, max_length=max_length, bos=bos, eos=eos)
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
     other = load_tokenizer(settings["reference"], trust_remote_code=trust_remote_code)
     _check_same_vocabulary(tokenizer, other, settings)

@@ -249,11 +249,7 @@ def _new_contract(
 
 
 def _with_depth(
-    contract: LatentContract,
-    model: Any,
-    latent_steps: int | None,
-    latent_depth: Depth | None,
-    max_length: int | None,
+    contract: LatentContract, model: Any, latent_steps: int | None, latent_depth: Depth | None, max_length: int | None
 ) -> LatentContract:
     """Return the contract with these steps, depth and length; an error if they exceed the model's context."""
     steps = contract.latent_steps if latent_steps is None else latent_steps
