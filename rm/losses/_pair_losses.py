@@ -38,7 +38,6 @@ class LearnedFactor(Protocol):
 
     def fit(self, longer: torch.Tensor) -> None:
         """Fit the parameters to the length differences of the training pairs, in tokens."""
-        ...
 
 
 def check_required(loss: PairLoss, values: Mapping[str, Sequence[float]], margin: str = "'margin'") -> None:
