@@ -63,16 +63,14 @@ class PlanConfig(Settings):
         ),
     )
     model: str = setting(
-        "",
-        "Model: a size such as 7b or qwen3-8b, or a folder or Hub id with a config.json (weights are not needed).",
-        group="Job",
+        "", "Model: a size such as 7b or qwen3-8b, or a folder or Hub id with a config.json (no weights).", group="Job"
     )
     job: str = setting("train", "Kind of job.", choices=tuple(JOBS))
     gpus: int = setting(1, "Number of GPUs.", range=AT_LEAST_1)
     gpu: str = setting("h100", f"Type of GPU: {', '.join(GPUS)}.")
     strategy: str = setting(
         "ddp",
-        "ddp: the full model on every GPU; fsdp, zero3: weights, gradients and optimizer states are sharded.",
+        "ddp: the full model on every GPU; fsdp, zero3: sharded weights, gradients and states.",
         choices=STRATEGIES,
     )
     dtype: str | None = setting(
@@ -87,7 +85,7 @@ class PlanConfig(Settings):
     )
     adapter: str | None = setting(
         None,
-        "Adapter; none trains all weights. With --lora_r, by default lora.",
+        "Adapter; none trains all weights; default with --lora_r: lora.",
         choices=("none", "lora", "pblora", "moslora"),
     )
     lora_r: int | None = setting(None, "Rank of the adapter; by default 16, for autoregressive models 8.", range=RANK)
@@ -98,7 +96,7 @@ class PlanConfig(Settings):
     )
     from_layer: int | None = setting(
         None,
-        "First layer with an adapter; by default 0, and three quarters of the depth for --guide late.",
+        "First layer with an adapter; by default 0, for --guide late at three quarters of the depth.",
         range=AT_LEAST_0,
     )
     objectives: int = setting(2, "Number of objectives of pblora and moslora.", range=AT_LEAST_1)
@@ -122,21 +120,17 @@ class PlanConfig(Settings):
     critic: bool = setting(False, "rl: train a critic (PPO).")
     r2m: bool = setting(False, "rl: the first reward model reads the policy's hidden states and is trained, as in R2M.")
     guide: str = setting(
-        "shared",
-        "decode: where the guide is; late shares the layers before --from_layer.",
-        choices=("none", "shared", "late", "separate"),
+        "shared", "decode: place of the guide; late shares layers.", choices=("none", "shared", "late", "separate")
     )
     guide_model: str | None = setting(None, "decode: size, folder or Hub id of a separate guide; default: the base's.")
     mfu: float = setting(
         0.4,
-        "Assumed model FLOPs utilisation, as a share of the GPU's peak.",
+        "Assumed model FLOPs utilisation, a share of the peak.",
         group="Assumptions and output",
         range=SHARE_ABOVE_0,
     )
     mbu: float = setting(
-        0.4,
-        "Assumed model bandwidth utilisation in decoding, as a share of the peak memory bandwidth.",
-        range=SHARE_ABOVE_0,
+        0.4, "Assumed model bandwidth utilisation in decoding, as a share of the peak.", range=SHARE_ABOVE_0
     )
     reserve: float = setting(
         0.1, "Share of GPU memory reserved for the CUDA context, communication and fragmentation.", range=SHARE_BELOW_1

@@ -66,34 +66,31 @@ class AutoregressiveSettings(LabelSettings, BackboneSettings, EosSettings, Strea
     train_beta: float = setting(0.01, "β of the loss, and factor of the reward.", range=ABOVE_0)
     objective_betas: list[str] = setting(
         [],
-        "β of the loss for single objectives, as NAME=β; by default --train_beta. A larger β makes a weaker guide.",
+        "β of the loss for single objectives, as NAME=β (else --train_beta); a larger β, a weaker guide.",
         advanced=True,
     )
     ignore_ties: bool = setting(False, "Treat a tie as unlabelled, instead of learning equal log-probabilities.")
     rate_of_a: float = setting(1.0, "Learning rate of the adapter's A, relative to --learning_rate.", range=ABOVE_0)
     rate_of_modulation: float = setting(
         1.0,
-        "Learning rate of generators (UniARM) or cores (PARM), relative to --learning_rate.",
+        "Learning rate of UniARM's generators or PARM's cores, relative to --learning_rate.",
         range=ABOVE_0,
         advanced=True,
     )
     monitor_steps: int = setting(
         25,
-        "Steps between measurements of whether the guide reads its context, in runs of at least as many; 0: none.",
+        "Steps between measurements of whether the guide reads its context; 0: none.",
         range=AT_LEAST_0,
         advanced=True,
     )
     restarts: int = setting(
         0,
-        "Restarts after a collapse in the first half of the training, each with half of A's learning rate.",
+        "Restarts after a collapse in the first half of training, each with half of A's learning rate.",
         range=AT_LEAST_0,
     )
     global_weight: float = setting(0.5, "Weight of the global term of the loss.", range=AT_LEAST_0)
     global_form: str = setting(
-        "scalarised",
-        "Form of the global term.",
-        choices=("scalarised", "mixed_label", "vertices", "scores"),
-        advanced=True,
+        "scalarised", "Global term's form.", choices=("scalarised", "mixed_label", "vertices", "scores"), advanced=True
     )
     label_smoothing: float = setting(0.0, "Assumed share of wrong labels, in [0, 0.5).", range=HALF)
     preferences: str = setting(
@@ -109,9 +106,7 @@ class AutoregressiveSettings(LabelSettings, BackboneSettings, EosSettings, Strea
         choices=("none", "constant", "expected"),
     )
     span: bool = setting(
-        False,
-        "UniARM: describe objectives by coordinates in the span of their vectors, one number per objective.",
-        advanced=True,
+        False, "UniARM: describe objectives by one coordinate each in the span of their vectors.", advanced=True
     )
 
     def __post_init__(self) -> None:

@@ -23,9 +23,7 @@ class MemberSettings(Settings):
         ),
     )
     members: list[str] = setting(
-        [],
-        "Trained reward models of an ensemble, or stages of a boosted model in order.",
-        group="Several objectives, heads and members",
+        [], "Reward models of an ensemble, or stages of a boosted model.", group="Several objectives, heads and members"
     )
 
 

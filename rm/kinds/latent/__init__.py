@@ -40,10 +40,7 @@ class LatentSettings(LabelSettings, ClassifierSettings, EosSettings):
         0, "Optimizer steps of stage 1, which trains without latent steps.", range=AT_LEAST_0, advanced=True
     )
     latent_alignment: float = setting(
-        1.0,
-        "Weight of the divergence of latent steps from the written rationale, in nats.",
-        range=AT_LEAST_0,
-        advanced=True,
+        1.0, "Weight of latent steps' divergence from the rationale, in nats.", range=AT_LEAST_0, advanced=True
     )
     latent_price: float = setting(
         0.01, "Price of a latent step for the depth head, in units of accuracy.", range=AT_LEAST_0, advanced=True

@@ -60,9 +60,7 @@ class ProcessSettings(RowSettings, ClassifierSettings):
         group="Process reward models (--kind process)",
     )
     step_token: str | None = setting(
-        None,
-        "Token of the vocabulary that is read in place of every separator, such as <extra_0>; by default none.",
-        advanced=True,
+        None, "Token that is read in place of every separator, such as <extra_0>; by default none.", advanced=True
     )
     aggregate: str | None = setting(
         None, "How step scores are aggregated to the reward of a completion; by default min.", choices=AGGREGATES

@@ -28,12 +28,7 @@ def scalar() -> Kind:
 class PairLossSettings(LabelSettings, ClassifierSettings, EosSettings):
     """Settings of classifiers that are trained with a pair loss."""
 
-    loss: str = setting(
-        "bradley_terry",
-        "Loss of pairs, such as scaled_bradley_terry; or file.py:function.",
-        group="Model",
-        registry="rm.losses",
-    )
+    loss: str = setting("bradley_terry", "Loss of pairs, or file.py:function.", group="Model", registry="rm.losses")
     center_rewards_coefficient: float = setting(
         0.0, "Weight of (r_chosen + r_rejected)^2, which keeps rewards centred on 0.", range=AT_LEAST_0
     )
