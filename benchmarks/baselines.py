@@ -70,7 +70,7 @@ def majority() -> Baseline:
 
 
 def _position_judgments(cases: Sequence[Case]) -> list[Judgment]:
-    right_indices = _right_places(cases)
+    right_indices = _right_positions(cases)
     if len(right_indices) < 2:
         always = [f"the right answer always is at position {index + 1}" for index in right_indices]
         note = "".join(always) or "no case has one right"
@@ -80,7 +80,7 @@ def _position_judgments(cases: Sequence[Case]) -> list[Judgment]:
     return [Judgment(case.id, scores=tuple(ranks[index] for index in range(len(case.answers)))) for case in cases]
 
 
-def _right_places(cases: Sequence[Case]) -> Counter[int]:
+def _right_positions(cases: Sequence[Case]) -> Counter[int]:
     """Return how often each position holds the right response, over the cases with one right response."""
     return Counter(case.best[0] for case in cases if len(case.best) == 1)
 
@@ -129,6 +129,6 @@ def all_baselines(seed: int = 0) -> list[Baseline]:
 
 def baselines_for(cases: Sequence[Case], seed: int = 0, chosen: Sequence[str] = ("all",)) -> list[Baseline]:
     """Return the chosen baselines of `types.BASELINES`. `majority` requires right responses at different indices."""
-    baselines = [*all_baselines(seed), *([majority()] if len(_right_places(cases)) > 1 else [])]
+    baselines = [*all_baselines(seed), *([majority()] if len(_right_positions(cases)) > 1 else [])]
     names = {TFIDF if name == "tfidf" else name for name in chosen}
     return [baseline for baseline in baselines if "all" in names or baseline.name in names]

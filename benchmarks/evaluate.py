@@ -228,7 +228,7 @@ def filled_overall(suite: Suite, credit: np.ndarray, absent: np.ndarray, value: 
     filled = np.where(absent[:, None], value, credit)
     none = layout.draws._replace(counts=layout.draws.counts[:0])
     observed, _ = cell_sums(filled, layout.groups, layout.names, suite.measures, none)
-    return float(suite.add_up(observed)[OVERALL])
+    return float(suite.aggregate(observed)[OVERALL])
 
 
 def _findings(rows: Sequence[Row]) -> list[str]:

@@ -87,8 +87,8 @@ def board(
 
 def _ranked_scorer(group: int | None, name: str, role: str, figures: Figures) -> RankedScorer:
     overall = Interval(figures.observed[OVERALL], *WEIGHTED.share(figures, OVERALL))
-    scored = int(figures.counted.sum())
-    return RankedScorer(group, name, role, overall, scored, len(figures.counted) - scored)
+    scored = int(figures.is_scored.sum())
+    return RankedScorer(group, name, role, overall, scored, len(figures.is_scored) - scored)
 
 
 def markdown(boards: Sequence[Board], unfinished: Sequence[str] = ()) -> str:

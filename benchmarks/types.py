@@ -49,7 +49,7 @@ class Suite(Protocol):
     def chosen(self, case: Case) -> Sequence[int]:
         """Return the indices of the responses to which `chosen` refers in files of stored scores."""
 
-    def add_up(self, cells: "Cells") -> "dict[str, np.ndarray]":
+    def aggregate(self, cells: "Cells") -> "dict[str, np.ndarray]":
         """Aggregate sums by subset to `overall` and the sections. Leading axes are bootstrap samples."""
 
     def baselines(self, cases: Sequence[Case], seed: int = 0, chosen: Sequence[str] = ("all",)) -> Sequence["Scorer"]:

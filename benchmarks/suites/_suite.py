@@ -54,7 +54,7 @@ class StrictSuite:
         """Return the indices of the responses that published results call chosen, which are the right ones."""
         return case.best
 
-    def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
+    def aggregate(self, cells: Cells) -> dict[str, np.ndarray]:
         """Compute the mean over all cases, and over each subset."""
         return {"overall": cells.mean(), **{name: cells.mean([name]) for name in cells.subsets}}
 

@@ -49,7 +49,7 @@ class JudgeBench(StrictSuite):
     hub = "ScalerLab/JudgeBench:gpt"
     parse = staticmethod(_case)
 
-    def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
+    def aggregate(self, cells: Cells) -> dict[str, np.ndarray]:
         """Compute the mean over all pairs, and over each group."""
         return {"overall": cells.mean(), **sections_by_prefix(cells, GROUPS)}
 

@@ -79,20 +79,20 @@ class Pairs(StrictSuite):
         return cases, [*notes, *dropped_note(rows), *ignored_note(rows)]
 
     def with_preference(
-        self, pairs: Sequence[PreferencePair], sources: Sequence[str], given: Sequence[Case] = ()
+        self, pairs: Sequence[PreferencePair], sources: Sequence[str], stated: Sequence[Case] = ()
     ) -> tuple[list[Case], list[str]]:
         """Return the given cases and those of the pairs, and a note on undecided pairs; an error without cases."""
         cases, undecided = as_cases(pairs, self.objective)
-        if not given and not cases:
+        if not stated and not cases:
             raise DataError(f"{', '.join(sources)}: none of {len(pairs)} pairs has a preference for '{self.objective}'")
         notes = [f"{undecided} of {len(pairs)} pairs have no preference and are left out."] if undecided else []
-        return [*given, *cases], notes
+        return [*stated, *cases], notes
 
     def chosen(self, case: Case) -> Sequence[int]:
         """Return the index of the file's `chosen` response, which may differ from the one that an objective prefers."""
         return (0,)
 
-    def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
+    def aggregate(self, cells: Cells) -> dict[str, np.ndarray]:
         """Compute the mean over all cases."""
         return {"overall": cells.mean()}
 

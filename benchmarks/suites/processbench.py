@@ -65,7 +65,7 @@ class ProcessBench(StrictSuite):
         distances = [score - self.threshold for score in scores[:until]]
         return min([*distances, *(self.threshold - score for score in scores[until : until + 1])])
 
-    def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
+    def aggregate(self, cells: Cells) -> dict[str, np.ndarray]:
         """Compute the F1 of each group, and their mean."""
         groups = sorted({_group(name) for name in cells.subsets})
         means = {group: [cells.mean([_subset(group, kind)]) for kind in (WRONG, RIGHT)] for group in groups}

@@ -84,7 +84,7 @@ class RewardBench2(StrictSuite):
         credit = sum(weight * measures_[name] for name, weight in WEIGHTS.items() if not np.isnan(measures_[name]))
         return (credit, *measures_.values())
 
-    def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
+    def aggregate(self, cells: Cells) -> dict[str, np.ndarray]:
         """Compute the subset means and their mean.
 
         A measure of Ties is the mean over the prompts that have it. If no scored prompt has it, it is 0.

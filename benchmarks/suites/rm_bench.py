@@ -51,7 +51,7 @@ class RMBench(StrictSuite):
         levels = [float(np.mean([matrix[cell] for cell in cells])) for cells in LEVELS.values()]
         return (float(matrix.mean()), *levels, *(float(matrix[cell]) for cell in CELLS.values()))
 
-    def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
+    def aggregate(self, cells: Cells) -> dict[str, np.ndarray]:
         """Compute the domains, the levels over all domains with cases, and the total."""
         present = {name: subsets for name, subsets in DOMAINS.items() if {*subsets} & {*cells.subsets}}
         domains = {name: cells.mean(subsets) for name, subsets in present.items()}

@@ -61,8 +61,8 @@ def gradients_in_chunks(
 ) -> list[Tensor | None]:  # fmt: skip
     """Return the required gradients of hidden, weight and bias, >= float32; `upstream` returns g and q of a chunk."""
     dtype = wide(inputs[0].dtype)
-    wanted = zip(inputs, needs_gradient, strict=True)
-    totals = [torch.zeros_like(tensor, dtype=dtype) if want else None for tensor, want in wanted]
+    needs = zip(inputs, needs_gradient, strict=True)
+    totals = [torch.zeros_like(tensor, dtype=dtype) if want else None for tensor, want in needs]
     hidden, weight = operands(inputs[0], inputs[1])
     for rows, a in _products(hidden, weight, head):
         chunk = engine.statistics(a, inputs[2], target[rows], head)

@@ -107,8 +107,8 @@ class BackboneTraining(RowTraining[Any]):
     def loading_options(self) -> dict[str, Any]:
         """Return the options for loading the named backbone that all kinds have."""
         settings = self.settings
-        named = {"max_length": settings.max_length, "chat_template": settings.chat_template, "dtype": settings.dtype}
-        return named | edges(settings) | self.options
+        options = {"max_length": settings.max_length, "chat_template": settings.chat_template, "dtype": settings.dtype}
+        return options | edges(settings) | self.options
 
     def log_encoding(self, name: str, encoding: Encoding, noun: str = "pairs") -> Encoding:
         """Report the numbers of truncated and dropped rows, and of rows with text that the chat template omits."""

@@ -18,7 +18,7 @@ from ..kinds.process.model import ProcessRewardModel
 from ..kinds.scalar.model import ScalarRewardModel
 from ..load import load_reward_model
 from ..types import Example, ReadsTokens, tools_of
-from .known_faults import BackendScores, device_of, whole_ids
+from .known_faults import BackendScores, device_of, untruncated_ids
 from .model_server import sglang, vllm
 from .parity import BATCH_SIZE, Way
 from .targets import NATIVE_WAYS, Against
@@ -70,7 +70,7 @@ def cut_plainly(model: Any, examples: Sequence[Example]) -> list[Example]:
     """Return the conversations that a tokenizer truncates as the contract does, which keeps a BOS at the left."""
     contract, sequences = model.contract, []
     for example, encoded in zip(examples, model.encoder.encode_all(examples), strict=True):
-        full_ids, limit = whole_ids(model, example), contract.max_length or encoded.length
+        full_ids, limit = untruncated_ids(model, example), contract.max_length or encoded.length
         if encoded.ids == (full_ids[:limit] if contract.truncation == "right" else full_ids[-limit:]):
             sequences.append(example)
     return sequences

@@ -63,7 +63,7 @@ class FaultTolerantTrainer(Trainer):
     most_rows: int | None = None
     """Maximum number of rows per forward pass; None until memory runs out."""
     loss_name = "the loss"
-    tell: Callable[[str], None] = staticmethod(print)
+    report: Callable[[str], None] = staticmethod(print)
 
     def rows_of(self, inputs: Mapping[str, Any]) -> int | None:
         """Return the rows of a micro-batch; None if its loss is not a sum over rows, so that it cannot be split."""
@@ -80,7 +80,7 @@ class FaultTolerantTrainer(Trainer):
         piece, most_rows = Piece(self._prepare_inputs(inputs)), self.most_rows
         loss = self._learn(super().training_step, model, piece, num_items_in_batch, last=True)
         if self.most_rows != most_rows:
-            self.tell(
+            self.report(
                 f"step {self.state.global_step + 1}: memory does not hold {self.rows_of(piece)} rows; from here on "
                 f"{self.most_rows} are read at a time, with the same gradient"
             )

@@ -154,7 +154,7 @@ class LatentTask(Task):
         outputs = self.outputs(model, inputs, steps)
         if not (steps and self.chooses):
             return self._at(outputs, inputs, torch.full_like(inputs["rationale_lengths"], steps), terminal=False)
-        samples = self._drawn(outputs.depths, inputs["pair_index"], step)
+        samples = self._sample_steps(outputs.depths, inputs["pair_index"], step)
         loss, scores = self._at(outputs, inputs, samples, terminal=True)
         sides = outputs.scores.detach().chunk(2)
         returns = pair_returns(*sides, inputs["wins"], self.price)
@@ -180,7 +180,7 @@ class LatentTask(Task):
         first, second = steps.to(chosen.dtype).chunk(2)
         return loss, torch.stack([chosen, rejected, first, second], dim=1)
 
-    def _drawn(self, logits: Float[Tensor, "M S"], indices: Int[Tensor, " B"], step: int) -> Int[Tensor, " M"]:
+    def _sample_steps(self, logits: Float[Tensor, "M S"], indices: Int[Tensor, " B"], step: int) -> Int[Tensor, " M"]:
         """Sample a number of steps for every completion; a generator per pair makes it independent of the batch."""
         draws = []
         for index in indices.tolist():

@@ -88,8 +88,8 @@ def load_scalar(
     output that is the reward if there are several classes. With `fresh` the source is a backbone to be trained: a
     missing head, otherwise an error, is initialised from `seed`, and `lora` adds adapters. `max_length` is in tokens.
     """
-    asked = {"max_length": max_length, "bos": bos, "eos": eos}
-    opened = open_source(source, ScoringContract, asked, dtype=dtype, fresh=fresh, lora=lora)
+    arguments = {"max_length": max_length, "bos": bos, "eos": eos}
+    opened = open_source(source, ScoringContract, arguments, dtype=dtype, fresh=fresh, lora=lora)
     source, contract, adapted, dtype = opened
     if fresh and contract and contract.kind not in ("scalar", "multi_objective"):
         raise UsageError(f"{source} is a reward model of kind '{contract.kind}'; start from its backbone")
