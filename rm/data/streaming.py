@@ -128,8 +128,8 @@ class PairStream(IterableDataset):
         """Set the state from which the next iteration starts. If the state has no counts of rows, they start at 0."""
         if state["of"] != self._origin():
             raise DataError(
-                f"the checkpoint's stream is of {state['of']} and this one of {self._origin()}; resume with the sources, "
-                "the seed and the block that the run was begun with"
+                f"the checkpoint's stream is of {state['of']} and this one of {self._origin()}; resume with the "
+                "sources, the seed and the block that the run was begun with"
             )
         block = Block(int(state["first"]), StreamPosition(**state["position"]))
         if "counts" in state:
