@@ -14,12 +14,7 @@ from .._settings import ClassifierSettings, EosSettings, LabelSettings
 def latent() -> Kind:
     """r(x, y) = w · h_T,   h_0 the last hidden state of the conversation, h_t the hidden state after input h_{t-1}"""
     return Kind(
-        __name__,
-        "model:load_latent",
-        "training:LatentTraining",
-        LatentSettings,
-        contract=LatentContract,
-        by_gradient=True,
+        __name__, "model:load_latent", "training:LatentTraining", LatentSettings, LatentContract, by_gradient=True
     )
 
 
