@@ -53,8 +53,8 @@ def encode_pairs(
 def collate(rows: Sequence[PairRow]) -> dict[str, torch.Tensor]:
     """Collate rows into 2B sequences, the chosen ones first, so that one forward pass serves both."""
     batch = pad([row.chosen for row in rows] + [row.rejected for row in rows])
-    values = {name: torch.tensor([getattr(row, name) for row in rows]) for name in ("wins", "margin", "other")}
-    return batch._asdict() | values
+    values = zip(PairRow._fields[2:], zip(*(row[2:] for row in rows), strict=True), strict=True)
+    return batch._asdict() | {name: torch.tensor(column) for name, column in values}
 
 
 class ScalarTask(Task):
