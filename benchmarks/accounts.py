@@ -108,14 +108,10 @@ class Account(NamedTuple):
 
     def _estimated_sentence(self) -> str:
         """Return a sentence on the requests whose tokens and cost are upper bounds. Empty if there are none."""
-        return (
-            (
-                f" The server stated no tokens for {self.estimated:,} requests, such as those that were lost; they are "
-                "counted with upper bounds, as is their cost."
-            )
-            if self.estimated
-            else ""
-        )
+        if not self.estimated:
+            return ""
+        unstated = f" The server stated no tokens for {self.estimated:,} requests, such as those that were lost;"
+        return f"{unstated} they are counted with upper bounds, as is their cost."
 
     def _routes_sentence(self) -> str:
         """Return a sentence on cases that were routed to the strong judge. Empty without routing."""

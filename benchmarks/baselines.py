@@ -64,14 +64,13 @@ def random_guess(seed: int = 0) -> Baseline:
 def majority() -> Baseline:
     """Return the baseline that prefers the position that is right most often, then the next most frequent one.
 
-    Ties go to the first position. Positions are counted over the judged cases themselves, so the accuracy is at least
-    that of chance. The gain over chance shows how far the order of the responses reveals the labels.
+    Positions are counted over the judged cases themselves; the gain over chance shows how far they reveal the labels.
     """
     return Baseline("majority", _position_judgments)
 
 
 def _position_judgments(cases: Sequence[Case]) -> list[Judgment]:
-    right_indices = _right_places(cases)
+    right_indices = _right_positions(cases)
     if len(right_indices) < 2:
         always = [f"the right answer always is at position {index + 1}" for index in right_indices]
         note = "".join(always) or "no case has one right"
@@ -81,7 +80,7 @@ def _position_judgments(cases: Sequence[Case]) -> list[Judgment]:
     return [Judgment(case.id, scores=tuple(ranks[index] for index in range(len(case.answers)))) for case in cases]
 
 
-def _right_places(cases: Sequence[Case]) -> Counter[int]:
+def _right_positions(cases: Sequence[Case]) -> Counter[int]:
     """Return how often each position holds the right response, over the cases with one right response."""
     return Counter(case.best[0] for case in cases if len(case.best) == 1)
 
@@ -89,8 +88,7 @@ def _right_places(cases: Sequence[Case]) -> Counter[int]:
 def tfidf(seed: int = 0) -> Baseline:
     """Return the baseline of a linear TF-IDF reward model of the response, cross-fitted over five folds.
 
-    Each fold is scored by a model that is fitted on the prompts of the other four folds. The accuracy shows how far the
-    responses alone reveal the labels.
+    Each fold is scored by a model of the others; the accuracy shows how far responses alone reveal the labels.
     """
     return Baseline(TFIDF, lambda cases: _cross_fitted(cases, seed))
 
@@ -131,6 +129,6 @@ def all_baselines(seed: int = 0) -> list[Baseline]:
 
 def baselines_for(cases: Sequence[Case], seed: int = 0, chosen: Sequence[str] = ("all",)) -> list[Baseline]:
     """Return the chosen baselines of `types.BASELINES`. `majority` requires right responses at different indices."""
-    baselines = [*all_baselines(seed), *([majority()] if len(_right_places(cases)) > 1 else [])]
+    baselines = [*all_baselines(seed), *([majority()] if len(_right_positions(cases)) > 1 else [])]
     names = {TFIDF if name == "tfidf" else name for name in chosen}
     return [baseline for baseline in baselines if "all" in names or baseline.name in names]

@@ -1,28 +1,29 @@
-"""Paired comparison of two scorers on the same cases: differences by area, changed cases, significance."""
+"""Paired comparison of two scorers on the same cases: differences by area, significance, and rules (gate) on them."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ..judges.types import Case, Judgment
+from ..rm.data.pairs import is_number
 from ..rm.errors import DataError, UsageError
+from ..rm.io.checked_files import from_yaml
 from ..rm.io.escaping import escape_markdown
 from ..rm.types import prompt_text
 from .evaluate import OVERALL, credits_of, lay_out
 from .report import table
-from .statistics.areas import SUBSET, section_members
 from .statistics.cluster_bootstrap import LEVEL, Discordant, formatted_p, items_to_see, mcnemar
-from .statistics.figures import Paired, pair_scorers
+from .statistics.figures import SUBSET, Paired, pair_scorers, section_members
 from .statistics.multiple_tests import holm, holm_levels
 from .types import Difference, Suite
 
 LEAST_SAMPLES = 40
-"""Minimum number of bootstrap samples.
-
-Their standard deviation, from which p follows, then has a relative error of 1 / √(2 · 40) = 11 %.
-"""
+"""Minimum number of bootstrap samples: the standard deviation behind p then has a relative error of 11 %."""
 LABEL_LENGTH = 80
 """Maximum characters of a prompt in the list of flips."""
 
@@ -52,9 +53,7 @@ class Change:
 def check_samples(samples: int) -> None:
     """Raise a `UsageError` if there are too few bootstrap samples to test significance."""
     if samples < LEAST_SAMPLES:
-        raise UsageError(
-            f"--bootstrap_samples is at least {LEAST_SAMPLES}, since fewer do not show the spread, got {samples}"
-        )
+        raise UsageError(f"--bootstrap_samples is at least {LEAST_SAMPLES} to show the spread, got {samples}")
 
 
 @dataclass(frozen=True)
@@ -89,10 +88,7 @@ class Comparison:
     """Number of cases that only the first run has. They are left out."""
     only_second: int = 0
     needed: int | None = None
-    """Number of items at which the overall difference would be significant with power 80 %.
-
-    None without a difference.
-    """
+    """Number of items at which the overall difference would be significant with power 80 %; None without one."""
     unscored: Mapping[str, int] = field(default_factory=dict)
     """Number of cases of each area that only the first scorer scored. Subsets have the prefix `subset:`."""
 
@@ -108,8 +104,7 @@ def compare(
 ) -> Comparison:
     """Compare two scorers on one set of bootstrap samples. p-values of subsets are adjusted by Holm's method.
 
-    p is that of `difference_p`, but at least the smallest p of a sign test over the prompts with a changed measure
-    (`least_p`).
+    p is that of `difference_p`, but at least `least_p`, the smallest p of a sign test over the changed prompts.
     """
     before, after = (credits_of(suite, cases, judged) for _, judged in (first, second))
     both = ~(np.isnan(before[:, 0]) | np.isnan(after[:, 0]))
@@ -146,7 +141,6 @@ def _count_unscored(suite: Suite, cases: Sequence[Case], lost: np.ndarray) -> di
 
 
 def _changes(pair: Paired, names: Sequence[str]) -> tuple[dict[str, Change], dict[str, Change]]:
-    """Return the changes overall and by section, and the changes by subset with Holm-adjusted p and interval."""
     before, after = pair.second.observed, pair.first.observed
     p_values = {area: pair.p(area) for area in before}
 
@@ -265,3 +259,71 @@ def change_texts(change: Change) -> tuple[str, str, str, str]:
     value, low, high = (f"{100 * number:+.1f}" for number in change.adjusted)
     p = formatted_p(change.p).strip("= ")
     return f"{100 * change.first:.1f}", f"{100 * change.second:.1f}", f"{value} [{low}, {high}]", p
+
+
+RULE = "write it as {area: overall, max_drop: 0.01, even_if_noise: false, max_unscored: 0}"
+OPTIONAL = {"even_if_noise", "max_unscored"}
+
+
+def read_gate(path: str) -> list[dict[str, Any]]:
+    """Load rules of the form `- {area: overall, max_drop: 0.01}`. `area` is `overall`, a section or a subset."""
+    try:
+        rules = from_yaml(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: cannot be read as rules ({error})") from error
+    if not isinstance(rules, list):
+        raise UsageError(f"{path}: rules are a list, got {type(rules).__name__}; {RULE}")
+    for number, rule in enumerate(rules, start=1):
+        if fault := _fault_of(rule):
+            raise UsageError(f"{path}, rule {number}: {fault}; {RULE}")
+    return rules
+
+
+def _fault_of(rule: Any) -> str:
+    if not isinstance(rule, dict) or not {"area", "max_drop"} <= {*rule} <= {"area", "max_drop", *OPTIONAL}:
+        return f"a rule has area, max_drop and perhaps even_if_noise and max_unscored, got {str(rule)[:80]}"
+    if not isinstance(rule["area"], str):
+        return f"area is the name of one area, got {rule['area']!r:.40}"
+    if not is_number(rule["max_drop"]) or not 0 <= rule["max_drop"] <= 1:
+        return f"max_drop is a number from 0 to 1, where 0.01 is one point, got {rule['max_drop']!r:.40}"
+    if not isinstance(rule.get("even_if_noise", False), bool):
+        return f"even_if_noise is true or false, got {rule['even_if_noise']!r:.40}"
+    most = rule.get("max_unscored", 0)
+    if isinstance(most, bool) or not isinstance(most, int) or most < 0:
+        return f"max_unscored is a number of cases, got {most!r:.40}"
+    return ""
+
+
+def broken_rules(gate: Sequence[Mapping[str, Any]], comparison: Comparison) -> list[str]:
+    """Return a sentence for each rule that a comparison breaks."""
+    return [sentence for rule in gate if (sentence := _violation(rule, comparison))]
+
+
+def check_areas(gate: Sequence[Mapping[str, Any]], comparison: Comparison) -> None:
+    """Raise a `UsageError` if a rule names an area that the comparison does not have."""
+    changes = _changes_by_name(comparison)
+    if absent := [rule["area"] for rule in gate if rule["area"] not in changes]:
+        raise UsageError(f"no area '{absent[0]}' in this comparison; there is {', '.join(changes)}")
+
+
+def _changes_by_name(comparison: Comparison) -> dict[str, Change]:
+    """Return the change of every area by its name. A subset takes precedence over a section of the same name."""
+    return {**comparison.areas, **comparison.subsets, OVERALL: comparison.areas[OVERALL]}
+
+
+def _violation(rule: Mapping[str, Any], comparison: Comparison) -> str | None:
+    """Return how a comparison breaks a rule: unscored cases, or a drop beyond `max_drop`. None if it does not."""
+    area, change = rule["area"], _changes_by_name(comparison)[rule["area"]]
+    is_subset = area in comparison.subsets and area != OVERALL
+    unscored = comparison.unscored[f"subset:{area}" if is_subset else area]
+    drop = -change.difference.value
+    if math.isnan(drop):
+        return f"{area} has no case that both scored, so that its rule cannot be checked"
+    if unscored > rule.get("max_unscored", 0):
+        return (
+            f"{area}: {comparison.second} abstained from {unscored} of the cases that {comparison.first} "
+            f"scored, so that the rule cannot be checked; find out why, or accept it with max_unscored: {unscored}"
+        )
+    if drop <= rule["max_drop"] or not (change.significant or rule.get("even_if_noise")):
+        return None
+    return f"{area} fell by {100 * drop:.1f} points, more than {100 * rule['max_drop']:.1f}"

@@ -11,9 +11,9 @@ from ..judges.audit.measures import asked_in_both_orders
 from ..judges.run import run_judges
 from ..judges.types import Case, Judgment, Reason
 from ..rm.errors import DataError, UsageError
-from .statistics.areas import OVERALL, is_section
+from ..rm.types import OVERALL
 from .statistics.cluster_bootstrap import LEVEL, cell_sums, cluster_draws
-from .statistics.figures import INTERVALS, Figures, IntervalMethod, Layout, Paired, figures_of, pair_scorers
+from .statistics.figures import INTERVALS, Figures, IntervalMethod, Layout, Paired, figures_of, is_section, pair_scorers
 from .statistics.style import StyleFacts, pair_marks, style_facts
 from .types import RANDOM, Difference, Interval, Report, Row, Scorer, Suite
 
@@ -96,10 +96,7 @@ def _rows(
     figures: Mapping[str, Figures],
     interval: str,
 ) -> list[Row]:
-    """Return the report's row of every scorer, without differences.
-
-    Ties and style are left out if the suite does not compare responses.
-    """
+    """Return every scorer's row without differences; without ties and style if the suite does not compare responses."""
     marks = pair_marks(cases)
     rows = []
     for scorer in scorers:
@@ -115,7 +112,6 @@ def margins_of(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment
 
 
 def _check_names(suite: Suite, cases: Sequence[Case], scorers: Sequence[Scorer]) -> None:
-    """Raise an error if there are no cases, or if two cases or two scorers have the same name."""
     if not cases:
         raise DataError(f"{suite.name}: no case to judge; check the data")
     if repeated := [name for name, count in Counter(case.id for case in cases).items() if count > 1]:
@@ -185,10 +181,7 @@ def rotated_credits(suite: Suite, cases: Sequence[Case], judgments: Sequence[Jud
 
 
 def _differences(pair: Paired, method: IntervalMethod) -> dict[str, Difference]:
-    """Return the differences first minus second, for `overall` and each section.
-
-    An interval contains 0 if so few prompts differ that a sign test over them cannot reject 0.
-    """
+    """Return first minus second for `overall` and each section; 0 is inside if a sign test cannot reject it."""
 
     def difference(area: str) -> Difference:
         low, high = pair.interval(area, method)
@@ -235,19 +228,14 @@ def filled_overall(suite: Suite, credit: np.ndarray, absent: np.ndarray, value: 
     filled = np.where(absent[:, None], value, credit)
     none = layout.draws._replace(counts=layout.draws.counts[:0])
     observed, _ = cell_sums(filled, layout.groups, layout.names, suite.measures, none)
-    return float(suite.add_up(observed)[OVERALL])
+    return float(suite.aggregate(observed)[OVERALL])
 
 
 def _findings(rows: Sequence[Row]) -> list[str]:
-    """Return the findings of a report: ties, and each model's comparison with the baselines."""
-    ties = [
-        f"{row.scorer} gave equal scores in {row.ties} cases; a tie is wrong."
-        for row in rows
-        if row.ties and row.role != "baseline"
-    ]
-    areas = [
-        (row, area) for row in rows if row.role == "model" and row.minus_baseline for area in [OVERALL, *row.sections]
-    ]
+    tied = [row for row in rows if row.ties and row.role != "baseline"]
+    ties = [f"{row.scorer} gave equal scores in {row.ties} cases; a tie is wrong." for row in tied]
+    models = [row for row in rows if row.role == "model" and row.minus_baseline]
+    areas = [(row, area) for row in models for area in [OVERALL, *row.sections]]
     return [*ties, *(sentence for row, area in areas if (sentence := _baseline_sentence(row, area)))]
 
 
@@ -256,18 +244,11 @@ def _baseline_sentence(row: Row, area: str) -> str:
     areas_by_baseline = {baseline: areas[area] for baseline, areas in row.minus_baseline.items()}
     if RANDOM_ALIKE in areas_by_baseline:  # plain random guesses have no ties, so they are too strong a baseline here
         areas_by_baseline.pop(RANDOM, None)
-    differences = {
-        baseline: difference
-        for baseline, difference in areas_by_baseline.items()
-        if difference.value == difference.value
-    }
+    differences = {name: gap for name, gap in areas_by_baseline.items() if gap.value == gap.value}
 
     def listed(kind: str, baselines: Mapping[str, Difference]) -> str:
-        figures = ", ".join(
-            f"{baseline} ({100 * d.value:+.1f} [{100 * d.low:+.1f}, {100 * d.high:+.1f}])"
-            for baseline, d in baselines.items()
-        )
-        return f"{kind} {figures}" if baselines else ""
+        texts = [f"{n} ({100 * d.value:+.1f} [{100 * d.low:+.1f}, {100 * d.high:+.1f}])" for n, d in baselines.items()]
+        return f"{kind} {', '.join(texts)}" if texts else ""
 
     parts = [
         listed("significantly better than", {n: d for n, d in differences.items() if d.low > 0}),

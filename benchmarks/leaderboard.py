@@ -24,8 +24,7 @@ HEADER += ["suite", "version", "cases", "runs", "part"]
 class RankedScorer:
     """One scorer's row. Group 1 has the best scorer and all scorers that do not differ significantly from it.
 
-    The next group is formed likewise from the remaining scorers. A scorer without a figure, such as one that always
-    abstained, has figure NaN and no group.
+    The remaining scorers form the next groups likewise; a scorer without a figure (NaN) has no group.
     """
 
     group: int | None
@@ -88,8 +87,8 @@ def board(
 
 def _ranked_scorer(group: int | None, name: str, role: str, figures: Figures) -> RankedScorer:
     overall = Interval(figures.observed[OVERALL], *WEIGHTED.share(figures, OVERALL))
-    scored = int(figures.counted.sum())
-    return RankedScorer(group, name, role, overall, scored, len(figures.counted) - scored)
+    scored = int(figures.is_scored.sum())
+    return RankedScorer(group, name, role, overall, scored, len(figures.is_scored) - scored)
 
 
 def markdown(boards: Sequence[Board], unfinished: Sequence[str] = ()) -> str:

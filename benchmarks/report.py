@@ -79,11 +79,8 @@ def _style(rows: Sequence[Row]) -> list[str]:
 def _ceiling(rows: Sequence[Row]) -> str:
     golds = [row for row in rows if row.role == "reference"]
     golds_text = ", ".join(f"{escape_markdown(row.scorer)} {100 * row.overall.value:.1f}" for row in golds)
-    return (
-        f" The noise in the labels leaves a ceiling, which a reference that knows the truth reaches: {golds_text}."
-        if golds
-        else ""
-    )
+    ceiling = "The noise in the labels leaves a ceiling, which a reference that knows the truth reaches"
+    return f" {ceiling}: {golds_text}." if golds else ""
 
 
 def cell(interval: Interval) -> str:
@@ -99,9 +96,7 @@ def reliability_figure(margins: Mapping[str, np.ndarray]) -> Figure:
         bins, error = reliability(values)
         panel.plot([0.5, 1], [0.5, 1], color="#444444", linewidth=0.8, linestyle="--")
         sizes = [10 + 190 * bin_.count / max(1, len(values)) for bin_ in bins]
-        panel.scatter(
-            [bin_.confidence for bin_ in bins], [bin_.accuracy for bin_ in bins], s=sizes, color=COLOURS["model"]
-        )
+        panel.scatter([b.confidence for b in bins], [b.accuracy for b in bins], s=sizes, color=COLOURS["model"])
         panel.set_title(f"{name}: {'no data' if error != error else f'ECE {error:.3f}'}", fontsize=9)
         panel.set_xlabel("claimed P(right) = σ(|margin|)", fontsize=8)
     panels[0].set_ylabel("accuracy", fontsize=8)

@@ -70,8 +70,6 @@ def _refuse_edges(source: str, options: Iterable[str]) -> None:
         raise UsageError(f"--{untaken[0]}: {source} does not use this token; leave it out")
 
 
-# ---- plain functions as reward models ----
-
 FUNCTION_SIGNATURE = "(prompts, completions) -> list of numbers, or None where a reward is missing"
 
 
@@ -108,18 +106,12 @@ class FunctionModel:
 
 
 def short_names(scorers: Sequence[RewardScorer]) -> None:
-    """Shorten each scorer's name to the last part of its path or Hub id, if unique.
-
-    Ensembles have one part per member.
-    """
+    """Shorten scorers' names to the last part of each path or Hub id, if unique; ensembles have one per member."""
     members = [[part.rstrip("/") for part in scorer.name.split(",")] for scorer in scorers]
     last = [",".join(re.split("[/:]", member)[-1] for member in parts) for parts in members]
     for scorer, short in zip(scorers, last, strict=True):
         if last.count(short) == 1:
             scorer.name = short
-
-
-# ---- stored scores ----
 
 
 @dataclass
@@ -192,10 +184,8 @@ def _stored_row(
     for prefix in ("score", "scores"):
         if f"{prefix}_chosen" in values:
             chosen, rejected = (_numbers(values, f"{prefix}_{side}") for side in ("chosen", "rejected"))
-            return name, _in_order(case_by_id[name], suite, chosen, rejected) if name in case_by_id else (
-                *chosen,
-                *rejected,
-            )
+            case = case_by_id.get(name)
+            return name, _in_order(case, suite, chosen, rejected) if case else (*chosen, *rejected)
     if not isinstance(column(values, "scores"), list):
         raise ValueError(f"'scores' is not a list of numbers: {str(values['scores'])[:60]}")
     return name, _numbers(values, "scores")
@@ -219,7 +209,6 @@ def _numbers(values: Mapping[str, Any], name: str) -> tuple[float, ...]:
 
 
 def _in_order(case: Case, suite: Suite, chosen: Sequence[float], rejected: Sequence[float]) -> tuple[float, ...]:
-    """Return the scores of the chosen and the rejected responses in the order of the case's responses."""
     right = sorted(suite.chosen(case))
     wrong = [index for index in range(len(case.answers)) if index not in right]
     if (len(chosen), len(rejected)) != (len(right), len(wrong)):
@@ -235,8 +224,7 @@ def _in_order(case: Case, suite: Suite, chosen: Sequence[float], rejected: Seque
 def _both_order_scores(judgments: Any) -> tuple[float, ...]:
     """Return the scores in JudgeBench's two judgments of a pair, or votes if scores are missing or contradictory.
 
-    Each judgment has a `decision` (A>B, B>A, A=B or null) and, from a reward model, two `scores`. The second judgment
-    shows the responses in reverse order.
+    Each has a `decision` (A>B, B>A, A=B, null) and perhaps two `scores`; the second is of the reverse order.
     """
     rows = [judgment or {} for judgment in judgments]
     scores = [tuple(row.get("scores") or ()) for row in rows]

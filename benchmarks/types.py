@@ -14,10 +14,8 @@ if TYPE_CHECKING:
 RANDOM = "random"
 """Name of the baseline that guesses at random."""
 TFIDF = "prompt-blind tf-idf"
-"""Name of the baseline that reads the words of the responses."""
-BASELINES = ("all", "none", "longest", "shortest", RANDOM, "tfidf", "majority")
 """Name of the baseline that reads the words of the responses, but not the prompt."""
-
+BASELINES = ("all", "none", "longest", "shortest", RANDOM, "tfidf", "majority")
 PART = "Not the whole benchmark"
 """Beginning of a note that states that the data are only a part of a benchmark."""
 
@@ -41,31 +39,24 @@ class Suite(Protocol):
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """Return the cases, and notes on the data for the report."""
-        ...
 
     def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
         """Return one value per measure for one judged case. NaN if a measure does not apply to the case."""
-        ...
 
     def margin(self, case: Case, scores: Sequence[float]) -> float:
         """Return the margin of the scores: positive if they are right, negative if wrong, 0 if undecided."""
-        ...
 
     def chosen(self, case: Case) -> Sequence[int]:
         """Return the indices of the responses to which `chosen` refers in files of stored scores."""
-        ...
 
-    def add_up(self, cells: "Cells") -> "dict[str, np.ndarray]":
+    def aggregate(self, cells: "Cells") -> "dict[str, np.ndarray]":
         """Aggregate sums by subset to `overall` and the sections. Leading axes are bootstrap samples."""
-        ...
 
     def baselines(self, cases: Sequence[Case], seed: int = 0, chosen: Sequence[str] = ("all",)) -> Sequence["Scorer"]:
         """Return the baselines for comparison with models. `chosen` are names in `BASELINES`."""
-        ...
 
     def remarks(self, name: str, cases: Sequence[Case], judgments: Sequence[Judgment]) -> list[str]:
         """Return additional findings on a model's judgments that its figures do not show."""
-        ...
 
 
 Scorer = BatchJudge

@@ -71,9 +71,7 @@ def _check_triton(tensor: Tensor) -> None:
     if importlib.util.find_spec("triton") is None:
         raise ValueError(f"{VARIABLE}=triton, but Triton is not installed; pip install triton, or unset it")
     if tensor.is_cpu and os.environ.get("TRITON_INTERPRET") != "1":
-        raise ValueError(
-            f"{VARIABLE}=triton on a CPU needs TRITON_INTERPRET=1 from the process's start; set both or none"
-        )
+        raise ValueError(f"{VARIABLE}=triton on a CPU needs TRITON_INTERPRET=1 from the start; set both or none")
 
 
 @functools.cache

@@ -57,7 +57,6 @@ def contract_and_kind(source: str) -> tuple[ScoringContract | None, str]:
 
 
 def _refuse_restated(source: str, contract: ScoringContract, stated: Mapping[str, str]) -> None:
-    """Raise `UsageError` if the stated settings differ from the model's scoring contract."""
     fixed = {"objective": ", ".join(contract.objectives), "bos": contract.bos, "eos": contract.eos}
     for name, value in stated.items():
         if value != fixed[name]:

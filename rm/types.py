@@ -128,8 +128,7 @@ class Completion:
 class Steps:
     """A completion that is stored as steps.
 
-    Process reward models score the stored steps; all other code reads the text. Steps are equal to steps and to a `str`
-    of equal text.
+    Process reward models score them, other code reads the text. Equal to steps, or to a `str`, of equal text.
     """
 
     steps: tuple[str, ...]
@@ -231,8 +230,7 @@ class PreferencePair:
     def preferred(self, objective: str = OVERALL) -> "PreferencePair | None":
         """Return the pair with the more likely winner as chosen: the pair itself, or the swapped pair if P < 1/2.
 
-        Return None if P = 1/2 or the pair has no label for the objective. Swapping replaces P by 1 - P and negates
-        gaps.
+        None if P = 1/2 or without a label. Swapping replaces P by 1 - P and negates gaps.
         """
         chance = self.chance(objective)
         if chance > 0.5:
@@ -263,7 +261,6 @@ class RewardModel(Protocol):
 
     def rate(self, examples: Sequence[Example]) -> "np.ndarray":
         """Return rewards [N, K] in float64, one row per example; independent of the order and of the other examples."""
-        ...
 
 
 # Optional abilities of reward models. Callers ask for them with `isinstance`, which checks that the members exist.
@@ -287,7 +284,6 @@ class ScoresTokens(ReadsTokens, Protocol):
 
     def score(self, tokens: Any, attention: Any) -> Any:
         """Return rewards [N, K] of token ids [N, L] and their mask [N, L]."""
-        ...
 
 
 @runtime_checkable
@@ -298,11 +294,9 @@ class ScoresSteps(ReadsTokens, Protocol):
 
     def token_logits(self, rows: Sequence[Sequence[int]]) -> "list[np.ndarray]":
         """Return the outputs [L, C] of each sequence of token ids."""
-        ...
 
     def padded_rewards(self, examples: Sequence[Example], tokens: Any, attention: Any) -> "np.ndarray":
         """Return rewards [N, K] of examples in a padded batch."""
-        ...
 
 
 @runtime_checkable
@@ -311,11 +305,9 @@ class LatentSteps(ScoresTokens, Protocol):
 
     def rate_without_cache(self, examples: Sequence[Example]) -> "np.ndarray":
         """Return rewards [N, K] computed without a cache of keys and values."""
-        ...
 
     def with_steps(self, steps: int) -> RewardModel:
         """Return the model with another number of latent steps."""
-        ...
 
 
 @runtime_checkable
@@ -324,7 +316,6 @@ class SumsTokens(ReadsTokens, Protocol):
 
     def logprobs(self, examples: Sequence[Example]) -> "list[np.ndarray]":
         """Return the log-probability of each token of each completion; for implicit rewards the log-ratio."""
-        ...
 
 
 @runtime_checkable
@@ -333,7 +324,6 @@ class TakesPreference(Protocol):
 
     def at(self, preference: Mapping[str, float]) -> RewardModel:
         """Return the model with a fixed preference."""
-        ...
 
 
 @runtime_checkable
@@ -358,7 +348,6 @@ class ReportsSpread(Protocol):
 
     def spread(self, examples: Sequence[Example]) -> "np.ndarray":
         """Return the rewards [M, N, K] of M members."""
-        ...
 
 
 @runtime_checkable
@@ -367,7 +356,6 @@ class MeasuresLength(Protocol):
 
     def lengths(self, examples: Sequence[Example]) -> list[int]:
         """Return the number of tokens of each conversation before truncation."""
-        ...
 
 
 class Labeller(Protocol):
@@ -375,4 +363,3 @@ class Labeller(Protocol):
 
     def __call__(self, prompt: Messages, completions: tuple[str, str]) -> float:
         """Return P(first is better) in [0, 1], or NaN for an abstention."""
-        ...

@@ -10,7 +10,7 @@ from ...judges.kinds.route import strong_needed
 from ...judges.kinds.route.features import METADATA, REWARDS, case_features
 from ...judges.kinds.route.probe import fit_probe, open_embedder
 from ...rm.errors import UsageError
-from ...rm.kinds.ensemble.uncertain import UncertainRewardModel
+from ...rm.kinds.ensemble.combination import UncertainRewardModel
 from ..runs.finished import Finished, open_finished, shared_cases
 from ..runs.run_folder import log, run_folder, write_manifest
 

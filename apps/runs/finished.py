@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ...benchmarks.compare import Comparison, check_samples, compare
-from ...benchmarks.statistics.areas import section_members
-from ...benchmarks.statistics.figures import INTERVALS
+from ...benchmarks.statistics.figures import INTERVALS, section_members
 from ...benchmarks.types import Suite, part_of
 from ...judges.types import Case, Judgment
 from ...rm.errors import UNREADABLE, DataError, UsageError

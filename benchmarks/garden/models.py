@@ -23,10 +23,7 @@ TEMPLATE = (
 
 
 def tokenizer(tokens: Sequence[str] | None = None) -> PreTrainedTokenizerFast:
-    """Build a word-level tokenizer, by default for the garden's vocabulary.
-
-    A turn is rendered as `<|role|> words </s>` without BOS. The padding token is a separate token.
-    """
+    """Build a word-level tokenizer, by default for the garden's words. A turn is `<|role|> words </s>` without BOS."""
     ids = {token: index for index, token in enumerate((*SPECIALS, *(vocabulary() if tokens is None else tokens)))}
     words = Tokenizer(WordLevel(ids, unk_token="<unk>"))
     words.pre_tokenizer = WhitespaceSplit()
@@ -69,8 +66,7 @@ def pretrain(
 ) -> list[float]:
     """Train a new model to the initial policy, by next-token prediction on conversations of at most `longest` tokens.
 
-    The optimizer is AdamW with a learning rate that decays linearly to 0. Return the loss of every step in nats per
-    token.
+    AdamW with a learning rate that decays linearly to 0; returns the loss of every step in nats per token.
     """
     texts = words.apply_chat_template([conversation(example) for example in examples], return_dict=False)
     sequences = [torch.tensor(ids[:longest]) for ids in texts]

@@ -23,11 +23,8 @@ def reliability(margins: np.ndarray, bins: int = 10) -> tuple[list[Bin], float]:
     margins = margins[~np.isnan(margins)]
     confidence, right = 1 / (1 + np.exp(-np.abs(margins))), margins > 0
     bin_index = np.minimum(((confidence - 0.5) * 2 * bins).astype(int), bins - 1)
-    results = [
-        Bin(float(confidence[bin_index == b].mean()), float(right[bin_index == b].mean()), int((bin_index == b).sum()))
-        for b in range(bins)
-        if (bin_index == b).any()
-    ]
+    masks = [bin_index == b for b in np.unique(bin_index)]
+    results = [Bin(float(confidence[mask].mean()), float(right[mask].mean()), int(mask.sum())) for mask in masks]
     if not results:
         return [], float("nan")
     return results, float(sum(bin_.count * abs(bin_.accuracy - bin_.confidence) for bin_ in results) / len(margins))

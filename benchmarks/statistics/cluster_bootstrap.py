@@ -29,10 +29,7 @@ class Draws(NamedTuple):
 
 
 def cluster_draws(clusters: np.ndarray, samples: int = 1000, seed: int = 0) -> Draws:
-    """Draw bootstrap samples of whole clusters, with replacement (Cameron, Gelbach & Miller 2008, pairs cluster).
-
-    All scorers use the same draws, so that differences between scorers are paired.
-    """
+    """Draw samples of whole clusters with replacement (Cameron, Gelbach & Miller 2008), the same for all scorers."""
     names, cluster = np.unique(clusters, return_inverse=True)
     number, random = len(names), np.random.default_rng(seed)
     counts = np.empty((samples, number), np.uint16)
@@ -196,8 +193,7 @@ def difference_p(value: float, samples: np.ndarray, clusters: Clusters) -> float
 def null_variance(value: float, samples: np.ndarray, clusters: Clusters) -> float:
     """Return the variance of a difference d under the hypothesis that it is 0: Var + d² / C. NaN if d is NaN.
 
-    Var is the variance of the samples and C the effective number of clusters. The sum is the second moment about 0 of
-    the clusters' differences.
+    Var is the samples' variance, C the effective number of clusters; it is the clusters' second moment about 0.
     """
     if np.isnan(value) or not clusters.effective:
         return float("nan")

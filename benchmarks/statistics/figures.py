@@ -1,14 +1,62 @@
-"""Figures of scorers by area with intervals, and paired differences over the cases that both scored."""
+"""Figures of scorers by area (overall, sections, subsets) with intervals, and paired differences of two scorers."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from ...rm.types import OVERALL
 from ..types import Suite
 from . import cluster_bootstrap as bootstrap
-from .areas import area_weights, figures_by_area
 from .cluster_bootstrap import LEVEL, Cells, Clusters, Draws, Stratum, percentile_interval
+
+SUBSET = "subset:"
+"""Prefix of areas that are single subsets."""
+
+
+def is_section(area: str) -> bool:
+    """Return whether an area is a section: neither a subset nor `overall`."""
+    return area != OVERALL and not area.startswith(SUBSET)
+
+
+def figures_by_area(suite: Suite, cells: Cells) -> dict[str, np.ndarray]:
+    """Return the figure of every area: the subsets' means, and the suite's own aggregates."""
+    return {f"{SUBSET}{name}": cells.mean([name]) for name in cells.subsets} | suite.aggregate(cells)
+
+
+def area_weights(suite: Suite, cells: Cells) -> dict[str, dict[str, float]]:
+    """Return the weight of each subset in each area's figure: its derivative with respect to the subset's mean."""
+    # a probe instead of a declaration: `aggregate` is the authors' formula and does not state its subsets
+    base_figures = {area: np.nan_to_num(mean) for area, mean in figures_by_area(suite, _indicator_cells(cells)).items()}
+    weights: dict[str, dict[str, float]] = {area: {} for area in base_figures}
+    for index, name in enumerate(cells.subsets):
+        for area, value in figures_by_area(suite, _indicator_cells(cells, index)).items():
+            if not np.isclose(np.nan_to_num(value), base_figures[area], rtol=0, atol=1e-12):
+                weights[area][name] = 2 * float(np.nan_to_num(value) - base_figures[area])  # its mean rose by 1/2
+    return weights
+
+
+def section_members(suite: Suite, subsets: Sequence[str]) -> dict[str, list[str]]:
+    """Return the subsets of each section, in the given order."""
+    number = len(subsets)
+    # a probe for each subset, and one of nothing; of 1/2, because a harmonic mean with 0 is always 0
+    total = np.full((number + 1, number, len(suite.measures)), 0.5)
+    total[range(number), range(number)] = 1
+    figures = suite.aggregate(Cells(tuple(subsets), suite.measures, total, np.ones_like(total)))
+    members = {}
+    for area in filter(is_section, figures):
+        values = np.nan_to_num(np.broadcast_to(figures[area], number + 1))
+        moved = ~np.isclose(values[:-1], values[-1], rtol=0, atol=1e-12)
+        members[area] = [name for name, moves in zip(subsets, moved, strict=True) if moves]
+    return members
+
+
+def _indicator_cells(cells: Cells, index: int | None = None) -> Cells:
+    """Return the cells with the mean of every subset set to 1/2, except 1 for the subset at `index`."""
+    total = cells.count / 2
+    if index is not None:
+        total[index] = cells.count[index]
+    return cells._replace(total=total)
 
 
 class Layout(NamedTuple):
@@ -18,23 +66,17 @@ class Layout(NamedTuple):
     groups: np.ndarray
     draws: Draws
 
-    def clusters(self, subsets: Collection[str], counted: np.ndarray) -> int:
-        """Return the number of clusters among the scored cases of the given subsets.
-
-        `counted` [M] is the mask of scored cases.
-        """
-        inside = np.isin(self.groups, [self.names.index(name) for name in subsets]) & counted
+    def clusters(self, subsets: Collection[str], is_scored: np.ndarray) -> int:
+        """Return the number of clusters among the scored cases of subsets; `is_scored` [M] marks scored cases."""
+        inside = np.isin(self.groups, [self.names.index(name) for name in subsets]) & is_scored
         return len(np.unique(self.draws.cluster[inside]))
 
-    def weighted_clusters(self, weights: Mapping[str, float], counted: np.ndarray) -> Clusters:
-        """Return the clusters among the scored cases of subsets with the given weights in a figure.
-
-        `counted` [M] marks the scored cases.
-        """
-        size = np.maximum(np.bincount(self.groups[counted], minlength=len(self.names)), 1)
+    def weighted_clusters(self, weights: Mapping[str, float], is_scored: np.ndarray) -> Clusters:
+        """Return the clusters among the scored cases (`is_scored` [M]) of subsets with these weights in a figure."""
+        size = np.maximum(np.bincount(self.groups[is_scored], minlength=len(self.names)), 1)
         by_case = np.array([weights.get(name, 0.0) for name in self.names]) / size
-        by_cluster = np.bincount(self.draws.cluster[counted], by_case[self.groups[counted]])
-        return Clusters(self.clusters(weights, counted), bootstrap.effective_clusters(by_cluster))
+        by_cluster = np.bincount(self.draws.cluster[is_scored], by_case[self.groups[is_scored]])
+        return Clusters(self.clusters(weights, is_scored), bootstrap.effective_clusters(by_cluster))
 
 
 class Figures(NamedTuple):
@@ -42,7 +84,7 @@ class Figures(NamedTuple):
 
     suite: Suite
     layout: Layout
-    counted: np.ndarray
+    is_scored: np.ndarray
     """Whether each case [M] was scored."""
     cells: tuple[Cells, Cells]
     """Sums and counts by subset, observed and in every bootstrap sample."""
@@ -58,13 +100,10 @@ def figures_of(suite: Suite, credit: np.ndarray, layout: Layout) -> Figures:
     """Compute the share of every area from credits [M, K], as observed and in every bootstrap sample."""
     observed, sampled = bootstrap.cell_sums(credit, layout.groups, layout.names, suite.measures, layout.draws)
     shares = {name: float(value) for name, value in figures_by_area(suite, observed).items()}
-    counted, weights = ~np.isnan(credit[:, 0]), area_weights(suite, observed)
-    clusters = {area: layout.weighted_clusters(subsets, counted) for area, subsets in weights.items()}
+    is_scored, weights = ~np.isnan(credit[:, 0]), area_weights(suite, observed)
+    clusters = {area: layout.weighted_clusters(subsets, is_scored) for area, subsets in weights.items()}
     samples, cells = figures_by_area(suite, sampled), (observed, sampled)
-    return Figures(suite, layout, counted, cells, shares, samples, clusters, weights)
-
-
-# ---- intervals ----
+    return Figures(suite, layout, is_scored, cells, shares, samples, clusters, weights)
 
 
 def _strata(figures: Figures, area: str) -> list[Stratum]:
@@ -89,7 +128,7 @@ def _stratum(figures: Figures, area: str, subsets: Sequence[str]) -> Stratum:
         return figures_by_area(figures.suite, Cells(observed.subsets, observed.measures, *cells))[area]
 
     ends = float(figure(0 * observed.count, observed.count)), float(figure(observed.count, observed.count))
-    return Stratum(figure(sampled.total, sampled.count), figures.layout.clusters(subsets, figures.counted), ends)
+    return Stratum(figure(sampled.total, sampled.count), figures.layout.clusters(subsets, figures.is_scored), ends)
 
 
 class IntervalMethod(NamedTuple):
@@ -110,9 +149,6 @@ WEIGHTED = IntervalMethod(
 EFFECTIVE = IntervalMethod(_effective, lambda value, samples, clusters, level: percentile_interval(samples, level))
 INTERVALS = {"weighted": WEIGHTED, "effective": EFFECTIVE}  # the latter of earlier reports, which can still be verified
 """Interval methods by the name that a report stores. `effective` is the method of earlier reports."""
-
-
-# ---- two scorers ----
 
 
 class Paired(NamedTuple):

@@ -55,10 +55,7 @@ def matched_accuracy(won: np.ndarray, right: np.ndarray, wrong: np.ndarray, tole
 
 
 def balanced_accuracy(won: np.ndarray, right: np.ndarray, wrong: np.ndarray) -> float:
-    """Compute ½ P(won | right longer) + ½ P(won | right shorter), without pairs of equal length.
-
-    A scorer by length alone has ½.
-    """
+    """Compute ½ P(won | right longer) + ½ P(won | right shorter), without equal lengths; ½ for a scorer by length."""
     return (_mean(won[right > wrong]) + _mean(won[right < wrong])) / 2
 
 
@@ -82,10 +79,8 @@ def style_slopes(scores: np.ndarray, length: np.ndarray, markdown: np.ndarray) -
 
 def pair_marks(cases: Sequence[Case]) -> list[tuple[int, ...]]:
     """Return the Markdown marks of both responses for cases with two responses, one of them right; else ()."""
-    return [
-        tuple(map(markdown_marks, case.texts)) if len(case.answers) == 2 and len(case.best) == 1 else ()
-        for case in cases
-    ]
+    compared = (len(case.answers) == 2 and len(case.best) == 1 for case in cases)
+    return [tuple(map(markdown_marks, case.texts)) if pair else () for case, pair in zip(cases, compared, strict=True)]
 
 
 def style_facts(
@@ -93,8 +88,7 @@ def style_facts(
 ) -> StyleFacts:
     """Compute the dependence on style over cases with two responses, of which one is right.
 
-    Abstentions are left out, and a tie is wrong. Length is in characters. `marks` are from `pair_marks`, counted once
-    for several scorers. Differences are right minus wrong response.
+    Abstentions are left out, a tie is wrong, length is in characters; `marks` are from `pair_marks`.
     """
     marks = pair_marks(cases) if marks is None else marks
     rows = [row for row in zip(cases, judgments, marks, strict=True) if row[2] and not row[1].abstained]
@@ -110,15 +104,7 @@ def style_facts(
     right, wrong = sides([judged.scores for _, judged, _ in rows])
     won = right > wrong
     slopes = style_slopes(right - wrong, _doublings(*lengths), _doublings(1 + right_marks, 1 + wrong_marks))
-    matched = matched_accuracy(won, *lengths)
-    return StyleFacts(
-        matched=matched.accuracy,
-        matched_pairs=matched.pairs,
-        balanced=balanced_accuracy(won, *lengths),
-        length_slope=slopes.length,
-        markdown_slope=slopes.markdown,
-        pairs=len(rows),
-    )
+    return StyleFacts(*matched_accuracy(won, *lengths), balanced_accuracy(won, *lengths), *slopes, pairs=len(rows))
 
 
 def _doublings(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:

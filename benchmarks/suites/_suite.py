@@ -20,10 +20,7 @@ Parse = Callable[[Mapping[str, Any]], Case]
 
 
 class StrictSuite:
-    """Base suite in which each row is a case, and a right response must have the highest score.
-
-    A subclass sets the name and `parse`, and overrides methods for the authors' own rules.
-    """
+    """Base suite: each row is a case, and a right response must score highest. A subclass sets `name` and `parse`."""
 
     name = ""
     version = "1"
@@ -57,7 +54,7 @@ class StrictSuite:
         """Return the indices of the responses that published results call chosen, which are the right ones."""
         return case.best
 
-    def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
+    def aggregate(self, cells: Cells) -> dict[str, np.ndarray]:
         """Compute the mean over all cases, and over each subset."""
         return {"overall": cells.mean(), **{name: cells.mean([name]) for name in cells.subsets}}
 
@@ -98,17 +95,12 @@ def refuse_repeated(cases: Iterable[Case], sources: Sequence[str]) -> None:
 
 def missing_items_note(counts: Mapping[str, int], official: Mapping[str, int]) -> list[str]:
     """Return a note on subsets with fewer items than the official benchmark. Empty if all are complete."""
-    short = [
-        f"{name} {counts.get(name, 0)} of {size}" for name, size in official.items() if counts.get(name, 0) != size
-    ]
+    short = [f"{name} {counts.get(name, 0)} of {size}" for name, size in official.items() if counts.get(name) != size]
     return [f"{PART}: {', '.join(short)}. Its figures are not official totals."] if short else []
 
 
 def in_random_order(id: str, right: AnyCompletion, wrong: AnyCompletion) -> tuple[Sequence[AnyCompletion], tuple[int]]:
-    """Return both responses in an order given by the id's hash, and the index of the right one.
-
-    For benchmarks whose data have the right response first.
-    """
+    """Return both responses, for data with the right one first, in an order by the id's hash, and the right index."""
     swapped = hashlib.sha256(id.encode()).digest()[0] % 2
     return ((wrong, right), (1,)) if swapped else ((right, wrong), (0,))
 
@@ -118,8 +110,7 @@ def case(
 ) -> Case:
     """Return a case whose prompt is its cluster.
 
-    Items of a benchmark are not validated further: its authors score a blank response like any other. Raise an error
-    only for a response that is not a string.
+    Items are not validated: authors score blank responses like others. Raise an error if a response is no string.
     """
     for answer in answers:
         if not isinstance(answer, AnyCompletion):
@@ -128,10 +119,7 @@ def case(
 
 
 def sections_by_prefix(cells: Cells, sections: Mapping[str, str]) -> dict[str, np.ndarray]:
-    """Return the mean of each section over the items of all subsets with its name prefix. Empty sections are left out.
-
-    Omit empty sections.
-    """
+    """Return the mean of each section over the items of all subsets with its name prefix, without empty sections."""
     members = {name: [s for s in cells.subsets if s.startswith(prefix)] for name, prefix in sections.items()}
     return {name: cells.mean(subsets) for name, subsets in members.items() if subsets}
 

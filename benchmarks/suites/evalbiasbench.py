@@ -23,10 +23,7 @@ def _case(values: Mapping[str, Any]) -> Case:
 
 
 class EvalBiasBench(StrictSuite):
-    """Suite with the mean over all pairs and over each bias.
-
-    The data have the right response first; the id's hash decides its position here.
-    """
+    """Suite with the mean over all pairs and over each bias. The id's hash decides the right response's position."""
 
     name = "evalbiasbench"
     parse = staticmethod(_case)

@@ -43,16 +43,13 @@ def _case(values: Mapping[str, Any]) -> Case:
 
 
 class JudgeBench(StrictSuite):
-    """Suite with the mean over all pairs and over each group of sources.
-
-    A judge's scores are its votes in both orders.
-    """
+    """Suite with the mean over all pairs and each group of sources. A judge's scores are its votes in both orders."""
 
     name = "judgebench"
     hub = "ScalerLab/JudgeBench:gpt"
     parse = staticmethod(_case)
 
-    def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
+    def aggregate(self, cells: Cells) -> dict[str, np.ndarray]:
         """Compute the mean over all pairs, and over each group."""
         return {"overall": cells.mean(), **sections_by_prefix(cells, GROUPS)}
 

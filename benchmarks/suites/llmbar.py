@@ -30,7 +30,7 @@ class LLMBar(StrictSuite):
         refuse_repeated(cases, sources)
         return cases, [note for _, notes in read for note in notes]
 
-    def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
+    def aggregate(self, cells: Cells) -> dict[str, np.ndarray]:
         """Compute the mean over all items, over Natural, and the unweighted mean of the adversarial sets."""
         adversarial = [name for name in cells.subsets if name in SETS[1:]]
         areas = {"overall": cells.mean()}

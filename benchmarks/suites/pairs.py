@@ -1,8 +1,9 @@
 """Any preference file as a benchmark: the chosen response must score higher. Subsets are taken from the file."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from random import Random
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,32 +14,22 @@ from ...rm.data.conversation_split import first_turn
 from ...rm.data.pairs import OnBadRow, RowReport, collect, parse_pair, refuse_bad_rows
 from ...rm.data.readers import source_name
 from ...rm.errors import DataError, UsageError
-from ...rm.types import OVERALL, PreferencePair
+from ...rm.registry import load
+from ...rm.types import OVERALL, PreferencePair, prompt_text
 from ..statistics.cluster_bootstrap import Cells
+from ..types import PART, Suite
 from ._suite import StrictSuite, dropped_note, ignored_note, refuse_repeated
 
 T = TypeVar("T", Case, PreferencePair)
 
 
 def as_cases(pairs: Sequence[PreferencePair], objective: str = OVERALL) -> tuple[list[Case], int]:
-    """Convert pairs to cases in which the more probable winner is right.
-
-    Return also the number of pairs without preference.
-
-    Case ids are from `case_ids`.
-    """
+    """Convert pairs to cases in which the more probable winner is right; return also the number without one."""
     preferred = [(pair, better) for pair in pairs if (better := pair.preferred(objective)) is not None]
-    cases = [
-        Case(
-            name,
-            pair.prompt,
-            (pair.chosen, pair.rejected),
-            best=(0,) if better is pair else (1,),
-            subset=pair.subset,
-            cluster=first_turn(pair.prompt),
-        )
-        for name, (pair, better) in zip(case_ids([pair for pair, _ in preferred]), preferred, strict=True)
-    ]
+    cases = []
+    for name, (pair, better) in zip(case_ids([pair for pair, _ in preferred]), preferred, strict=True):
+        answers, best = (pair.chosen, pair.rejected), (0,) if better is pair else (1,)
+        cases.append(Case(name, pair.prompt, answers, best, pair.subset, cluster=first_turn(pair.prompt)))
     return cases, len(pairs) - len(cases)
 
 
@@ -88,23 +79,20 @@ class Pairs(StrictSuite):
         return cases, [*notes, *dropped_note(rows), *ignored_note(rows)]
 
     def with_preference(
-        self, pairs: Sequence[PreferencePair], sources: Sequence[str], given: Sequence[Case] = ()
+        self, pairs: Sequence[PreferencePair], sources: Sequence[str], stated: Sequence[Case] = ()
     ) -> tuple[list[Case], list[str]]:
-        """Return the given cases and those of the pairs, and a note on pairs without preference.
-
-        Raise an error without cases.
-        """
+        """Return the given cases and those of the pairs, and a note on undecided pairs; an error without cases."""
         cases, undecided = as_cases(pairs, self.objective)
-        if not given and not cases:
+        if not stated and not cases:
             raise DataError(f"{', '.join(sources)}: none of {len(pairs)} pairs has a preference for '{self.objective}'")
         notes = [f"{undecided} of {len(pairs)} pairs have no preference and are left out."] if undecided else []
-        return [*given, *cases], notes
+        return [*stated, *cases], notes
 
     def chosen(self, case: Case) -> Sequence[int]:
         """Return the index of the file's `chosen` response, which may differ from the one that an objective prefers."""
         return (0,)
 
-    def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
+    def aggregate(self, cells: Cells) -> dict[str, np.ndarray]:
         """Compute the mean over all cases."""
         return {"overall": cells.mean()}
 
@@ -113,8 +101,6 @@ def pairs(objective: str = OVERALL, on_bad_row: OnBadRow = "refuse") -> Pairs:
     """Return the suite for any preference file."""
     return Pairs(objective, on_bad_row)
 
-
-# ---- plain functions as benchmarks ----
 
 FUNCTION_SIGNATURE = "(row) -> {prompt, answers, best, subset, ...}, or None for a row that is no case"
 
@@ -159,3 +145,49 @@ class FunctionSuite(Pairs):
                 f"the suite {self.function_name} returns {values!r} for a row; its signature is {FUNCTION_SIGNATURE}"
             )
         return None if values is None else parse_case(values)
+
+
+class CaseFile(Pairs):
+    """The suite `pairs`, extended to rows with `prompt`, `answers` and `best`, and to authors of responses."""
+
+    def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
+        """Return the cases of rows with several responses, then those of preference pairs; also notes on the data."""
+        rows, report = collect_files(sources, _case_or_pair, self.on_bad_row)
+        pairs = [row for row in rows if isinstance(row, _PairWithAuthors)]
+        authors = {(prompt_text(pair.prompt), pair.chosen, pair.rejected): pair.authors for pair in pairs}
+        stated = [row for row in rows if isinstance(row, Case)]
+        cases, notes = self.with_preference(pairs, sources, stated)
+        compared = cases[len(stated) :]
+        compared = [replace(case, authors=authors[(prompt_text(case.prompt), *case.answers)]) for case in compared]
+        refuse_repeated(cases, sources)
+        return [*stated, *compared], [*notes, *dropped_note(report), *ignored_note(report)]
+
+
+@dataclass(frozen=True)
+class _PairWithAuthors(PreferencePair):
+    """A pair with the models that wrote its chosen and its rejected response, if the row names both."""
+
+    authors: tuple[str, ...] = ()
+
+
+def _case_or_pair(values: Mapping[str, Any]) -> Case | _PairWithAuthors:
+    if "answers" in values:
+        return parse_case(values)
+    authors = [values[name] for name in ("chosen_model", "rejected_model") if values.get(name)]
+    return _PairWithAuthors(**vars(parse_pair(values)), authors=tuple(map(str, authors)) if len(authors) == 2 else ())
+
+
+def open_suite(name: str, objective: str, on_bad_row: OnBadRow) -> Suite:
+    """Open a benchmark by its name. `pairs` is the suite for any file of cases and pairs."""
+    if name == CaseFile.name:
+        return CaseFile(objective, on_bad_row)
+    return load("benchmarks.suites", name)(on_bad_row=on_bad_row)
+
+
+def sample_cases(cases: Sequence[Case], limit: int | None, seed: int) -> tuple[list[Case], list[str]]:
+    """Return a random sample of at most `limit` cases in their original order, and a note on it."""
+    if limit is None or limit >= len(cases):
+        return list(cases), []
+    indices = sorted(Random(seed).sample(range(len(cases)), limit))
+    note = f"{PART}: {limit} of {len(cases)} cases were drawn, with seed {seed}."
+    return [cases[index] for index in indices], [note]

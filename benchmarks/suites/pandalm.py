@@ -28,9 +28,8 @@ def _case(values: Mapping[str, Any]) -> Case:
         raise ValueError("no majority: the three annotators differ")
     instruction, more = column(values, "instruction"), values.get("input") or ""
     prompt = f"{instruction}\n\n{more}" if more.strip() else instruction
-    return labelled_case(
-        str(column(values, "idx")), prompt, (column(values, "response1"), column(values, "response2")), label
-    )
+    answers = (column(values, "response1"), column(values, "response2"))
+    return labelled_case(str(column(values, "idx")), prompt, answers, label)
 
 
 class PandaLM(StrictSuite):

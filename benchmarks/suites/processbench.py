@@ -58,28 +58,22 @@ class ProcessBench(StrictSuite):
     def margin(self, case: Case, scores: Sequence[float]) -> float:
         """Return the smallest distance of a score from the threshold, up to the first wrong step.
 
-        It is negative for a score on the wrong side. The first wrong step should be below the threshold, earlier steps
-        should not.
+        It is negative for a score on the wrong side: the first wrong step belongs below, earlier steps above.
         """
         label = label_of(case)
         until = len(scores) if label == NONE else label
         distances = [score - self.threshold for score in scores[:until]]
         return min([*distances, *(self.threshold - score for score in scores[until : until + 1])])
 
-    def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
+    def aggregate(self, cells: Cells) -> dict[str, np.ndarray]:
         """Compute the F1 of each group, and their mean."""
         groups = sorted({_group(name) for name in cells.subsets})
-        f1 = {
-            group or "F1": harmonic_mean(*(cells.mean([_subset(group, kind)]) for kind in (WRONG, RIGHT)))
-            for group in groups
-        }
+        means = {group: [cells.mean([_subset(group, kind)]) for kind in (WRONG, RIGHT)] for group in groups}
+        f1 = {group or "F1": harmonic_mean(*both) for group, both in means.items()}
         return {"overall": np.mean([*f1.values()], axis=0)} | (f1 if len(groups) > 1 else {})
 
     def baselines(self, cases: Sequence[Case], seed: int = 0, chosen: Sequence[str] = ("all",)) -> list[Baseline]:
-        """Return baselines with fixed predictions: no error, the first step, the last step, and a random one.
-
-        Empty for the choice "none".
-        """
+        """Return baselines of fixed predictions: no error, first step, last step, random; none for "none"."""
         fixed: dict[str, Callable[[Case], int]] = {
             "no error": lambda case: NONE,
             "first step": lambda case: 0,
@@ -101,7 +95,6 @@ class ProcessBench(StrictSuite):
         ]
 
     def _answers(self, answer: Callable[[Case], int]) -> Callable[[Sequence[Case]], list[Judgment]]:
-        """Return a judge whose predicted first error is `answer(case)`."""
         return judge_by_response(lambda case, index: self.threshold + (-1.0 if index == answer(case) else 1.0))
 
 
@@ -116,14 +109,9 @@ def _case(values: Mapping[str, Any]) -> Case:
     prefixes = [Steps(steps[: index + 1]) for index in range(len(steps))]
     free = len(steps) if label == NONE else label  # number of prefixes without an error
     group = solution.id.rpartition("-")[0]
-    return case(
-        solution.id,
-        solution.prompt,
-        prefixes,
-        range(len(steps)) if label == NONE else (label,),
-        _subset(group, RIGHT if label == NONE else WRONG),
-        values=tuple(float(index < free) for index in range(len(steps))),
-    )
+    best, kind = (range(len(steps)), RIGHT) if label == NONE else ((label,), WRONG)
+    values = tuple(float(index < free) for index in range(len(steps)))
+    return case(solution.id, solution.prompt, prefixes, best, _subset(group, kind), values=values)
 
 
 def _subset(group: str, kind: str) -> str:

@@ -74,7 +74,7 @@ class RewardBench(Pairs):
             )
         return cases, [*notes, *missing_items_note(counts, SIZES)]
 
-    def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
+    def aggregate(self, cells: Cells) -> dict[str, np.ndarray]:
         """Compute the official sections and their mean."""
         return section_scores(cells)
 

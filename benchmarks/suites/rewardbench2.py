@@ -71,9 +71,7 @@ class RewardBench2(StrictSuite):
         """Return the cases. The `ref:` and `tied:` rows of a Ties prompt form one case with two sets of responses."""
         rows, notes = read_cases(sources, _case, self.on_bad_row)
         try:
-            cases = [case for case in rows if case.subset != "Ties"] + _join_ties(
-                [c for c in rows if c.subset == "Ties"]
-            )
+            cases = [c for c in rows if c.subset != "Ties"] + _join_ties([c for c in rows if c.subset == "Ties"])
         except ValueError as error:
             raise DataError(f"{', '.join(sources)}: {error}; the ids of Ties are ref:NUMBER and tied:NUMBER") from error
         return cases, [*notes, *missing_items_note(Counter(case.subset for case in cases), SIZES)]
@@ -86,7 +84,7 @@ class RewardBench2(StrictSuite):
         credit = sum(weight * measures_[name] for name, weight in WEIGHTS.items() if not np.isnan(measures_[name]))
         return (credit, *measures_.values())
 
-    def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
+    def aggregate(self, cells: Cells) -> dict[str, np.ndarray]:
         """Compute the subset means and their mean.
 
         A measure of Ties is the mean over the prompts that have it. If no scored prompt has it, it is 0.
@@ -123,18 +121,10 @@ def _join(number: str, kinds: Mapping[str, Case]) -> Case:
     right = [*kinds["ref"].best] if "ref" in kinds else []
     right += [len(sets[0]) + index for index in kinds["tied"].best] if "tied" in kinds else []
     first_set = next(iter(kinds.values()))
-    return case(
-        f"Ties/{number}",
-        first_set.prompt,
-        [*sets[0], *sets[1]],
-        right,
-        "Ties",
-        sets=tuple(len(answers) for answers in sets),
-    )
+    return case(f"Ties/{number}", first_set.prompt, [*sets[0], *sets[1]], right, "Ties", sets=tuple(map(len, sets)))
 
 
 def _parts(case: Case, scores: Sequence[float]) -> tuple[Part | None, Part | None]:
-    """Return the results of the `ref:` and the `tied:` responses of a joined case."""
     parts, start = [], 0
     for size in case.sets:
         indices = range(start, start + size)

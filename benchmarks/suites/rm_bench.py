@@ -25,10 +25,7 @@ CELLS = {f"{STYLES[i]} > {STYLES[j]}": (i, j) for i in range(3) for j in range(3
 
 
 def style_matrix(scores: Sequence[float]) -> np.ndarray:
-    """Return M[i, j] = 1 if right response i beats wrong response j, else 0.
-
-    `scores` has the 3 right, then the 3 wrong responses, each in order of style.
-    """
+    """Return M[i, j] = 1 if right response i beats wrong one j, else 0; `scores` has the 3 right, then the 3 wrong."""
     right, wrong = np.asarray(scores[:3]), np.asarray(scores[3:])
     return (right[:, None] > wrong[None, :]).astype(float)
 
@@ -36,8 +33,7 @@ def style_matrix(scores: Sequence[float]) -> np.ndarray:
 class RMBench(StrictSuite):
     """Suite with three levels: plain right against fancy wrong response (hard), same style (normal), reverse (easy).
 
-    A domain's figure is the mean of its three levels, and the total is the mean of the four domains. Safety pools both
-    types of prompts (THU-KEG/RM-Bench, compute_accuracy).
+    A domain's figure is the mean of its levels, the total that of four domains (THU-KEG/RM-Bench, compute_accuracy).
     """
 
     name = "rm_bench"
@@ -55,7 +51,7 @@ class RMBench(StrictSuite):
         levels = [float(np.mean([matrix[cell] for cell in cells])) for cells in LEVELS.values()]
         return (float(matrix.mean()), *levels, *(float(matrix[cell]) for cell in CELLS.values()))
 
-    def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
+    def aggregate(self, cells: Cells) -> dict[str, np.ndarray]:
         """Compute the domains, the levels over all domains with cases, and the total."""
         present = {name: subsets for name, subsets in DOMAINS.items() if {*subsets} & {*cells.subsets}}
         domains = {name: cells.mean(subsets) for name, subsets in present.items()}

@@ -33,7 +33,7 @@ class RMB(StrictSuite):
         notes += missing_items_note(counts, BEST_OF_N)
         return cases, [*notes, *([f"No cases of {', '.join(absent)}: overall is over the rest."] if absent else [])]
 
-    def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
+    def aggregate(self, cells: Cells) -> dict[str, np.ndarray]:
         """Compute the four sections and their mean."""
         sections = sections_by_prefix(cells, SECTIONS)
         return {"overall": np.mean([*sections.values()], axis=0), **sections}

@@ -1,7 +1,6 @@
 """Triton kernel of `kernels.discounted_scan`: one program per sequence, from the last token to the first.
 
-Tokens are loaded in that order, because Triton's scan of tuples with `reverse=True` was wrong in several versions
-(github.com/triton-lang/triton, issues 4362 and 8412).
+Triton's scan of tuples with `reverse=True` was wrong in several versions (triton-lang/triton issues 4362, 8412).
 """
 
 import torch
@@ -17,10 +16,7 @@ ELEMENTS = {"scan": "BLOCK"}
 
 
 def fused(x: Tensor, bounds: Tensor, *, discount: float) -> Tensor:
-    """Compute `discounted_scan` with the Triton kernel, equal to the reference up to float32 rounding.
-
-    `bounds` is int64.
-    """
+    """Compute `discounted_scan` with Triton, equal to the reference up to float32 rounding; `bounds` is int64."""
     y = torch.empty(x.shape, dtype=torch.float32, device=x.device)
     grid = (len(bounds) - 1,)
     launch(scan, grid, x=x.contiguous(), bounds=bounds.contiguous(), y=y, discount=float(discount), BLOCK=BLOCK)

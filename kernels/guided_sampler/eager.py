@@ -23,17 +23,11 @@ LOWEST = -1e30  # stands for -inf where 0 * -inf would be NaN
 
 
 def eager(
-    base: Float[Tensor, "N V"],
-    guides: Float[Tensor, "N G V"],
-    weights: Float[Tensor, "N G"],
-    *,
-    temperature: Float[Tensor, " N"] | None,
-    seed: Int[Tensor, " N"],
-    position: Int[Tensor, " N"],
-    top_k: Int[Tensor, " N"] | None = None,
-    top_p: Float[Tensor, " N"] | None = None,
+    base: Float[Tensor, "N V"], guides: Float[Tensor, "N G V"], weights: Float[Tensor, "N G"], *,
+    temperature: Float[Tensor, " N"] | None, seed: Int[Tensor, " N"], position: Int[Tensor, " N"],
+    top_k: Int[Tensor, " N"] | None = None, top_p: Float[Tensor, " N"] | None = None,
     min_p: Float[Tensor, " N"] | None = None,
-) -> Sampled:
+) -> Sampled:  # fmt: skip
     """Compute `guided_sampler`; rows without truncation need one Gumbel variable per cell of 1024 tokens."""
     dtype = wide(base.dtype)
     base = base.to(dtype)
@@ -54,8 +48,7 @@ def mixed(
 ) -> Float[Tensor, "N V"]:
     """Return the guided logits u = z_0 + Σ_g w_g z_g in the base logits' dtype.
 
-    Product and sum are separate operations: a fused operation rounds differently in a vector's tail, so that the token
-    would depend on the row's index in the batch.
+    Product and sum are separate: a fused operation would make the token depend on the row's index in the batch.
     """
     u, positive = base, _all_true(weights > 0)
     for guide, weight in zip(guides.unbind(1), weights.split(1, dim=1), strict=True):
@@ -98,14 +91,9 @@ def _all_true(all_of: Bool[Tensor, "..."]) -> bool:
 
 
 def _sample(
-    x: Float[Tensor, "N C 1024"],
-    temperature: Float[Tensor, " N"],
-    seed: Int[Tensor, " N"],
-    position: Int[Tensor, " N"],
-    limits: Truncation | None,
-    vocabulary: int,
-) -> tuple[Int[Tensor, " N"], Float[Tensor, " N"]]:
-    """Sample a token from the truncated softmax(x / T); return it and its log-probability."""
+    x: Float[Tensor, "N C 1024"], temperature: Float[Tensor, " N"], seed: Int[Tensor, " N"],
+    position: Int[Tensor, " N"], limits: Truncation | None, vocabulary: int,
+) -> tuple[Int[Tensor, " N"], Float[Tensor, " N"]]:  # fmt: skip
     x = x / torch.where(temperature == 0, 1, temperature)[:, None, None]
     mass = x.exp()
     if limits is None:
@@ -122,10 +110,7 @@ def _sample(
 
 
 def _threshold(x: Float[Tensor, "N V"], limits: Truncation) -> Float[Tensor, " N"]:
-    """Return the threshold τ, from the largest logits only if they determine it, as is usual.
-
-    Synchronises with the device.
-    """
+    """Return the threshold τ, from the largest logits only if they determine it, as is usual; synchronises."""
     vocabulary = x.shape[1]
     width = max(1, int(torch.where(limits.by_rank(vocabulary), limits.top_k, 0).max()))
     if (limits.top_p < 1).any():

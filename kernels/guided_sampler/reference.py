@@ -11,17 +11,11 @@ from .sampling import TOKENS, Sampled, at_token, draw_by_cell, in_cells, thresho
 
 @torch.no_grad()
 def reference(
-    base: Float[Tensor, "N V"],
-    guides: Float[Tensor, "N G V"],
-    weights: Float[Tensor, "N G"],
-    *,
-    temperature: Float[Tensor, " N"] | None,
-    seed: Int[Tensor, " N"],
-    position: Int[Tensor, " N"],
-    top_k: Int[Tensor, " N"] | None = None,
-    top_p: Float[Tensor, " N"] | None = None,
+    base: Float[Tensor, "N V"], guides: Float[Tensor, "N G V"], weights: Float[Tensor, "N G"], *,
+    temperature: Float[Tensor, " N"] | None, seed: Int[Tensor, " N"], position: Int[Tensor, " N"],
+    top_k: Int[Tensor, " N"] | None = None, top_p: Float[Tensor, " N"] | None = None,
     min_p: Float[Tensor, " N"] | None = None,
-) -> Sampled:
+) -> Sampled:  # fmt: skip
     """Compute `guided_sampler` in plain PyTorch: sort the logits, and sample with a Gumbel variable per token."""
     dtype, vocabulary = wide(base.dtype), base.shape[1]
     z, w = base.to(dtype), weights.to(dtype)[:, :, None]

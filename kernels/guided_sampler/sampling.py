@@ -18,10 +18,7 @@ class Sampled(NamedTuple):
 
     token: Int[Tensor, " N"]
     logprob: Float[Tensor, " N"]
-    """Log-probability of the token under the sampling distribution, after temperature and truncation.
-
-    0 for greedy rows.
-    """
+    """Log-probability of the token after temperature and truncation; 0 for greedy rows."""
     guided: Float[Tensor, " N"]
     """Log-probability of the token under p = softmax(u) of the guided logits u, at temperature 1 without truncation."""
     base: Float[Tensor, " N"]
@@ -33,10 +30,7 @@ class Sampled(NamedTuple):
 
 
 class Truncation(NamedTuple):
-    """Top-k, top-p and min-p of every row.
-
-    A limit is off at top_k = 0 or >= V (vocabulary size), top_p = 1, min_p = 0.
-    """
+    """Top-k, top-p and min-p of every row; off at top_k = 0 or >= V (vocabulary size), top_p = 1, min_p = 0."""
 
     top_k: Int[Tensor, " N"]
     top_p: Float[Tensor, " N"]
@@ -93,8 +87,7 @@ def threshold(
 ) -> tuple[Float[Tensor, " N"], Bool[Tensor, " N"]]:
     """Return the threshold τ of every row (-inf without truncation), and whether the K largest x determine it.
 
-    x are the logits u / T minus their maximum. `leading` are the K largest x in descending order; K is at least the
-    largest top_k below V. Masses e^x are summed in float64.
+    x = u / T - max; `leading` are the K largest x, descending, K >= every top_k below V. Masses are in float64.
     """
     width, vocabulary = leading.shape[1], x.shape[1]
     by_rank, by_mass = limits.by_rank(vocabulary), limits.top_p < 1

@@ -53,19 +53,10 @@ STREAM_CELLS = tl.constexpr(CELLS)
 
 
 def fused(
-    base: Tensor,
-    guides: Tensor,
-    weights: Tensor,
-    *,
-    temperature: Tensor | None,
-    seed: Tensor,
-    position: Tensor,
-    top_k: Tensor | None = None,
-    top_p: Tensor | None = None,
-    min_p: Tensor | None = None,
-    span: int = SPAN,
+    base: Tensor, guides: Tensor, weights: Tensor, *, temperature: Tensor | None, seed: Tensor, position: Tensor,
+    top_k: Tensor | None = None, top_p: Tensor | None = None, min_p: Tensor | None = None, span: int = SPAN,
     warps: int = WARPS,
-) -> Sampled:
+) -> Sampled:  # fmt: skip
     """Compute `guided_sampler` with Triton kernels. A token may differ from the reference's within float32 rounding."""
     rows, vocabulary = base.shape
     memory = {"dtype": torch.float32, "device": base.device}
@@ -99,9 +90,6 @@ def fused(
         inputs = Inputs(base, guides, weights, temperature, seed, position)
         draw_truncated_rows(inputs, Scanned(sums, scales, span, most_splits), top_k, top_p, min_p, token, facts)
     return Sampled(token, *facts)
-
-
-# ---- one pass ----
 
 
 @triton.jit(do_not_specialize=UNSPECIALIZED)

@@ -55,10 +55,7 @@ class Scanned(NamedTuple):
 def read(
     base, base_step, guides, guides_step, guide_step, weights, row, token, inside, G: tl.constexpr
 ):  # fmt: skip
-    """Load base logits z and guided logits u = z + Σ_g w_g z_g of tokens of a row. -inf becomes MASKED.
-
-    Guides of weight 0 are not read.
-    """
+    """Load base logits z and guided logits u = z + Σ_g w_g z_g, w_g != 0, of tokens of a row; -inf becomes MASKED."""
     row = row.to(tl.int64)
     z = tl.load(base + row * base_step + token, mask=inside, other=-INFINITY).to(tl.float32)
     u = z
@@ -124,10 +121,7 @@ def share(p, total):
 
 @triton.jit
 def least_depth(depths, weights, enough, BITS: tl.constexpr):
-    """Return the least depth of BITS bits down to which integer weights sum to `enough`.
-
-    All bits set if they never do.
-    """
+    """Return the least depth of BITS bits down to which integer weights sum to `enough`; all bits set if never."""
     last = 0
     for bit in range(BITS):
         step = HIGHEST_BIT >> (DEPTH_BITS - BITS + bit)

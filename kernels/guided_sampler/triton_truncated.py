@@ -117,8 +117,7 @@ def bin_of(x):
 def reach(k, p, log_least, sums, row, splits, vocabulary, inverse, shift, SPLITS: tl.constexpr):
     """Return a bound on depth: all kept tokens, and the k-th largest token, are at most this deep.
 
-    The k-th largest logit is at least the k-th largest of the maxima of the splits. Tokens deeper than
-    log V - log(1 - p) have at most 1 - p of the mass.
+    k: the k-th largest maximum of the splits. p: tokens deeper than log V - log(1 - p) have at most 1 - p of the mass.
     """
     split = tl.arange(0, SPLITS)
     bottom = 0.0 * shift + INFINITY

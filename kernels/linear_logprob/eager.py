@@ -43,9 +43,6 @@ class Engine(NamedTuple):
     """Function (chunk, bias, target, g = dL/dlog π, q = dL/dentropy, head, dtype) -> dL/da."""
 
 
-# ---- all chunks ----
-
-
 def score_in_chunks(
     statistics: Callable[[Tensor, Tensor | None, Tensor, Head], Chunk],
     hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, head: Head,
@@ -62,15 +59,10 @@ def gradients_in_chunks(
     inputs: Sequence[Any], needs_gradient: Sequence[bool], target: Tensor, head: Head, engine: Engine,
     upstream: Callable[[slice, Chunk], tuple[Tensor, Tensor]],
 ) -> list[Tensor | None]:  # fmt: skip
-    """Return the required gradients of hidden, weight and bias, at least float32.
-
-    `upstream` returns g and q of a chunk.
-    """
+    """Return the required gradients of hidden, weight and bias, >= float32; `upstream` returns g and q of a chunk."""
     dtype = wide(inputs[0].dtype)
-    totals = [
-        torch.zeros_like(tensor, dtype=dtype) if want else None
-        for tensor, want in zip(inputs, needs_gradient, strict=True)
-    ]
+    needs = zip(inputs, needs_gradient, strict=True)
+    totals = [torch.zeros_like(tensor, dtype=dtype) if want else None for tensor, want in needs]
     hidden, weight = operands(inputs[0], inputs[1])
     for rows, a in _products(hidden, weight, head):
         chunk = engine.statistics(a, inputs[2], target[rows], head)
@@ -101,10 +93,7 @@ def _accumulate(totals: Sequence[Tensor | None], rows: slice, da: Tensor, hidden
 
 
 def operands(hidden: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Return both operands in the dtype of the product: bfloat16 stays on a GPU (float32 sums); else float32 or wider.
-
-    On a CPU, products of bfloat16 would be rounded to bfloat16. float16 cannot represent small gradients.
-    """
+    """Return the operands in the product's dtype: bfloat16 on a GPU (float32 sums), else float32 or wider."""
     if on_gpu(hidden) and hidden.dtype == weight.dtype == torch.bfloat16:
         return hidden, weight
     dtype = wide(hidden.dtype)
@@ -124,9 +113,6 @@ def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
         total.addmm_(left, right)
     else:
         torch.addmm(total, left, right, out_dtype=total.dtype, out=total)
-
-
-# ---- a chunk by PyTorch ----
 
 
 def _score(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, head: Head) -> tuple[Tensor, Tensor]:
@@ -187,16 +173,10 @@ def _slope(logp: Float[Tensor, "n V"], lse: Float[Tensor, " n"], head: Head) -> 
 
 
 def logit_gradient(
-    logp: Float[Tensor, "N V"],
-    target: Int[Tensor, " N"],
-    entropy: Float[Tensor, " N"],
-    g: Float[Tensor, " N"],
+    logp: Float[Tensor, "N V"], target: Int[Tensor, " N"], entropy: Float[Tensor, " N"], g: Float[Tensor, " N"],
     q: Float[Tensor, " N"],
-) -> Float[Tensor, "N V"]:
-    """Compute dz_j = g (1[j = y] - p_j) - q p_j (log p_j + H) in the memory of `logp`.
-
-    Y is the target, H the entropy.
-    """
+) -> Float[Tensor, "N V"]:  # fmt: skip
+    """Compute dz_j = g (1[j = y] - p_j) - q p_j (log p_j + H) in place of `logp`; y the target, H the entropy."""
     p = logp.exp()
     inner = torch.addcmul(-(g + q * entropy)[:, None], logp, -q[:, None], out=logp)
     return inner.mul_(p).scatter_add_(1, target.clamp_min(0)[:, None], g[:, None])

@@ -18,15 +18,10 @@ class LinearLogprob(NamedTuple):
 
 
 def reference(
-    hidden: Float[Tensor, "N D"],
-    weight: Float[Tensor, "V D"],
-    target: Int[Tensor, " N"],
-    *,
-    bias: Float[Tensor, " V"] | None = None,
-    temperature: float = 1.0,
-    softcap: float | None = None,
+    hidden: Float[Tensor, "N D"], weight: Float[Tensor, "V D"], target: Int[Tensor, " N"], *,
+    bias: Float[Tensor, " V"] | None = None, temperature: float = 1.0, softcap: float | None = None,
     chunk: int | None = None,
-) -> LinearLogprob:
+) -> LinearLogprob:  # fmt: skip
     """Compute `linear_logprob` in plain PyTorch, with all logits [N, V] in memory. `chunk` has no effect."""
     dtype = wide(hidden.dtype)
     z = hidden.to(dtype) @ weight.to(dtype).T

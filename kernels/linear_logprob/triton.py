@@ -40,20 +40,10 @@ ELEMENTS = {"stream_forward": "BLOCK", "stream_backward": "BLOCK"}
 
 
 def fused(
-    hidden: Tensor,
-    weight: Tensor,
-    target: Tensor,
-    *,
-    bias: Tensor | None = None,
-    temperature: float = 1.0,
-    softcap: float | None = None,
-    chunk: int | None = None,
-    shape: Tiles | None = None,
-) -> LinearLogprob:
-    """Compute `linear_logprob` with `score` and `merge`, for tensors of one dtype and int64 targets.
-
-    `chunk` has no effect.
-    """
+    hidden: Tensor, weight: Tensor, target: Tensor, *, bias: Tensor | None = None, temperature: float = 1.0,
+    softcap: float | None = None, chunk: int | None = None, shape: Tiles | None = None,
+) -> LinearLogprob:  # fmt: skip
+    """Compute `linear_logprob` with `score` and `merge`, for one dtype and int64 targets; `chunk` has no effect."""
     hidden, weight = (tensor if tensor.stride(1) == 1 else tensor.contiguous() for tensor in (hidden, weight))
     rows, width = hidden.shape
     shape = tiles(hidden, weight) if shape is None else shape
@@ -76,10 +66,7 @@ def fused(
 
 
 def serves(hidden: Tensor, weight: Tensor) -> bool:
-    """Return whether `fused` supports these tensors.
-
-    Others use a library's products; unaligned rows would spill registers.
-    """
+    """Return whether `fused` supports these tensors; unaligned rows, for example, would spill registers."""
     fitting = hidden.dtype == weight.dtype and hidden.itemsize == 2 and hidden.stride(1) == weight.stride(1) == 1
     return fitting and (capability(hidden) == 0 or (aligned(hidden) and aligned(weight)))
 

@@ -36,10 +36,7 @@ class Tiles(NamedTuple):
 
 
 def tiles(hidden: Tensor, weight: Tensor) -> Tiles:
-    """Return tile sizes by compute capability.
-
-    128 x 256 with pointers would spill registers or exceed shared memory.
-    """
+    """Return tile sizes by compute capability: 128 x 256 with pointers would spill registers or shared memory."""
     device = capability(hidden)
     if device == 0:
         return Tiles(64, 256, 32)
@@ -58,8 +55,7 @@ def aligned(matrix: Tensor) -> bool:
 def shares(row_tiles: int, vocabulary_tiles: int, processors: int) -> int:
     """Return the number of parts (shares) of the vocabulary, so that row tiles times shares keep all processors busy.
 
-    The time is the number of rounds times the tiles per share; the result is the fewest shares with the shortest time.
-    With more row tiles than `GROUP`, the programs of a group keep all processors busy.
+    The fewest shares with the shortest time (rounds times tiles per share); groups of `GROUP` row tiles keep all busy.
     """
     least = min(vocabulary_tiles, max(1, processors // GROUP)) if row_tiles > GROUP else 1
     most = min(vocabulary_tiles, max(2 * least, 4 * processors // max(1, row_tiles)))

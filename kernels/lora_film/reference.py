@@ -6,15 +6,10 @@ from torch import Tensor
 
 
 def modulate(
-    u: Float[Tensor, "N L r"],
-    scale: Float[Tensor, "#N r"] | None = None,
-    core: Float[Tensor, "#N r r"] | None = None,
+    u: Float[Tensor, "N L r"], scale: Float[Tensor, "#N r"] | None = None, core: Float[Tensor, "#N r r"] | None = None,
     shift: Float[Tensor, "#N r"] | None = None,
-) -> Float[Tensor, "N L r"]:
-    """Return M u + δ for every row's features u: M is diag(scale) or `core`, or the identity if both are None.
-
-    Δ is `shift`.
-    """
+) -> Float[Tensor, "N L r"]:  # fmt: skip
+    """Return M u + δ for every row's features u: M = diag(scale), `core` or the identity; δ is `shift`."""
     if scale is not None:
         u = u * scale[:, None]
     elif core is not None:
@@ -23,17 +18,10 @@ def modulate(
 
 
 def reference(
-    y: Float[Tensor, "N L n"],
-    x: Float[Tensor, "N L m"],
-    A: Float[Tensor, "r m"],
-    B: Float[Tensor, "n r"],
-    *,
-    scale: Float[Tensor, "_ r"] | None = None,
-    core: Float[Tensor, "_ r r"] | None = None,
-    shift: Float[Tensor, "_ r"] | None = None,
-    factor: float = 1.0,
-    start: int = 0,
-) -> Float[Tensor, "N L n"]:
+    y: Float[Tensor, "N L n"], x: Float[Tensor, "N L m"], A: Float[Tensor, "r m"], B: Float[Tensor, "n r"], *,
+    scale: Float[Tensor, "_ r"] | None = None, core: Float[Tensor, "_ r r"] | None = None,
+    shift: Float[Tensor, "_ r"] | None = None, factor: float = 1.0, start: int = 0,
+) -> Float[Tensor, "N L n"]:  # fmt: skip
     """Compute `lora_film` in plain PyTorch, out of place and differentiable with respect to every argument."""
     scale, core, shift = (None if tensor is None else tensor.to(x.dtype) for tensor in (scale, core, shift))
     added = modulate(x[start:] @ A.T, scale, core, shift) @ B.T

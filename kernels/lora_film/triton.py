@@ -39,10 +39,7 @@ class Tiles(NamedTuple):
 
 
 def tiles(positions: int) -> Tiles:
-    """Return tile sizes for a number of positions.
-
-    With few positions there are more partial sums, to use all processors.
-    """
+    """Return tile sizes for a number of positions; few positions have more partial sums, to use all processors."""
     if positions <= FEW:
         return Tiles(positions=16, outputs=64, parts=16, core=WIDEST_CORE)
     return Tiles(positions=64, outputs=128, parts=4, core=16)
@@ -71,17 +68,9 @@ def shrunk(x: Tensor, A: Tensor) -> Tensor:
 
 
 def fused(
-    y: Tensor,
-    x: Tensor,
-    A: Tensor,
-    B: Tensor,
-    *,
-    scale: Tensor | None = None,
-    core: Tensor | None = None,
-    shift: Tensor | None = None,
-    factor: float = 1.0,
-    start: int = 0,
-) -> Tensor:
+    y: Tensor, x: Tensor, A: Tensor, B: Tensor, *, scale: Tensor | None = None, core: Tensor | None = None,
+    shift: Tensor | None = None, factor: float = 1.0, start: int = 0,
+) -> Tensor:  # fmt: skip
     """Compute `lora_film` with the Triton kernels, overwriting y. A and B are converted to x's dtype."""
     rows, length, n = y.shape
     if start == rows:
@@ -104,12 +93,10 @@ def fused(
 
 
 def _rank(r: int) -> int:
-    """Return the padded rank of a tile."""
     return max(SMALLEST_DOT, 1 << (r - 1).bit_length())
 
 
 def _warps(positions: int, r: int) -> int:
-    """Return the number of warps per program."""
     return MANY_WARPS if positions * _rank(r) >= SPILL_FROM else WARPS
 
 

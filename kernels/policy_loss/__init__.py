@@ -64,9 +64,7 @@ def _check(
     _, _, _, base, _ = others
     for low, high in (rule.positive, rule.negative):
         if not 0 <= low <= high:
-            raise ValueError(
-                f"policy_loss: ratio bounds must be 0 <= low <= high, got {(low, high)}; use inf for no upper bound"
-            )
+            raise ValueError(f"policy_loss: ratio bounds must be 0 <= low <= high, got {(low, high)}; inf is no bound")
     words = {"rule.through": (rule.through, THROUGH), "rule.level": (rule.level, LEVELS), "kl": (kl, DIVERGENCES)}
     for name, (word, choices) in words.items():
         if word not in choices:

@@ -50,19 +50,10 @@ class PolicyLoss(NamedTuple):
 
 
 def reference(
-    logprob: Float[Tensor, " T"],
-    old: Float[Tensor, " T"],
-    advantage: Float[Tensor, " T"],
-    weight: Float[Tensor, " T"],
-    bounds: Int[Tensor, " _"],
-    *,
-    rule: ClipRule,
-    mask: Bool[Tensor, " T"] | None = None,
-    base: Float[Tensor, " T"] | None = None,
-    beta: float = 0.0,
-    kl: str = "k3",
-    corrected: bool = False,
-) -> PolicyLoss:
+    logprob: Float[Tensor, " T"], old: Float[Tensor, " T"], advantage: Float[Tensor, " T"], weight: Float[Tensor, " T"],
+    bounds: Int[Tensor, " _"], *, rule: ClipRule, mask: Bool[Tensor, " T"] | None = None,
+    base: Float[Tensor, " T"] | None = None, beta: float = 0.0, kl: str = "k3", corrected: bool = False,
+) -> PolicyLoss:  # fmt: skip
     """Compute `policy_loss` in plain PyTorch, one sequence at a time."""
     tokens = tokens_of(logprob, old, advantage, weight, mask, base)
     total, sums = tokens.logprob.sum() * 0, [tokens.logprob.new_zeros(0, 5)]
@@ -137,10 +128,7 @@ def tokens_of(
 def per_token(
     tokens: Tokens, drift: Float[Tensor, " T"], rule: ClipRule, beta: float, kl: str, corrected: bool
 ) -> tuple[Float[Tensor, " T"], Float[Tensor, "T 5"]]:
-    """Return w (L + β KL) and the terms of `PolicyLoss.sums` per token.
-
-    `drift` is the mean log-ratio of its sequence.
-    """
+    """Return w (L + β KL) and the terms of `PolicyLoss.sums` per token; `drift` is its sequence's mean log-ratio."""
     log_ratio = torch.where(tokens.live, _at_level(tokens.logprob - tokens.old, drift, rule.level), 0)
     low, high, low_negative, high_negative = log_bounds(rule)
     gain = tokens.advantage >= 0

@@ -27,23 +27,10 @@ ELEMENTS = {"sequence_loss": "BLOCK"}
 
 
 def fused(
-    logprob: Tensor,
-    old: Tensor,
-    advantage: Tensor,
-    weight: Tensor,
-    bounds: Tensor,
-    *,
-    rule: ClipRule,
-    mask: Tensor | None = None,
-    base: Tensor | None = None,
-    beta: float = 0.0,
-    kl: str = "k3",
-    corrected: bool = False,
-) -> PolicyLoss:
-    """Compute `policy_loss` with the Triton kernel, equal to the reference up to float32 rounding.
-
-    `bounds` is int64.
-    """
+    logprob: Tensor, old: Tensor, advantage: Tensor, weight: Tensor, bounds: Tensor, *, rule: ClipRule,
+    mask: Tensor | None = None, base: Tensor | None = None, beta: float = 0.0, kl: str = "k3", corrected: bool = False,
+) -> PolicyLoss:  # fmt: skip
+    """Compute `policy_loss` with Triton, equal to the reference up to float32 rounding; `bounds` is int64."""
     return PolicyLoss(*_Fused.apply(logprob, old, advantage, weight, bounds, rule, mask, base, beta, kl, corrected))
 
 
@@ -174,10 +161,7 @@ def sequence_statistics(
 
 @triton.jit
 def read(logprob, old, advantage, weight, mask, start, end, MASK: tl.constexpr, BLOCK: tl.constexpr):
-    """Load a block of tokens: index, within the sequence, unmasked, w, log π, log π - log old, A.
-
-    0 for masked tokens.
-    """
+    """Load a block of tokens: index, within the sequence, unmasked, w, log π, log π - log old, A; 0 if masked."""
     t = start + tl.arange(0, BLOCK)  # int64
     inside = t < end
     w = tl.load(weight + t, mask=inside, other=0.0).to(tl.float32)

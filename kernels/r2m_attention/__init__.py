@@ -33,7 +33,7 @@ def r2m_attention(
     policy. A row without unmasked states gives 0 and no gradient. Sums are computed in float32 (float64 for float64);
     the result has the query's dtype. `bounds` increases from 0 to T, which is not checked on a GPU.
     """
-    _check(query, states, bounds, W_q, W_k, W_v, W_o, mask)
+    _check(query, states, bounds, {"W_q": W_q, "W_k": W_k, "W_v": W_v, "W_o": W_o}, mask)
     with full_precision(query):
         match way(query):
             case "reference":
@@ -46,17 +46,9 @@ def r2m_attention(
                 return fused(query, states, bounds, W_q, W_k, W_v, W_o, mask=mask)
 
 
-def _check(
-    query: Tensor, states: Tensor, bounds: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor, W_o: Tensor,
-    mask: Tensor | None,
-) -> None:  # fmt: skip
-    (D, d), P = W_q.shape, states.shape[1]
-    for name, matrix, shape in (
-        ("W_q", W_q, (query.shape[1], d)),
-        ("W_k", W_k, (P, d)),
-        ("W_v", W_v, (P, d)),
-        ("W_o", W_o, (d, D)),
-    ):
+def _check(query: Tensor, states: Tensor, bounds: Tensor, W: dict[str, Tensor], mask: Tensor | None) -> None:
+    (D, d), P = W["W_q"].shape, states.shape[1]
+    for (name, matrix), shape in zip(W.items(), ((query.shape[1], d), (P, d), (P, d), (d, D)), strict=True):
         if matrix.shape != shape:
             raise ValueError(
                 f"r2m_attention: {name} has the shape {tuple(matrix.shape)}, not {tuple(shape)}: queries are "

@@ -11,16 +11,10 @@ from ..dispatch import wide
 
 
 def reference(
-    query: Float[Tensor, "N D"],
-    states: Float[Tensor, "T P"],
-    bounds: Int[Tensor, " N+1"],
-    W_q: Float[Tensor, "D d"],
-    W_k: Float[Tensor, "P d"],
-    W_v: Float[Tensor, "P d"],
-    W_o: Float[Tensor, "d D"],
-    *,
+    query: Float[Tensor, "N D"], states: Float[Tensor, "T P"], bounds: Int[Tensor, " N+1"], W_q: Float[Tensor, "D d"],
+    W_k: Float[Tensor, "P d"], W_v: Float[Tensor, "P d"], W_o: Float[Tensor, "d D"], *,
     mask: Bool[Tensor, " T"] | None = None,
-) -> Float[Tensor, "N D"]:
+) -> Float[Tensor, "N D"]:  # fmt: skip
     """Compute `r2m_attention` in plain PyTorch, one row at a time, with a key and a value for every state."""
     dtype = wide(query.dtype)
     q, W_k, W_v, W_o = query.to(dtype) @ W_q.to(dtype), W_k.to(dtype), W_v.to(dtype), W_o.to(dtype)

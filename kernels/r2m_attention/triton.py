@@ -29,16 +29,9 @@ ELEMENTS = {"soften": "BLOCK", "centre": "BLOCK"}
 
 
 def fused(
-    query: Tensor,
-    states: Tensor,
-    bounds: Tensor,
-    W_q: Tensor,
-    W_k: Tensor,
-    W_v: Tensor,
-    W_o: Tensor,
-    *,
+    query: Tensor, states: Tensor, bounds: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor, W_o: Tensor, *,
     mask: Tensor | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Compute `r2m_attention` with Triton kernels, equal to the reference up to float32 rounding; `bounds` is int64."""
     return absorbed(_Attend.apply, query, states, bounds, W_q, W_k, W_v, W_o, mask=mask)
 
@@ -84,7 +77,6 @@ def _scores(vectors: Tensor, states: Tensor, bounds: Tensor, mask: Tensor | None
 
 
 def _collected(weights: Tensor, states: Tensor, bounds: Tensor) -> Tensor:
-    """Return the weighted sum of each row's states [N, P] in float32."""
     N, P = len(bounds) - 1, states.shape[1]
     out = torch.empty(N, P, dtype=torch.float32, device=states.device)
     launch(

@@ -38,10 +38,7 @@ _RECORDER: ContextVar[_Recorder | None] = ContextVar("recorder", default=None)
 
 @contextmanager
 def recorded(capability: int) -> Iterator[list[Launch]]:
-    """Record kernel launches within the context without running them, as on a device of compute capability 80 or 90.
-
-    Tensors may be on `meta`.
-    """
+    """Record kernel launches without running them, as on compute capability 80 or 90; tensors may be on `meta`."""
     recorder = _Recorder(capability, [])
     token = _RECORDER.set(recorder)
     try:

@@ -49,10 +49,7 @@ def rest(word):
 
 @triton.jit
 def philox(seed, index, position, stream):
-    """Return the Philox words of (index, position, stream), as `kernels.philox.words` does.
-
-    The key is the 64-bit seed.
-    """
+    """Return the Philox words of (index, position, stream) for the 64-bit seed, as `kernels.philox.words` does."""
     low = (seed & WORD_BITS).to(tl.uint32)
     high = ((seed >> 32) & WORD_BITS).to(tl.uint32)
     zero = index.to(tl.uint32) ^ index.to(tl.uint32)

@@ -267,7 +267,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
             self.kl = facts.get("watch/kl", self.kl)
             signal = learning_signal(scored, rollout.group)
             if (warning := signal.warning(self.signal)) and self.accelerator.is_main_process:
-                self.tell(f"step {self.state.global_step + 1}: {warning}")
+                self.report(f"step {self.state.global_step + 1}: {warning}")
             self.signal += signal
 
     def _sum(self, number: Any) -> float:

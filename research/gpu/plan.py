@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ...kernels.triton_common.launch import Launch, recorded
-from ...rm.capacity.gpus import GPUS
+from ...rm.capacity.choices import GPUS
 from ...rm.io.markdown import table
 from ..speed._scripts import argument_parser, machine, write
 from ..speed.kernels import Selection

@@ -47,9 +47,9 @@ from transformers import (
 
 from ...rm.backbones.loading import name_labels, small_tokenizer
 from ...rm.backbones.packing import pack_batch
+from ...rm.capacity.choices import GPUS
 from ...rm.capacity.config_shapes import shape_of
 from ...rm.capacity.flops import Answered, training_flops
-from ...rm.capacity.gpus import GPUS
 from ...rm.capacity.shapes import table_settings
 from ...rm.io.markdown import table
 from ...rm.kinds.scalar.training import PairRow, ScalarTask, collate

@@ -35,14 +35,7 @@ from ..data.preference_vectors import Preference, preference_matrix
 from ..errors import DataError, UsageError
 from ..io.hub_names import whole_name
 from ..io.sharded_weights import gather_tensor, put
-from .modulation import (
-    MixedVector,
-    Modulation,
-    Preferences,
-    random_objectives,
-    span_coordinates,
-    text_objectives,
-)
+from .modulation import MixedVector, Modulation, Preferences, random_objectives, span_coordinates, text_objectives
 from .moslora import ScaleAndShift
 from .pblora import BilinearCore
 from .serving import Block, ServedLinear
@@ -128,14 +121,10 @@ class PreferenceAdapter:
             if self._silent:
                 return torch.zeros_like(features)
             if self._rows is None:
-                raise UsageError(
-                    f"no preference is set; call set_preference with shares of {', '.join(self.objectives)} first"
-                )
+                raise UsageError(f"no preference is set; call set_preference, over {', '.join(self.objectives)}")
             rows = self._rows[name]
             if rows.rows not in (None, 1, len(features)):
-                raise UsageError(
-                    f"{rows.rows} preferences are set and {len(features)} rows came; set one per row, or one"
-                )
+                raise UsageError(f"{rows.rows} preferences are set and {len(features)} rows came; set one, or one each")
             return modulate(features, *rows)
 
         return hook
@@ -144,10 +133,7 @@ class PreferenceAdapter:
 
     @contextmanager
     def serving(self, rows: dict[str, Modulation], start: int = 0) -> Iterator[None]:
-        """Prepare PEFT's layers for decoding within the context.
-
-        Rows before `start` get base outputs, others are modulated.
-        """
+        """Prepare PEFT's layers for decoding within the context; rows before `start` get base outputs."""
         restored, blocks = {}, {}
         for name, layer in self.layers.items():
             parent = self.base.get_submodule(name.rpartition(".")[0])
@@ -174,8 +160,7 @@ class PreferenceAdapter:
     def export_lora(self, alpha: Preference, folder: Path) -> None:
         """Export the adapter at one preference as a plain PEFT LoRA folder: B' = B M(α), and a LoRA bias B δ(α).
 
-        `PeftModel.from_pretrained(base, folder)` gives the same logits. The bias is present only if δ is; engines
-        without support for LoRA biases need an adapter without shift.
+        `PeftModel.from_pretrained(base, folder)` gives the same logits; engines without LoRA biases need no shift.
         """
         tensors, biased = {}, False
         for name, (weight, bias) in self._fixed(alpha).items():
@@ -193,8 +178,7 @@ class PreferenceAdapter:
     def merge(self, alpha: Preference) -> nn.Module:
         """Merge the adapter at one preference into the base model in place: W0 + s B M(α) A, and a bias + s B δ(α).
 
-        The adapter is unusable afterwards. Transformers does not save a bias that the architecture's config lacks; use
-        `export_lora` for such models.
+        The adapter is unusable afterwards. Biases that the architecture's config lacks need `export_lora`.
         """
         for name, (weight, bias) in self._fixed(alpha).items():
             layer, base = self.layers[name], self.layers[name].get_base_layer()
@@ -231,9 +215,7 @@ class PreferenceAdapter:
     def save_pretrained(self, folder: Path) -> None:
         """Save weights and settings, but not the base model."""
         folder.mkdir(parents=True, exist_ok=True)
-        save_file(
-            {key: gather_tensor(value).cpu().contiguous() for key, value in self.state().items()}, folder / WEIGHTS
-        )
+        save_file({key: gather_tensor(part).cpu().contiguous() for key, part in self.state().items()}, folder / WEIGHTS)
         (folder / SETTINGS).write_text(json.dumps(asdict(self.settings), indent=2) + "\n", encoding="utf-8")
 
     @torch.no_grad()
@@ -320,10 +302,7 @@ def _linear_names(model: Any) -> list[str]:
 
 
 def _mixer(model: Any, settings: AdapterSettings, tokenizer: Any = None, *, empty: bool = False) -> nn.Module:
-    """Create the module that maps α to the generators' input.
-
-    If `empty`, its vectors are not computed (for loading).
-    """
+    """Create the module that maps α to the generators' input; for loading (`empty`) without its vectors."""
     k, width = len(settings.objectives), model.config.get_text_config().hidden_size
     if settings.kind != "moslora":
         return Preferences(k)

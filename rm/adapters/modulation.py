@@ -15,10 +15,7 @@ Embedding = Literal["text", "one_hot", "random"]
 
 
 class Modulation(NamedTuple):
-    """Modulation u -> M u + δ of rank-r features u per row.
-
-    M = diag(scale) or core, or the identity if both are None.
-    """
+    """Modulation u -> M u + δ of rank-r features u per row: M = diag(scale), core, or the identity."""
 
     scale: Float[Tensor, "N r"] | None = None
     core: Float[Tensor, "N r r"] | None = None
@@ -50,9 +47,6 @@ class Modulation(NamedTuple):
         return torch.eye(rank) if self.scale is None else self.scale[0].diag()
 
 
-# ---- inputs of the layers' modulations: computed once per request ----
-
-
 class Preferences(nn.Module):
     """Identity module: α itself weights PBLoRA's cores."""
 
@@ -82,9 +76,6 @@ class MixedVector(nn.Module):
         return mixed if self.trunk is None else self.trunk(mixed)
 
 
-# ---- objectives as vectors ----
-
-
 def random_objectives(k: int, width: int, seed: int = 0) -> Float[Tensor, "K E"]:
     """Return orthogonal directions of unit RMS, drawn from the seed, without information about the objectives."""
     if width < k:
@@ -110,8 +101,7 @@ def span_coordinates(objectives: Float[Tensor, "K E"]) -> Float[Tensor, "K K"]:
 def text_objectives(model: Any, tokenizer: Any, texts: Sequence[str], *, centred: bool = True) -> Float[Tensor, "K E"]:
     """Compute o_i, the mean of the frozen model's last hidden states over the description of objective i.
 
-    Embeddings of language models have nearly the same direction; `centred` subtracts the objectives' mean and scales
-    each to unit RMS, so that p(α) varies with α.
+    Embeddings have nearly the same direction; `centred` subtracts their mean and scales each to unit RMS.
     """
     batch = pad(tokenizer(list(texts), add_special_tokens=False).input_ids)
     device = next(model.parameters()).device

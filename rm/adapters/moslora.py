@@ -27,7 +27,5 @@ class ScaleAndShift(nn.Module):
 
     def forward(self, mixed: Float[Tensor, "N H"]) -> Modulation:
         """Return γ and δ [N, r]."""
-        return Modulation(
-            scale=None if self.scale is None else 1 + self.scale(mixed),
-            shift=None if self.shift is None else self.shift(mixed),
-        )
+        scale, shift = (None if generator is None else generator(mixed) for generator in (self.scale, self.shift))
+        return Modulation(scale=None if scale is None else 1 + scale, shift=shift)

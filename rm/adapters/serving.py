@@ -12,10 +12,7 @@ from .modulation import Modulation
 
 
 class ServedLinear(nn.Module):
-    """A base layer and its adapter for decoding, without PEFT's overhead.
-
-    Rows before `start` get the base output only.
-    """
+    """A base layer and its adapter for decoding, without PEFT's overhead; rows before `start` get the base output."""
 
     def __init__(
         self,
@@ -64,7 +61,6 @@ class LayerGroup:
         return [y] if len(self.widths) == 1 else y.split(self.widths, 2)
 
     def _base(self, x: Float[Tensor, "N L m"]) -> Float[Tensor, "N L n"]:
-        """Return the concatenated outputs of the base layers."""
         bases = [layer.base for layer in self.layers]
         if len(bases) == 1:
             return bases[0](x)

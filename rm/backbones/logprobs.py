@@ -112,7 +112,6 @@ def _completion_mask(attention: Bool[Tensor, "N L"], start: Int[Tensor, " N"]) -
 
 
 def _place_values(values: Tensor, in_completion: Tensor, right: Tensor, attention: Tensor) -> Float[Tensor, "N L"]:
-    """Put values into their columns, 0 elsewhere, and undo right-padding."""
     placed = values.new_zeros(attention.shape).masked_scatter(in_completion, values)
     return torch.zeros_like(placed).masked_scatter(attention.bool(), placed[right])
 

@@ -16,10 +16,7 @@ from .shapes import MIXES, NARROWS, READS, WIDENS, Linear, Shape
 
 MOST_LAYERS = 1000
 OUT = "^(o_proj|out|dense|c_proj)"
-"""Names of the attention's output matrix in several architectures.
-
-By default it is the last matrix of the attention.
-"""
+"""Names of the attention's output matrix in several architectures; by default it is the last matrix."""
 
 
 def folder_shape(model: str, *, trust_remote_code: bool = False) -> Shape:
@@ -75,13 +72,11 @@ def _error_text(error: Exception) -> str:
 
 
 def _layer_number(key: str) -> int | None:
-    """Return the layer number in a dotted name, or None."""
     match = re.search(r"(?:^|\.)(\d+)\.", key)
     return int(match[1]) if match else None
 
 
 def _layer(model: nn.Module, layers: int, name: str) -> tuple[Linear, ...]:
-    """Return the matrices of one decoder layer."""
     if any(parameter.dim() > 2 and _layer_number(key) is not None for key, parameter in model.named_parameters()):
         raise UsageError(f"{name}: a mixture of experts or of convolutions; the formulas are of dense decoders")
     sizes_by_layer: dict[int, dict[str, tuple[int, int]]] = defaultdict(dict)

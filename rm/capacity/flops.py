@@ -137,7 +137,6 @@ def _adapted_backward_to_the_embedding(shape: Shape, adapters: Adapters, tokens:
 
 
 def _recomputed_flops(shape: Shape, adapters: Adapters | None, tokens: int, attention: int) -> int:
-    """Return the operations that checkpointing repeats."""
     last = [linear for linear in shape.linears if linear.stage == NARROWS]
     product = tokens * sum(2 * linear.inputs * linear.outputs for linear in last)
     flops = shape.layers * (tokens * linear_flops(shape) + attention - product)
@@ -147,9 +146,6 @@ def _recomputed_flops(shape: Shape, adapters: Adapters | None, tokens: int, atte
             added += product - tokens * sum(2 * adapters.rank * linear.outputs for linear in reached)
         flops += (shape.layers - adapters.from_layer) * added
     return flops
-
-
-# ---- parameters of adapters ----
 
 
 def adapter_parameters(shape: Shape, adapters: Adapters, shared_rank: int = 0) -> int:

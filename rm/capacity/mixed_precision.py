@@ -22,8 +22,5 @@ def require_bf16_gpu(name: str, remedy: str = "leave it out") -> None:
 
 
 def stop_autocast(model: nn.Module) -> None:
-    """Remove Accelerate's autocast from a trained model's `forward`, in place.
-
-    Rewards are then computed in the precision of the weights, as they are after saving and loading.
-    """
+    """Remove Accelerate's autocast from `forward`, in place: rewards are then computed as after loading."""
     extract_model_from_parallel(model, keep_fp32_wrapper=False)

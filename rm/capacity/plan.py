@@ -6,11 +6,9 @@ from functools import partial
 from typing import Any
 
 from ..errors import UsageError
-from .choices import PRECISIONS, Spread
-from .decoding import Decoding
+from .choices import PRECISIONS, Spread, find_gpu
 from .flops import Adapters, Answered, adapter_parameters
-from .gpus import find_gpu
-from .jobs import Machine, Plan, Rl, decode_plan, largest_fitting, rl_plan, score_plan, train_plan
+from .jobs import Decoding, Machine, Plan, Rl, decode_plan, largest_fitting, rl_plan, score_plan, train_plan
 from .memory import Step
 from .settings import JOBS, PlanConfig
 from .shapes import Shape, find_shape
@@ -72,7 +70,6 @@ def plan_facts(config: PlanConfig) -> dict[str, Any]:
 def _plan_function(
     config: PlanConfig, shape: Shape, machine: Machine, adapters: Adapters | None
 ) -> Callable[[int], Plan]:
-    """Return the function from a batch size to its plan, for the jobs train, score and rl."""
     length = config.length or config.prompt + config.completion
     _check_room(shape, length)
     answer = min(config.completion, length)
@@ -107,9 +104,7 @@ def _adapters(config: PlanConfig, shape: Shape) -> Adapters | None:
     shares = config.job == "decode" and config.guide in ("shared", "late")
     kind = config.adapter or ("lora" if config.lora_r else "moslora" if shares else "none")
     if shares and kind == "none":
-        raise UsageError(
-            f"--guide {config.guide} is an adapter on the base; leave --adapter none out, or take separate"
-        )
+        raise UsageError(f"--guide {config.guide} is an adapter of the base; leave --adapter none out or take separate")
     if kind == "none" or config.job == "score" or (config.job == "decode" and config.guide == "none"):
         return None
     follows = config.job == "decode" or (config.job == "train" and config.kind == "autoregressive")
@@ -128,9 +123,7 @@ def _adapters(config: PlanConfig, shape: Shape) -> Adapters | None:
 
 def _check_room(shape: Shape, length: int) -> None:
     if shape.positions and length > shape.positions:
-        raise UsageError(
-            f"{shape.name} has {shape.positions} positions and a sequence {length} tokens; make it shorter"
-        )
+        raise UsageError(f"{shape.name} has {shape.positions} positions and a sequence {length} tokens; shorten it")
 
 
 def _gigabytes(size: float) -> float:

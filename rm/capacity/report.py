@@ -37,10 +37,7 @@ def markdown(facts: Mapping[str, Any], config: Mapping[str, Any], unit: str) -> 
     )
     times = table(
         ["on each GPU", "TFLOP", "seconds", "bound by"],
-        [
-            [phase["name"], f"{phase['teraflops']:,.1f}", f"{phase['seconds']:.2f}", phase["bound"]]
-            for phase in facts["phases"]
-        ],
+        [[p["name"], f"{p['teraflops']:,.1f}", f"{p['seconds']:.2f}", p["bound"]] for p in facts["phases"]],
         right=("TFLOP", "seconds"),
     )
     batch = {"train": "pairs", "rl": "completions", "decode": "completions", "score": "conversations"}[facts["job"]]

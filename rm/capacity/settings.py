@@ -14,8 +14,7 @@ from ..registry.settings import (
     Settings,
     setting,
 )
-from .choices import PRECISIONS, STATES, STRATEGIES
-from .gpus import GPUS, find_gpu
+from .choices import GPUS, PRECISIONS, STATES, STRATEGIES, find_gpu
 
 JOBS = {"train": 16, "rl": 8, "decode": 64, "score": 16}
 """Jobs and their default batch size per GPU."""
@@ -64,16 +63,14 @@ class PlanConfig(Settings):
         ),
     )
     model: str = setting(
-        "",
-        "Model: a size such as 7b or qwen3-8b, or a folder or Hub id with a config.json (weights are not needed).",
-        group="Job",
+        "", "Model: a size such as 7b or qwen3-8b, or a folder or Hub id with a config.json (no weights).", group="Job"
     )
     job: str = setting("train", "Kind of job.", choices=tuple(JOBS))
     gpus: int = setting(1, "Number of GPUs.", range=AT_LEAST_1)
     gpu: str = setting("h100", f"Type of GPU: {', '.join(GPUS)}.")
     strategy: str = setting(
         "ddp",
-        "ddp: the full model on every GPU; fsdp, zero3: weights, gradients and optimizer states are sharded.",
+        "ddp: the full model on every GPU; fsdp, zero3: sharded weights, gradients and states.",
         choices=STRATEGIES,
     )
     dtype: str | None = setting(
@@ -88,12 +85,10 @@ class PlanConfig(Settings):
     )
     adapter: str | None = setting(
         None,
-        "Adapter; none trains all weights. With --lora_r, by default lora.",
+        "Adapter; none trains all weights; default with --lora_r: lora.",
         choices=("none", "lora", "pblora", "moslora"),
     )
-    lora_r: int | None = setting(
-        None, "Rank of the adapter; by default 16, and 8 for an autoregressive model.", range=RANK
-    )
+    lora_r: int | None = setting(None, "Rank of the adapter; by default 16, for autoregressive models 8.", range=RANK)
     lora_target_modules: list[str] = setting(
         [],
         "Layers with adapters, or all-linear; by default all-linear, and q_proj, k_proj, v_proj for an autoregressive "
@@ -101,7 +96,7 @@ class PlanConfig(Settings):
     )
     from_layer: int | None = setting(
         None,
-        "First layer with an adapter; by default 0, and three quarters of the depth for --guide late.",
+        "First layer with an adapter; by default 0, for --guide late at three quarters of the depth.",
         range=AT_LEAST_0,
     )
     objectives: int = setting(2, "Number of objectives of pblora and moslora.", range=AT_LEAST_1)
@@ -112,40 +107,30 @@ class PlanConfig(Settings):
         group="Sizes",
         range=AT_LEAST_1,
     )
-    accumulation: int = setting(
-        1, "Micro-batches per optimizer step; rl generates the completions of all at once.", range=AT_LEAST_1
-    )
+    accumulation: int = setting(1, "Micro-batches per optimizer step; rl generates for all at once.", range=AT_LEAST_1)
     length: int | None = setting(
         None, "train, score: sequence length in tokens; by default prompt + completion.", range=AT_LEAST_1
     )
     prompt: int = setting(512, "Prompt length in tokens.", range=AT_LEAST_1)
     completion: int = setting(512, "Completion length in tokens.", range=AT_LEAST_1)
     group: int = setting(8, "rl: completions per prompt.", group="Policy training and decoding", range=AT_LEAST_1)
-    reward_model: list[str] = setting(
-        [], "rl: size, folder or Hub id of each reward model; by default the policy's size."
-    )
+    reward_model: list[str] = setting([], "rl: size, folder or Hub id of each reward model; default: the policy's.")
     reward_dtype: str = setting("float32", "rl: precision of reward models.", choices=("float32", "bfloat16"))
     reference: bool = setting(True, "rl: keep a reference policy in memory, as --measure_kl and --kl do.")
     critic: bool = setting(False, "rl: train a critic (PPO).")
     r2m: bool = setting(False, "rl: the first reward model reads the policy's hidden states and is trained, as in R2M.")
     guide: str = setting(
-        "shared",
-        "decode: where the guide is; late shares the layers before --from_layer.",
-        choices=("none", "shared", "late", "separate"),
+        "shared", "decode: place of the guide; late shares layers.", choices=("none", "shared", "late", "separate")
     )
-    guide_model: str | None = setting(
-        None, "decode: size, folder or Hub id of a separate guide; by default the base model's size."
-    )
+    guide_model: str | None = setting(None, "decode: size, folder or Hub id of a separate guide; default: the base's.")
     mfu: float = setting(
         0.4,
-        "Assumed model FLOPs utilisation, as a share of the GPU's peak.",
+        "Assumed model FLOPs utilisation, a share of the peak.",
         group="Assumptions and output",
         range=SHARE_ABOVE_0,
     )
     mbu: float = setting(
-        0.4,
-        "Assumed model bandwidth utilisation in decoding, as a share of the peak memory bandwidth.",
-        range=SHARE_ABOVE_0,
+        0.4, "Assumed model bandwidth utilisation in decoding, as a share of the peak.", range=SHARE_ABOVE_0
     )
     reserve: float = setting(
         0.1, "Share of GPU memory reserved for the CUDA context, communication and fragmentation.", range=SHARE_BELOW_1

@@ -55,8 +55,6 @@ class Shape(NamedTuple):
         return self.parameters - (0 if self.tied else self.embedding)
 
 
-# ---- public architectures ----
-
 FAMILIES: dict[str, dict[str, Any]] = {
     "qwen3": {"model_type": "qwen3", "vocab_size": 151936, "head_dim": 128, "max_position_embeddings": 40960},
     "qwen2.5": {"model_type": "qwen2", "vocab_size": 152064, "max_position_embeddings": 32768},

@@ -54,7 +54,6 @@ class ReportsReadings(Protocol):
 
     def rated(self, examples: Sequence[Example]) -> Rated:
         """Return rewards and readings of the conversations."""
-        ...
 
 
 def encoders_of(model: RewardModel) -> list[Any]:

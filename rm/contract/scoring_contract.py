@@ -24,8 +24,8 @@ PLAIN_TEMPLATE = "{% for m in messages %}{{ m.content }}{% if not loop.last %}{{
 class ScoringContract:
     """Specification of how text becomes a reward. The same weights with two contracts are two different reward models.
 
-    `kind` names the package of `rm.kinds` that loads the folder. Fields of a single kind are in a subclass in its
-    `contract.py`. A field that does not apply to a kind is None.
+    `kind` names the package of `rm.kinds` that loads the folder. Fields of a single kind are in a subclass in
+    its package. A field that does not apply to a kind is None.
     """
 
     kind: str
@@ -77,7 +77,7 @@ class ScoringContract:
 
 def contract_class(kind: str) -> type[ScoringContract]:
     """Return the contract class of a registered kind; `ScoringContract` for any other name."""
-    form = kind_of(kind).contract_class if kind in names("rm.kinds") else None
+    form = kind_of(kind).contract if kind in names("rm.kinds") else None
     return form or ScoringContract
 
 

@@ -53,20 +53,14 @@ def leaks(
     sides = _sides(pairs)
     longer = np.sign([len(split_words(pair.texts[0])) - len(split_words(pair.texts[1])) for pair in pairs])
     came_first = np.array([0 if chosen_first is None else 1 if chosen_first else -1 for chosen_first in first])
+    positions = came_first * sides[: len(came_first)]
     candidates = [
         *_leaks("length", ("the longer completion is chosen", "the shorter completion is chosen"), longer * sides),
-        *_leaks(
-            "position",
-            ("the first completion is chosen", "the second completion is chosen"),
-            came_first * sides[: len(came_first)],
-        ),
+        *_leaks("position", ("the first completion is chosen", "the second completion is chosen"), positions),
         *_words(pairs, sides, least),
     ]
-    return [
-        leak
-        for leak in candidates
-        if leak.pairs >= least and leak.right >= right and _chance(leak) * max(len(candidates), 1) <= SURE
-    ]
+    large = [leak for leak in candidates if leak.pairs >= least and leak.right >= right]
+    return [leak for leak in large if _chance(leak) * len(candidates) <= SURE]
 
 
 def _chance(leak: Leak) -> float:
@@ -78,10 +72,8 @@ def _chance(leak: Leak) -> float:
 def _sides(pairs: Sequence[PreferencePair]) -> np.ndarray:
     """Return [N]: 1 if the chosen completion is preferred, -1 if the rejected one is, 0 if neither is."""
     better = [next(filter(None, map(pair.preferred, pair.wins)), None) for pair in pairs]
-    return np.array(
-        [0 if choice is None else 1 if choice is pair else -1 for choice, pair in zip(better, pairs, strict=True)],
-        np.int8,
-    )
+    sides = (0 if choice is None else 1 if choice is pair else -1 for choice, pair in zip(better, pairs, strict=True))
+    return np.fromiter(sides, np.int8)
 
 
 def _leaks(kind: str, names: tuple[str, str], signs: np.ndarray) -> Iterator[Leak]:

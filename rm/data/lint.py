@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from ..io.escaping import escape_markdown
@@ -102,17 +103,9 @@ def lint(
     """
     benchmarks = benchmarks or {}
     alike_prompts = list(overlaps([pair.prompt for pair in pairs], benchmarks, near))
-    checks: list[Iterator[Finding]] = [
-        near_identical(pairs, alike),
-        find_ties(pairs),
-        find_duplicates(pairs),
-        find_markup(pairs, special),
-        find_contamination(alike_prompts),
-    ]
-    if encode is not None:
-        checks.insert(1, find_truncated(pairs, encode, max_length))
-    findings = [finding for check in checks for finding in check]
-    findings.sort(key=lambda finding: finding.row)
+    checks = [near_identical(pairs, alike), *([] if encode is None else [find_truncated(pairs, encode, max_length)])]
+    checks += [find_ties(pairs), find_duplicates(pairs), find_markup(pairs, special), find_contamination(alike_prompts)]
+    findings = sorted(chain.from_iterable(checks), key=lambda finding: finding.row)
     return Linted(tuple(findings), tuple(leaks(pairs, first)), tuple(count_overlaps(alike_prompts, benchmarks)))
 
 
@@ -205,9 +198,7 @@ def _find_contradictions(opinions: Mapping[int, Opinion]) -> Iterator[Finding]:
         for objective, completion in opinion.items():
             first[objective].setdefault(completion, row)
     for row, opinion in opinions.items():
-        against = [
-            first[name][other] for name, completion in opinion.items() for other in first[name] if other != completion
-        ]
+        against = [first[name][other] for name, best in opinion.items() for other in first[name] if other != best]
         if against:
             yield Finding(row, CONTRADICTED, "the other completion is preferred by", against[0])
 

@@ -144,8 +144,7 @@ def collect(
 ) -> tuple[list[T], RowReport]:
     """Parse every row of every source with `parse`, which raises a `ValueError` for a bad row.
 
-    Bad rows are counted over all sources and then refused together, or skipped. With `unique_ids` a row with the id of
-    an earlier row of the same source and subset is a bad row.
+    Bad rows of all sources are refused together, or skipped; with `unique_ids` a repeated id of a subset is bad.
     """
     return _collect(sources, lambda row: parse(row.values), on_bad_row, unique_ids=unique_ids)
 
@@ -199,7 +198,6 @@ def row_id(values: Mapping[str, Any]) -> Any:
 
 
 def _id_or_hash(values: Mapping[str, Any], content: Any) -> str:
-    """Return the id of a row, or the hash of its content if it has no id."""
     identity = row_id(values)
     return content_hash(content) if identity is None else str(identity)
 
@@ -283,9 +281,7 @@ def parse_examples(values: Mapping[str, Any]) -> list[tuple[str, Example]]:
     """Parse one row into one or two (id, example)."""
     if "chosen" in values:
         pair = parse_pair(values)
-        return [
-            (f"{pair.id}/{side}", example) for side, example in zip(("chosen", "rejected"), pair.examples, strict=True)
-        ]
+        return [(f"{pair.id}/{side}", some) for side, some in zip(("chosen", "rejected"), pair.examples, strict=True)]
     if "messages" in values:
         *prompt, last = as_turns(values["messages"], "messages")
         example = Example(tuple(prompt), as_reply([last], "messages"))
@@ -348,7 +344,6 @@ def _number(values: Mapping[str, Any], name: str) -> float | None:
 
 
 def _rationale(values: Mapping[str, Any], name: str) -> str:
-    """Return a rationale column as text; empty if the row has none."""
     value = values.get(name)
     if not isinstance(value, str | None):
         raise ValueError(f"'{name}' is not a text: {value!r:.60}")

@@ -47,9 +47,7 @@ def preference_vector(preference: Preference | None, objectives: Sequence[str]) 
         if name not in objectives:
             raise UsageError(f"no objective '{name}' in this model; {did_you_mean(name, objectives)}")
     if absent := [name for name in objectives if name not in preference]:
-        raise UsageError(
-            f"the preference {dict(preference)} leaves out {', '.join(absent)}; say {absent[0]}=0 for none"
-        )
+        raise UsageError(f"preference {dict(preference)} leaves out {', '.join(absent)}; say {absent[0]}=0 for none")
     shares = np.array([preference[name] for name in objectives], float)
     if not (np.isfinite(shares).all() and (shares >= 0).all() and abs(shares.sum() - 1) <= TOLERANCE):
         raise UsageError(f"the preference {dict(preference)} sums to {shares.sum():g}; shares are >= 0 and sum to 1")
@@ -75,14 +73,10 @@ def simplex_grid(objectives: int, steps: int) -> np.ndarray:
     return np.array([(*head, steps - sum(head)) for head in heads if sum(head) <= steps]) / steps
 
 
-# ---- samplers of training preferences, one per row ----
-
-
 def dirichlet(k: int, concentration: float = 0.5, vertices: float = 0.1) -> Sampler:
     """Sample α ~ Dirichlet(a, ..., a), and with probability `vertices` a single objective (one-hot α).
 
-    a is `concentration`. PARM trains with a = 0.5 (arXiv:2505.06274). The share of one-hot α is our addition: their
-    loss has the label of a single objective.
+    a is `concentration`; PARM trains with a = 0.5 (arXiv:2505.06274). The share of one-hot α is our addition.
     """
     if not (concentration > 0 and math.isfinite(concentration) and 0 <= vertices <= 1):
         raise UsageError(f"concentration > 0 and vertices in [0, 1], got {concentration} and {vertices}")
@@ -116,9 +110,6 @@ def grid_sampler(k: int, steps: int = 10) -> Sampler:
 
 
 def costs_sentence(setting: str, weights: Mapping[str, float]) -> str:
-    """Return a sentence about components with negative weights, which lower the reward.
-
-    Empty if all weights are >= 0.
-    """
+    """Return a sentence about components with negative weights, which lower the reward; empty if there are none."""
     costs = [f"{name}={weight:g}" for name, weight in weights.items() if weight < 0]
     return f"{setting}: {', '.join(costs)} is below 0, so more of it lowers the reward" if costs else ""

@@ -223,9 +223,7 @@ def _dataset_rows(source: str) -> Iterator[Row]:
         ) from error
     if isinstance(dataset, dict):
         if len(dataset) > 1:
-            raise UsageError(
-                f"dataset '{name}' has splits {', '.join(dataset)}; name one as '{name}:{next(iter(dataset))}'"
-            )
+            raise UsageError(f"'{name}' has splits {', '.join(dataset)}; name one as '{name}:{next(iter(dataset))}'")
         dataset = next(iter(dataset.values()))
     for number, values in enumerate(dataset, start=1):
         yield Row(f"{source}: row {number}", without_padding(values))

@@ -1,6 +1,7 @@
 """Load completions with scores by objective, together with preference pairs."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from ..types import Example, PreferencePair
@@ -33,9 +34,8 @@ def load_judged(
     column `scores` {objective: number}; a pair's are `scores_chosen` and `scores_rejected`. None is a missing score.
     """
     rows, report = collect(sources, _parser(objectives), on_bad_row, unique_ids=True)
-    return Judged(
-        [pair for row in rows for pair in row.pairs], [completion for row in rows for completion in row.completions]
-    ), report
+    pairs, completions = (list(chain.from_iterable(parts)) for parts in zip(*(row[:2] for row in rows), strict=True))
+    return Judged(pairs, completions), report
 
 
 def _parser(objectives: Sequence[str]) -> Callable[[Mapping[str, Any]], Judged]:
@@ -43,12 +43,8 @@ def _parser(objectives: Sequence[str]) -> Callable[[Mapping[str, Any]], Judged]:
         if "chosen" in values:
             pair = parse_pair(values)
             side_scores = [_scores(values.get(f"scores_{side}"), objectives) for side in ("chosen", "rejected")]
-            completions = [
-                ScoredCompletion(pair.id, example, scores)
-                for example, scores in zip(pair.examples, side_scores, strict=True)
-                if scores
-            ]
-            return Judged([pair], completions)
+            rated = zip(pair.examples, side_scores, strict=True)
+            return Judged([pair], [ScoredCompletion(pair.id, example, scores) for example, scores in rated if scores])
         ((name, example),) = parse_examples(values)
         scores = _scores(values.get("scores", values), objectives)
         if not scores:
@@ -60,7 +56,6 @@ def _parser(objectives: Sequence[str]) -> Callable[[Mapping[str, Any]], Judged]:
 
 
 def _scores(stated: Any, objectives: Sequence[str]) -> dict[str, float]:
-    """Return the scores of those objectives that are present."""
     if stated is None:
         return {}
     if not isinstance(stated, Mapping):

@@ -122,14 +122,14 @@ class PairStream(IterableDataset):
         block = next(block for block in reversed(self._blocks) if block.first <= rows)
         dropped = self.report.dropped[: block.dropped]
         report = {"read": block.read, "dropped": dropped, "ignored": dict(block.ignored), "counts": dict(block.counts)}
-        return {"rows": rows, "first": block.first, "position": block.position._asdict(), "of": self._made()} | report
+        return {"rows": rows, "first": block.first, "position": block.position._asdict(), "of": self._origin()} | report
 
     def go_on(self, state: Mapping[str, Any]) -> None:
         """Set the state from which the next iteration starts. If the state has no counts of rows, they start at 0."""
-        if state["of"] != self._made():
+        if state["of"] != self._origin():
             raise DataError(
-                f"the checkpoint's stream is of {state['of']} and this one of {self._made()}; resume with the sources, "
-                "the seed and the block that the run was begun with"
+                f"the checkpoint's stream is of {state['of']} and this one of {self._origin()}; resume with the "
+                "sources, the seed and the block that the run was begun with"
             )
         block = Block(int(state["first"]), StreamPosition(**state["position"]))
         if "counts" in state:
@@ -143,7 +143,7 @@ class PairStream(IterableDataset):
         report = self.report
         return Block(first, position, report.read, len(report.dropped), dict(report.ignored), dict(self.counts))
 
-    def _made(self) -> dict[str, Any]:
+    def _origin(self) -> dict[str, Any]:
         return {"sources": self.sources, "seed": self.seed, "block": self.block}
 
     def save(self, folder: Path, rows: int) -> None:

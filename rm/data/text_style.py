@@ -69,9 +69,6 @@ def word_count(text: str) -> float:
     return sum(LENGTHS[match.lastindex] for match in UNITS.finditer(text)) / LONG
 
 
-# ---- repetition ----
-
-
 Ngram = tuple[Hashable, ...]
 
 

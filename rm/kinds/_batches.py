@@ -47,10 +47,7 @@ def computed_at_once(device: torch.device, batch_tokens: int) -> int:
 
 
 def batches_of(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
-    """Group row indices into batches of similar length.
-
-    A batch has at most `batch_tokens` padded tokens, or a single row.
-    """
+    """Group row indices into batches of similar length: at most `batch_tokens` padded tokens, or a single row."""
     batches: list[list[int]] = []
     for index in sorted(range(len(lengths)), key=lambda i: (lengths[i], i)):
         if batches and (len(batches[-1]) + 1) * lengths[index] <= batch_tokens:

@@ -67,9 +67,6 @@ class SavedClassifier(Generic[Reading]):
             config.pad_token_id = pad_id
 
 
-# ---- open ----
-
-
 class Source(NamedTuple, Generic[Stated]):
     """Where a model is loaded from."""
 
@@ -128,18 +125,15 @@ def load_weights(
     trunk = f"{model.base_model_prefix}."
     head = [name for name, _ in model.named_parameters() if per_token and not name.startswith(trunk)]
     if lora is not None and (trained := [*(key.removeprefix(trunk) for key in new), *head]):
-        _keep_whole(lora, trained)
+        _train_in_full(lora, trained)
     return model, new
 
 
-def _keep_whole(lora: LoraConfig, new: list[str]) -> None:
+def _train_in_full(lora: LoraConfig, new: list[str]) -> None:
     """Train and save new modules in full: PEFT does not save base weights, so LoRA on random ones would lose them."""
     modules = sorted({key.partition(".")[0] for key in new})
     lora.modules_to_save = sorted({*(lora.modules_to_save or []), *modules})
     lora.exclude_modules = modules
-
-
-# ---- create ----
 
 
 def determined_fields(

@@ -40,8 +40,7 @@ def pairwise_logistic(differences: Any, wins: np.ndarray, *, C: float, max_iter:
 def _two_classes(differences: Any, wins: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
     """Return features, classes and sample weights with the same likelihood, as a two-class problem for scikit-learn.
 
-    Every second pair (d, p) is swapped to (-d, 1 - p), so that both classes occur. A pair whose label is neither 0 nor
-    1 is in both classes, weighted by p and 1 - p.
+    Every second pair (d, p) is swapped to (-d, 1 - p); soft labels are in both classes, weighted by p and 1 - p.
     """
     sign = np.where((wins < 0.5) ^ (np.arange(len(wins)) % 2 > 0), -1.0, 1.0)
     turned, p = sparse.diags(sign) @ differences, np.where(sign > 0, wins, 1 - wins)

@@ -36,8 +36,7 @@ class LabelSettings(RowSettings):
     )
     objective: str = setting(OVERALL, "Objective (label of the pairs) to learn.", group="Model")
     objectives: list[str] = setting(
-        [OVERALL],
-        "Objectives (labels of the pairs), in order. --data NAME=FILE assigns the labels of a file to one of them.",
+        [OVERALL], "Objectives (labels of the pairs), in order. --data NAME=FILE assigns a file's labels to one."
     )
 
     def __post_init__(self) -> None:
@@ -54,9 +53,7 @@ class ModelSettings(Settings):
     """Settings of the model from which training starts."""
 
     model: str | None = setting(
-        None,
-        "Backbone to start from: path or Hub id. By default, kind scalar trains a small model from scratch.",
-        group="Model",
+        None, "Backbone: path or Hub id. By default, kind scalar trains a small model from scratch.", group="Model"
     )
     max_length: int | None = setting(None, "Maximum length of a sequence in tokens.", range=AT_LEAST_1)
     dtype: str = setting("float32", "Precision of the weights.", choices=DTYPES, requires="model")
@@ -95,20 +92,14 @@ class ClassifierSettings(BackboneSettings):
     """Settings of a pretrained backbone with a new head, or of a small causal language model from scratch."""
 
     lora: bool = setting(
-        False,
-        "Train low-rank adapters instead of all weights; guides always have them.",
-        group="LoRA",
-        requires="model",
+        False, "Train low-rank adapters instead of all weights; guides always do.", group="LoRA", requires="model"
     )
     small_hidden: int = setting(
         128, "Width of the small model from scratch.", group="Small model from scratch", range=AT_LEAST_1, advanced=True
     )
     small_layers: int = setting(2, "Layers of the small model from scratch.", range=AT_LEAST_1, advanced=True)
     small_vocabulary: int = setting(
-        4096,
-        "Vocabulary size of the small model's tokenizer, which is trained on the training data.",
-        range=AT_LEAST_1,
-        advanced=True,
+        4096, "Vocabulary size of the small model's tokenizer, which is trained too.", range=AT_LEAST_1, advanced=True
     )
 
 
@@ -124,7 +115,7 @@ class StreamSettings(Settings):
     )
     stream_block: int = setting(
         4096,
-        "Number of pairs in a block, which is loaded and shuffled at once.",
+        "Pairs in a block, which is loaded and shuffled at once.",
         range=AT_LEAST_1,
         requires="stream",
         advanced=True,
@@ -136,9 +127,5 @@ class FittedSettings(LabelSettings):
     """Settings of a convex fit on fixed features."""
 
     inverse_regularization: float | None = setting(
-        None,
-        "C of the linear and embedding heads; larger values regularize less.",
-        group="Run",
-        range=ABOVE_0,
-        advanced=True,
+        None, "C of linear and embedding heads; larger regularizes less.", group="Run", range=ABOVE_0, advanced=True
     )

@@ -92,9 +92,6 @@ def shown_examples(data: Judged) -> list[Example]:
     ]
 
 
-# ---- backbones ----
-
-
 class BackboneTraining(RowTraining[Any]):
     """Training of a backbone that reads conversations."""
 
@@ -104,15 +101,14 @@ class BackboneTraining(RowTraining[Any]):
         """Raise an error if the chat template cannot render a conversation, before all data are read."""
         super().check(sources)
         if self.settings.model:
-            check_renders(
-                load_tokenizer(self.settings.model, chat_template=self.settings.chat_template, **self.options)
-            )
+            template = self.settings.chat_template
+            check_renders(load_tokenizer(self.settings.model, chat_template=template, **self.options))
 
     def loading_options(self) -> dict[str, Any]:
         """Return the options for loading the named backbone that all kinds have."""
         settings = self.settings
-        named = {"max_length": settings.max_length, "chat_template": settings.chat_template, "dtype": settings.dtype}
-        return named | edges(settings) | self.options
+        options = {"max_length": settings.max_length, "chat_template": settings.chat_template, "dtype": settings.dtype}
+        return options | edges(settings) | self.options
 
     def log_encoding(self, name: str, encoding: Encoding, noun: str = "pairs") -> Encoding:
         """Report the numbers of truncated and dropped rows, and of rows with text that the chat template omits."""
@@ -176,9 +172,6 @@ def texts_of(pairs: Sequence[PreferencePair]) -> list[str]:
     return prompts + [text for pair in pairs for text in pair.texts]
 
 
-# ---- streams ----
-
-
 class StreamedTraining(PairTraining[Any]):
     """Training on pairs in memory, or on a stream of pairs that is read during the training."""
 
@@ -192,9 +185,7 @@ class StreamedTraining(PairTraining[Any]):
         if self.arguments.max_steps < 1:
             raise UsageError("--stream reads without end; say with --max_steps how long to train")
         if self.arguments.dataloader_num_workers:
-            raise UsageError(
-                "--stream counts the rows that it reads in the training process; leave --dataloader_num_workers out"
-            )
+            raise UsageError("--stream counts rows in the training process; leave --dataloader_num_workers out")
         if labelled := [source for source in sources if self.split_source(source)[0]]:
             raise UsageError(f"--stream takes a row's own labels, not '{labelled[0]}'; give the pairs a column wins")
 

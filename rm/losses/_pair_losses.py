@@ -38,14 +38,10 @@ class LearnedFactor(Protocol):
 
     def fit(self, longer: torch.Tensor) -> None:
         """Fit the parameters to the length differences of the training pairs, in tokens."""
-        ...
 
 
 def check_required(loss: PairLoss, values: Mapping[str, Sequence[float]], margin: str = "'margin'") -> None:
-    """Raise `DataError` if a value that the loss requires is missing (NaN).
-
-    `margin` is the column's name for messages.
-    """
+    """Raise `DataError` if a value that the loss requires is missing (NaN); `margin` names the column in messages."""
     for name, column in values.items():
         absent = int(np.isnan(column).sum())
         if absent and name in loss.requires:
@@ -68,10 +64,7 @@ def fit_to(loss: PairLoss, longer: Sequence[float]) -> None:
 
 
 def with_other_gaps(loss: PairLoss, pairs: Sequence[PreferencePair], **options: Any) -> list[PreferencePair]:
-    """Add reward gaps of the model that the loss names in `other` to the pairs.
-
-    Without `other` return them unchanged.
-    """
+    """Add the reward gaps of the model that the loss names in `other`, if any, to the pairs."""
     source = loss.other
     if source is None or not pairs:
         return list(pairs)
@@ -107,8 +100,6 @@ def load_losses(modules: nn.ModuleDict, folder: Path) -> None:
         modules.load_state_dict(load_file(folder / LEARNT))
 
 
-# ---- by name ----
-
 LOSSES = "rm.losses"
 
 
@@ -137,6 +128,4 @@ def _check_own_code(loss: PairLoss, text: str) -> None:
     except Exception as error:  # user functions raise arbitrary errors
         raise UsageError(f"--loss {text} fails on made-up pairs ({error}){signatures(LOSSES)}") from error
     if losses.shape != chosen.shape or not (losses.isfinite().all() and gradient.isfinite().all()):
-        raise UsageError(
-            f"--loss {text} returns {losses.tolist()} for three made-up pairs, where three finite losses are expected"
-        )
+        raise UsageError(f"--loss {text} returns {losses.tolist()} for three made-up pairs, not three finite losses")

@@ -128,7 +128,7 @@ def readings(model: Any, examples: Sequence[Example], right: Ids) -> Iterator[tu
     for name, bos, eos in CONVENTIONS:
         yield name, _ids_with_edges(model, examples, bos, eos)
     yield "wrong truncation side", _cut_elsewhere(model, examples)
-    yield "no truncation", [whole_ids(model, example) for example in examples]
+    yield "no truncation", [untruncated_ids(model, example) for example in examples]
     for closed in ([], [after] if after is not None else []):
         plain = (ids if ids[-1:] == closed else [*ids, *closed] for ids in _plain(model, examples))
         yield "other template", [model.encoder.truncated(ids) for ids in plain]
@@ -157,14 +157,14 @@ def _without_closing_tokens(model: Any, examples: Sequence[Example], right: Ids)
 def _cut_elsewhere(model: Any, examples: Sequence[Example]) -> Ids:
     limit, findings = model.contract.max_length, []
     for example in examples:
-        full_ids = whole_ids(model, example)
+        full_ids = untruncated_ids(model, example)
         if limit is not None and len(full_ids) > limit:
             full_ids = full_ids[:limit] if model.contract.truncation == "left" else full_ids[-limit:]
         findings.append(full_ids)
     return findings
 
 
-def whole_ids(model: Any, example: Example) -> list[int]:
+def untruncated_ids(model: Any, example: Example) -> list[int]:
     """Return token ids before truncation."""
     ids = model.encoder.tokenizer(model.encoder.render(example), add_special_tokens=False, verbose=False).input_ids
     return model.encoder.finished(ids)

@@ -18,11 +18,10 @@ from ..kinds.process.model import ProcessRewardModel
 from ..kinds.scalar.model import ScalarRewardModel
 from ..load import load_reward_model
 from ..types import Example, ReadsTokens, tools_of
-from .known_faults import BackendScores, device_of, whole_ids
+from .known_faults import BackendScores, device_of, untruncated_ids
+from .model_server import sglang, vllm
 from .parity import BATCH_SIZE, Way
-from .sglang import sglang
 from .targets import NATIVE_WAYS, Against
-from .vllm import vllm
 
 
 class Group(NamedTuple):
@@ -37,10 +36,7 @@ class Group(NamedTuple):
 def target_groups(
     target: Against, source: str, model: Any, examples: list[Example], plain: list[Example], **options: Any
 ) -> list[Group]:
-    """Return a target's backends with their conversations.
-
-    `plain` are conversations with equal truncation elsewhere.
-    """
+    """Return a target's backends with their conversations; `plain` are those with equal truncation elsewhere."""
     if target.kind == "scores":
         return [stored_scores(target.target, model.contract.objectives)]
     if isinstance(model, ProcessRewardModel) and target.kind != "model":
@@ -71,13 +67,10 @@ def target_groups(
 
 
 def cut_plainly(model: Any, examples: Sequence[Example]) -> list[Example]:
-    """Return the conversations for which the tokenizer's truncation equals the scoring contract's.
-
-    Left truncation by the contract keeps a leading BOS, which tokenizers cannot be configured to do.
-    """
+    """Return the conversations that a tokenizer truncates as the contract does, which keeps a BOS at the left."""
     contract, sequences = model.contract, []
     for example, encoded in zip(examples, model.encoder.encode_all(examples), strict=True):
-        full_ids, limit = whole_ids(model, example), contract.max_length or encoded.length
+        full_ids, limit = untruncated_ids(model, example), contract.max_length or encoded.length
         if encoded.ids == (full_ids[:limit] if contract.truncation == "right" else full_ids[-limit:]):
             sequences.append(example)
     return sequences
@@ -86,8 +79,7 @@ def cut_plainly(model: Any, examples: Sequence[Example]) -> list[Example]:
 def stored_scores(source: str, objectives: Sequence[str]) -> Group:
     """Return the conversations of a file with the scores that another program gave them.
 
-    A row has `prompt` and `completion`, or `messages`, and a number for each objective under its name; a single one may
-    be called `score` or `reward`.
+    A row has `prompt` and `completion`, or `messages`, and each objective's number; a single one may be `score`.
     """
 
     def parse(values: Mapping[str, Any]) -> tuple[Example, list[float]]:
@@ -103,9 +95,6 @@ def stored_scores(source: str, objectives: Sequence[str]) -> Group:
     rows, _ = collect(source, parse)
     examples, scores = zip(*rows, strict=True)
     return Group([*examples], {source: lambda _: BackendScores(np.array(scores))}, True)
-
-
-# ---- other libraries ----
 
 
 def checkpoint(source: str, model: Any, **options: Any) -> dict[str, Way]:
@@ -127,11 +116,8 @@ def adapter(source: str, model: Any, **options: Any) -> dict[str, Way]:
     _check_scalar(source, model)
     if not (Path(source) / ADAPTER).exists():
         raise UsageError(f"--against adapter: {source} holds no {ADAPTER}; give the folder of a LoRA, or leave it out")
-    merged = _peft(source, model, options).merge_and_unload()
-    return {
-        "plain PEFT": plain(source, _peft(source, model, options), options),
-        "plain PEFT, merged": plain(source, merged, options),
-    }
+    merged = plain(source, _peft(source, model, options).merge_and_unload(), options)
+    return {"plain PEFT": plain(source, _peft(source, model, options), options), "plain PEFT, merged": merged}
 
 
 def _peft(source: str, model: Any, options: dict[str, Any]) -> Any:
@@ -149,10 +135,7 @@ def _check_scalar(source: str, model: Any) -> None:
 
 
 def plain(source: str, other: Any, options: dict[str, Any], outputs: Sequence[int] = ()) -> Way:
-    """Score with `apply_chat_template` and a sequence classifier, one by one if there is no pad token.
-
-    `outputs` are the columns of the classifier's outputs that are rewards.
-    """
+    """Score with `apply_chat_template` and a classifier's columns `outputs`, singly without a pad token."""
     location = parse_source(tokenizer_source(source))
     tokenizer = AutoTokenizer.from_pretrained(location.name, revision=location.revision, **options)
     batch_size = 1 if other.config.get_text_config().pad_token_id is None else BATCH_SIZE

@@ -1,16 +1,20 @@
-"""HTTP requests to an inference server of another program, as vLLM's and SGLang's."""
+"""The scores of inference servers: vLLM's pooling endpoints, which `rewardlab serve` has too, and SGLang's."""
 
 import json
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
+import numpy as np
 
-from ..errors import DataError
+from ..errors import DataError, UsageError
 from ..io.api_keys import authorization, clean_token, environment_key
 from ..io.server_rotation import LOCAL
-from ..types import Example, Message, tools_of
+from ..types import Example, Message, ReadsTokens, tools_of
+from .known_faults import BackendScores
+from .parity import Way
 
 EACH = 64
 """Maximum number of conversations in a request."""
@@ -94,3 +98,146 @@ def _chat_message(turn: Message) -> dict[str, Any]:
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
         calls.append(call | {"function": call["function"] | {"arguments": text}})
     return plain | ({"tool_calls": calls} if calls else {})
+
+
+def token_classify_options(labels: Sequence[str] = ()) -> str:
+    """Return vLLM's options for scores of tokens: of a token classifier, or of a causal language model's label tokens.
+
+    A server has one pooling task, which vLLM chooses by the name of the model's class unless it is named. The head of
+    a causal language model becomes the rows of its output head for `labels`, in their order and as in the vocabulary.
+
+    >>> token_classify_options()
+    '--runner pooling --pooler-config.task token_classify'
+    """
+    options = ["--runner", "pooling", "--pooler-config.task", "token_classify"]
+    if labels:
+        head = {"classifier_from_token": [*labels], "method": "no_post_processing", "num_labels": len(labels)}
+        options += ["--convert", "classify", "--hf-overrides", json.dumps(head, ensure_ascii=False)]
+    return shlex.join(options)
+
+
+class Vllm(ModelServer):
+    """vLLM's server with `--runner pooling` (0.31 to 0.33): POST /classify, /pooling and /tokenize."""
+
+    program, key_variable, start = "vLLM", "VLLM_API_KEY", "--runner pooling"
+
+    def classify(self, **body: Any) -> list[list[float]]:
+        """Return the scores of each conversation, in order."""
+        return sort_by_index(self.post("/classify", **body)["data"], "probs")
+
+    def token_classify(self, rows: Sequence[list[int]], **body: Any) -> list[list[list[float]]]:
+        """Return what the head gives at every token that the server's pooling returns, [tokens, labels] per row."""
+        return sort_by_index(self.post("/pooling", input=rows, task="token_classify", **body)["data"], "data")
+
+    def tokens(self, example: Example) -> list[int] | None:
+        """Return the server's token ids of a conversation; None if the server has no such endpoint."""
+        try:
+            return self.post("/tokenize", **chat_body(example), add_generation_prompt=False)["tokens"]
+        except DataError:
+            return None
+
+
+class ServedSteps(Vllm):
+    """`rewardlab serve` with a process reward model, whose /pooling endpoint is compatible with vLLM's."""
+
+    program, key_variable, start = "rewardlab serve", "REWARDLAB_TOKEN", "this model"
+
+    def model_name(self) -> str | None:
+        """Return None: a request need not name its only model."""
+        return None
+
+
+def vllm(url: str, model: Any) -> tuple[dict[str, Way], dict[str, Way]]:
+    """Score with vLLM on our token ids, with and without its activation; and on messages, with its chat template.
+
+    The second group is for conversations that vLLM truncates as the scoring contract does.
+    """
+    if not isinstance(model, ReadsTokens):
+        raise UsageError(f"--against vllm sends token ids, and kind '{model.contract.kind}' has no tokenizer")
+    server = Vllm(url)
+
+    def by_ids(examples: Sequence[Example], **options: Any) -> BackendScores:
+        rows = [encoded.ids for encoded in model.encoder.encode_all(examples)]
+        scores = [score for some in batches(rows) for score in server.classify(input=some, **options)]
+        return BackendScores(np.array(scores, float), rows)
+
+    def by_messages(examples: Sequence[Example]) -> BackendScores:
+        contract, scores = model.contract, []
+        cut = {"truncate_prompt_tokens": contract.max_length, "truncation_side": contract.truncation}
+        cut = cut if contract.max_length else {}
+        for chat_example in examples:
+            scores += server.classify(**chat_body(chat_example), use_activation=False, **cut)
+        tokens = all_or_none([server.tokens(example) for example in examples], model.encoder.truncated)
+        return BackendScores(np.array(scores, float), tokens)
+
+    ids = {"vLLM": lambda examples: by_ids(examples, use_activation=False), "vLLM, as it activates": by_ids}
+    return ids, {"vLLM, its template": by_messages}
+
+
+PROBABILITIES = "SGLang, /v1/classify"
+"""Backend of label probabilities: always a softmax, which is 1 for a single label. Reported, never a failure."""
+
+
+class Sglang(ModelServer):
+    """SGLang's server with `--is-embedding`: POST /classify, /v1/embeddings, /v1/classify and /tokenize.
+
+    /classify takes `text` or `input_ids` and returns a list with an `embedding` for each, which for a sequence
+    classifier is the output of its head; /v1/embeddings returns the same in OpenAI's format.
+    """
+
+    program, key_variable, start = "SGLang", "SGLANG_API_KEY", "--is-embedding"
+
+    def classify(self, **body: Any) -> list[list[float]]:
+        """Return the head's output for each row of `input_ids` or `text`, in order."""
+        replies = self.post("/classify", **body)
+        return [reply["embedding"] for reply in (replies if isinstance(replies, list) else [replies])]
+
+    def embeddings(self, rows: Sequence[list[int]]) -> list[list[float]]:
+        """Return the same through the embedding endpoint."""
+        return sort_by_index(self.post("/v1/embeddings", input=rows)["data"], "embedding")
+
+    def probabilities(self, rows: Sequence[list[int]]) -> list[list[float]]:
+        """Return the label probabilities; this endpoint documents one sequence per request."""
+        return [self.post("/v1/classify", input=row)["data"][0]["probs"] for row in rows]
+
+    def tokens(self, text: str) -> list[int] | None:
+        """Return the ids that the server's tokenizer makes of a text; None where it has no such endpoint."""
+        try:
+            return self.post("/tokenize", prompt=text)["tokens"]
+        except DataError:
+            return None
+
+
+def sglang(url: str, model: Any) -> tuple[dict[str, Way], dict[str, Way]]:
+    """Score with SGLang on our token ids, by each endpoint; and on rendered text, with the server's tokenizer.
+
+    The second group is for conversations without truncation: SGLang refuses or truncates longer ones in its own way.
+    """
+    if not isinstance(model, ReadsTokens):
+        raise UsageError(f"--against sglang sends token ids, and kind '{model.contract.kind}' has no tokenizer")
+    server = Sglang(url)
+
+    def by_ids(endpoint: Any) -> Way:
+        def way(examples: Sequence[Example]) -> BackendScores:
+            rows = [encoded.ids for encoded in model.encoder.encode_all(examples)]
+            return BackendScores(as_scores([score for some in batches(rows) for score in endpoint(some)]), rows)
+
+        return way
+
+    def by_text(examples: Sequence[Example]) -> BackendScores:
+        texts = [model.encoder.render(example) for example in examples]
+        scores = as_scores([score for some in batches(texts) for score in server.classify(text=some)])
+        return BackendScores(scores, all_or_none([server.tokens(text) for text in texts], list))
+
+    ids = {
+        "SGLang": by_ids(lambda rows: server.classify(input_ids=rows)),
+        "SGLang, /v1/embeddings": by_ids(server.embeddings),
+        PROBABILITIES: by_ids(server.probabilities),
+    }
+    return ids, {"SGLang, its tokenizer": by_text}
+
+
+def as_scores(rows: Sequence[Sequence[float]]) -> np.ndarray:
+    """Return rows of numbers as [N, K]; NaN fills rows that are shorter than the longest."""
+    width = max(map(len, rows), default=0)
+    return np.array([[*row, *[np.nan] * (width - len(row))] for row in rows], float).reshape(len(rows), width)

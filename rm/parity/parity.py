@@ -102,9 +102,6 @@ def flipped_share(ours: np.ndarray, theirs: np.ndarray) -> float:
     return float(((ours[first] - ours[second]) * (theirs[first] - theirs[second]) < 0).mean())
 
 
-# ---- variants of the model itself ----
-
-
 def own_ways(model: Any, seed: int = 0) -> dict[str, Way]:
     """Return variants that must not change a score: batch size 1, shuffled, padded, merged, without KV cache."""
     ways: dict[str, Way] = {
@@ -115,9 +112,7 @@ def own_ways(model: Any, seed: int = 0) -> dict[str, Way]:
         return ways
     for side in ("left", "right"):
         ways[f"padded on the {side}"] = lambda examples, side=side: BackendScores(_padded_scores(model, examples, side))
-    ways["pad is EOS"] = lambda examples: BackendScores(
-        _padded_scores(model, examples, "right", edge_id(model, 1) or 0)
-    )
+    ways["pad is EOS"] = lambda some: BackendScores(_padded_scores(model, some, "right", edge_id(model, 1) or 0))
     if isinstance(model, LatentSteps):
         ways["without a cache"] = lambda examples: BackendScores(model.rate_without_cache(examples))
     if isinstance(model.model, PeftModel):
@@ -129,10 +124,7 @@ def own_ways(model: Any, seed: int = 0) -> dict[str, Way]:
 
 
 def other_precision(model: Any) -> dict[str, Way]:
-    """Return a backend in bfloat16, or in float32 if the scoring contract's dtype is narrower.
-
-    Empty without a tokenizer.
-    """
+    """Return a backend in bfloat16, or in float32 for a narrower contract; empty without a tokenizer."""
     if not _has_tokens(model):
         return {}
     dtype = torch.bfloat16 if model.contract.dtype in ("float32", "float64") else torch.float32
@@ -165,7 +157,6 @@ def with_weights(model: Any, weights: torch.nn.Module) -> Any:
 
 
 def _padded_scores(model: Any, examples: Sequence[Example], side: str, filler: int = 0) -> np.ndarray:
-    """Score padded batches in the given order."""
     rows = [encoded.ids for encoded in model.encoder.encode_all(examples)]
     rewards = []
     for start in range(0, len(rows), BATCH_SIZE):
@@ -180,9 +171,6 @@ def _padded_scores(model: Any, examples: Sequence[Example], side: str, filler: i
         else:
             rewards.append(run(model, lambda t=tokens, a=attention: model.score(t, a)))
     return np.concatenate(rewards)
-
-
-# ---- conversations that expose faults ----
 
 
 def edge_cases(model: Any, examples: Sequence[Example]) -> list[Example]:

@@ -94,5 +94,4 @@ def sentence(result: Parity) -> str:
 
 
 def _xml(text: str) -> str:
-    """Replace the characters that XML 1.0 does not allow."""
     return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)

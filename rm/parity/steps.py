@@ -18,10 +18,9 @@ from ..errors import DataError
 from ..kinds.process.model import ProcessRewardModel
 from ..types import Example
 from .known_faults import EXPLAINED
-from .model_server import batches
+from .model_server import ServedSteps, Vllm, batches, token_classify_options
 from .parity import FULL, HALF, Parity, flipped_share
 from .targets import Against
-from .vllm import ServedSteps, Vllm, token_classify_options
 
 
 class StepOutputs(NamedTuple):
@@ -188,13 +187,8 @@ def process_parities(
     logits = model.token_logits([row.ids for row in encoded])
     ends = [[end for end in row.ends if end < len(row.ids)] for row in encoded]
     outputs = [StepOutputs(row.ids, *read) for row, *read in zip(encoded, logits, ends, strict=True)]
-    servers = [
-        Vllm(target.target, start=token_classify_options())
-        if target.kind == "vllm"
-        else ServedSteps(target.target, token)
-        for target in targets
-        if target.kind in ("vllm", "http")
-    ]
+    start, served = token_classify_options(), [target for target in targets if target.kind in ("vllm", "http")]
+    servers = [Vllm(t.target, start=start) if t.kind == "vllm" else ServedSteps(t.target, token) for t in served]
     return [result for server in servers for result in _compared(server, outputs, half=half)]
 
 

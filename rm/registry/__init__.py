@@ -41,8 +41,8 @@ def names(folder: str) -> list[str]:
     True
     """
     package = importlib.import_module(f"{ROOT}.{folder}")
-    own = (module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_"))
-    return sorted({*own, *plugins(folder)})
+    modules = (module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_"))
+    return sorted({*modules, *plugins(folder)})
 
 
 @cache

@@ -24,8 +24,8 @@ class Kind:
     """`module:class` of its `Training`; empty for a kind that cannot be trained."""
     settings: type[Settings] = Settings
     """Class of the settings of its training."""
-    contract: str = ""
-    """`module:class` of its scoring contract; empty for kinds with the common fields only."""
+    contract: type[Any] | None = None
+    """Class of its scoring contract; None for kinds with the common fields only."""
     by_gradient: bool = False
     """Whether it is trained by gradient descent, with trainer arguments, held-out data and several processes."""
     reads_data: bool = True
@@ -49,11 +49,6 @@ class Kind:
         if not self.trainer:
             raise UsageError(f"a {self.name} reward model is not trained; name a kind that is")
         return self._imported(self.trainer)
-
-    @property
-    def contract_class(self) -> type[Any] | None:
-        """The class of the scoring contracts of this kind; None for `ScoringContract` itself."""
-        return self._imported(self.contract) if self.contract else None
 
     def _imported(self, reference: str) -> Any:
         return pkgutil.resolve_name(importlib.util.resolve_name(f".{reference}", self.package))

@@ -12,8 +12,6 @@ from typing import Any, ClassVar, NamedTuple, get_origin
 
 from ..errors import UsageError
 
-# ---- ranges ----
-
 
 class Range(NamedTuple):
     """Interval of numbers that a setting accepts, never NaN; `text` describes it in error messages."""
@@ -52,8 +50,6 @@ RANK = Range("a rank in 1..65536", 1, 65_536)
 STEPS = Range("at least 1, or -1 for as many as the epochs have", 1, below=True)
 SECONDS = Range("above 0 seconds", 0, above=True)
 
-
-# ---- declarations ----
 
 DECLARED = ("group", "listed", "registry", "advanced", "range", "requires", "suffixes")
 """Keys of a declaration in its field's metadata, besides the help text."""
@@ -124,7 +120,6 @@ class Settings:
             rule.check(self)
 
     def _check_required_ones(self) -> None:
-        """Raise a `UsageError` for a changed setting that requires another one, which is not set."""
         declared = declarations(type(self))
         for name in changed_settings(self):
             other = declared[name].metadata.get("requires", "")

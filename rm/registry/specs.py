@@ -96,19 +96,19 @@ def typed_arguments(text: str, function: Callable[..., Any]) -> dict[str, Any]:
     return {name: _value(text, name, value, parameters) for name, value in parse_spec(text).arguments.items()}
 
 
-def build(folder: str, text: str, **given: Any) -> Any:
-    """Call the function that `text` names with its arguments and those in `given`, which `text` cannot set."""
+def build(folder: str, text: str, **fixed: Any) -> Any:
+    """Call the function that `text` names with its arguments and those in `fixed`, which `text` cannot set."""
     name = parse_spec(text).name
     factory = load(folder, name)
     if ":" in name and (plain := plain_form(folder, factory)):
         return use_plain(plain, factory, text, typed_arguments(text, factory))
-    return call(factory, text, more=signatures(folder) if ":" in name else "", **given)
+    return call(factory, text, more=signatures(folder) if ":" in name else "", **fixed)
 
 
-def call(factory: Callable[..., Any], text: str, *, more: str = "", **given: Any) -> Any:
-    """Call a function with the arguments of a spec and those in `given`; `more` is appended to error messages."""
+def call(factory: Callable[..., Any], text: str, *, more: str = "", **fixed: Any) -> Any:
+    """Call a function with the arguments of a spec and those in `fixed`; `more` is appended to error messages."""
     spec, parameters = parse_spec(text), signature(factory).parameters
-    free = {name: parameter for name, parameter in parameters.items() if name not in given}
+    free = {name: parameter for name, parameter in parameters.items() if name not in fixed}
     variadic = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in free.values())
     choices = f"there is {', '.join(free)}" if free else "it has none"
     for name in spec.arguments:
@@ -119,7 +119,7 @@ def call(factory: Callable[..., Any], text: str, *, more: str = "", **given: Any
         raise UsageError(f"{text}: the argument '{missing[0]}' is missing; write {_example_spec(spec, free)}{more}")
     values = {name: _value(text, name, value, free) for name, value in spec.arguments.items()}
     try:
-        return factory(**values, **given)
+        return factory(**values, **fixed)
     except UsageError:
         raise
     except ValueError as error:
@@ -183,9 +183,7 @@ def use_plain(plain: Plain, function: Callable[..., Any], text: str, arguments: 
     if unknown := [name for name in arguments if name not in free and not variadic]:
         raise UsageError(f"{text}: no argument '{unknown[0]}'; the function has {', '.join(free) or 'none'}")
     if missing := [name for name, parameter in free.items() if is_required(parameter) and name not in arguments]:
-        raise UsageError(
-            f"{text}: the argument '{missing[0]}' is missing; write it in parentheses, as {missing[0]}=..."
-        )
+        raise UsageError(f"{text}: the argument '{missing[0]}' is missing; write it in parentheses: {missing[0]}=...")
     bound = update_wrapper(partial(function, **arguments), function)
     bound.__name__ = text.partition("(")[0].rpartition(":")[2]  # an object has no name
     return plain.wrap(bound)

@@ -40,8 +40,7 @@ def fault_of_checkpoint(checkpoint: Path) -> str | None:
 def last_complete_checkpoint(folder: Path, report: Callable[[str], None] = print) -> Path | None:
     """Return the newest complete checkpoint; None if none was ever completed. `report` gets a line per damaged one.
 
-    Newer damaged checkpoints are renamed to `corrupt-checkpoint-N`; only the last of these is kept. Raises `DataError`,
-    and renames nothing, if checkpoints had been completed but all of them are damaged.
+    Newer damaged ones are renamed to `corrupt-checkpoint-N`; raises `DataError` if all completed ones are damaged.
     """
     faulty: dict[Path, str] = {}
     complete = None

@@ -38,10 +38,7 @@ def same_start(module: nn.Module) -> None:
 
 
 def same_gradients(parameters: Iterable[nn.Parameter], how: str = "mean") -> None:
-    """All-reduce gradients to their mean or sum.
-
-    A missing gradient counts as 0, unless it is missing in all processes.
-    """
+    """All-reduce gradients to their mean or sum; a gradient that only some processes lack counts as 0."""
     parameters = [*parameters]
     present = [torch.tensor(float(parameter.grad is not None), device=parameter.device) for parameter in parameters]
     numbers: Any = reduce(torch.stack(present), "sum")

@@ -66,10 +66,7 @@ def encode_labelled(
         too_long = length > (limit or sys.maxsize)
         over += too_long
         if too_long and on_long == "refuse":
-            raise DataError(
-                f"pair '{pair.id}' has {length} tokens and the limit is {limit}; raise --max_length, or set --on_long "
-                "truncate or skip"
-            )
+            raise too_long_error(f"pair '{pair.id}'", length, limit)
         if too_long and on_long == "skip":
             continue
         if chosen.ids == rejected.ids:
@@ -87,6 +84,12 @@ def encode_labelled(
         raise _nothing_left(pairs, over if on_long == "skip" else 0, limit, identical, objectives)
     longest = max(max(encoded.length for encoded in both) for both in encoded)
     return Encoding(rows, len(pairs), limit, longest, over, identical, unlabelled, *omitted_texts(encoded))
+
+
+def too_long_error(row: str, length: int, limit: int | None) -> DataError:
+    """Return the error for a row that is too long where `on_long` is `refuse`."""
+    remedy = "raise --max_length, or set --on_long truncate or skip"
+    return DataError(f"{row} has {length} tokens and the limit is {limit}; {remedy}")
 
 
 def concatenate_encodings(parts: Sequence[Encoding]) -> Encoding:

@@ -4,6 +4,7 @@ import contextlib
 import math
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,8 @@ def split_in_half(piece: Piece, rows: int) -> list[Piece]:
             return value[part]
         return torch.cat([tensor[part] for tensor in value.chunk(2)])
 
-    return [
-        Piece({name: cut(value, part) for name, value in piece.items()})
-        for part in (slice(None, middle), slice(middle, None))
-    ]
+    halves = (slice(None, middle), slice(middle, None))
+    return [Piece({name: cut(value, half) for name, value in piece.items()}) for half in halves]
 
 
 def lacks_memory(error: Exception) -> bool:
@@ -50,9 +49,7 @@ def lacks_memory(error: Exception) -> bool:
 
 def first_not_finite(tensors: Iterable[tuple[str, Tensor]]) -> str | None:
     """Return the name of the first tensor with a NaN or an infinity, or None."""
-    return next(
-        (name for name, tensor in tensors if tensor.is_floating_point() and not torch.isfinite(tensor).all()), None
-    )
+    return next((name for name, some in tensors if some.is_floating_point() and not torch.isfinite(some).all()), None)
 
 
 class FaultTolerantTrainer(Trainer):
@@ -66,7 +63,7 @@ class FaultTolerantTrainer(Trainer):
     most_rows: int | None = None
     """Maximum number of rows per forward pass; None until memory runs out."""
     loss_name = "the loss"
-    tell: Callable[[str], None] = staticmethod(print)
+    report: Callable[[str], None] = staticmethod(print)
 
     def rows_of(self, inputs: Mapping[str, Any]) -> int | None:
         """Return the rows of a micro-batch; None if its loss is not a sum over rows, so that it cannot be split."""
@@ -75,7 +72,6 @@ class FaultTolerantTrainer(Trainer):
     # ---- micro-batches ----
 
     def _prepare_inputs(self, inputs):
-        """Prepare inputs; a `Piece` is already prepared and returned unchanged."""
         return inputs if isinstance(inputs, Piece) else super()._prepare_inputs(inputs)
 
     def training_step(self, model, inputs, num_items_in_batch=None):
@@ -84,7 +80,7 @@ class FaultTolerantTrainer(Trainer):
         piece, most_rows = Piece(self._prepare_inputs(inputs)), self.most_rows
         loss = self._learn(super().training_step, model, piece, num_items_in_batch, last=True)
         if self.most_rows != most_rows:
-            self.tell(
+            self.report(
                 f"step {self.state.global_step + 1}: memory does not hold {self.rows_of(piece)} rows; from here on "
                 f"{self.most_rows} are read at a time, with the same gradient"
             )
@@ -153,10 +149,7 @@ class FaultTolerantTrainer(Trainer):
             self._stop(f"step {self.state.global_step + 1}: {name} is {number}")
 
     def _get_grad_norm(self, model, grad_norm=None):
-        """Return the gradient norm before clipping.
-
-        Stop the run if it is not finite, except with fp16's gradient scaler.
-        """
+        """Return the gradient norm before clipping; stop the run if it is not finite, except with fp16's scaler."""
         norm = super()._get_grad_norm(model, grad_norm)
         if norm is not None and self.accelerator.scaler is None:
             self.check_finite(norm, f"the norm of the gradient of {self.loss_name}")
@@ -166,11 +159,10 @@ class FaultTolerantTrainer(Trainer):
         """Stop the run if weights are not finite, before they are saved."""
         model: Any = self.model
         if not is_sharded(model):
-            parameters = [
-                *model.named_parameters(),
-                *((f"of {self.loss_name}", parameter) for parameter in self._trained()),
-            ]
-            if name := first_not_finite((name, tensor.detach()) for name, tensor in parameters):
+            others = ((f"of {self.loss_name}", parameter) for parameter in self._trained())
+            if name := first_not_finite(
+                (name, some.detach()) for name, some in chain(model.named_parameters(), others)
+            ):
                 self._stop(f"step {self.state.global_step}: the weights {name} are not finite")
 
     def _stop(self, reason: str) -> None:
@@ -191,7 +183,6 @@ class FaultTolerantTrainer(Trainer):
     # ---- checkpoints ----
 
     def _save_checkpoint(self, model, trial):
-        """Save a checkpoint as Transformers does, of finite weights only."""
         self.check_weights()
         super()._save_checkpoint(model, trial)
 
@@ -200,10 +191,8 @@ class FaultTolerantTrainer(Trainer):
         try:
             super()._maybe_log_save_evaluate(*args, **kwargs)
         except Exception as error:
-            reason, folder = (
-                full_disk_reason(error),
-                Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}",
-            )
+            folder = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
+            reason = full_disk_reason(error)
             if reason is None or isinstance(error, DataError | UsageError | CheckFailed):
                 raise
             sentence = no_room(folder if folder.exists() else Path(file_of(error) or folder), reason)

@@ -59,9 +59,7 @@ def fit(
     facts |= more
     examples, leads = training.golden_examples(model, data, golden), training.arguments.process_index == 0
     if leads:
-        training.report(
-            f"computing the rewards of {len(examples)} golden conversations, now and after loading the saved model"
-        )
+        training.report(f"computing the rewards of {len(examples)} golden conversations, now and as loaded again")
     _save(model, examples, folder, leads)
     if leads and examples:
         saved = load_reward_model(str(folder), check=False, **training.options)
@@ -72,7 +70,6 @@ def fit(
 def _train(
     training: Training[Any], prepared: Prepared, folder: Path, resume: bool, run: Run
 ) -> tuple[dict[str, Any], list[dict[str, float]]]:
-    """Train, and restart if the monitor requests it; return manifest entries and the trainer's log."""
     leads, monitor = training.arguments.process_index == 0, prepared.monitor
     checkpoint = broadcast_from_rank_0(last_complete_checkpoint(folder, training.report) if resume and leads else None)
     if checkpoint:

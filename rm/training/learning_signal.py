@@ -24,8 +24,7 @@ TINY = 1e-12
 class SignalCheck(TrainerCallback, ExportableState):
     """Raises `CheckFailed` at the end of a training in which no step had a finite gradient other than 0.
 
-    The result is part of a checkpoint, so that a resumed run includes earlier steps. Gradients are checked until the
-    first that is not 0. Engines without access to gradients (DeepSpeed) are not checked.
+    The result is part of a checkpoint, for resumed runs. Engines without access to gradients (DeepSpeed) are skipped.
     """
 
     def __init__(self):
@@ -71,8 +70,6 @@ def check_fitted(weights: np.ndarray, kind: str) -> None:
             "--kind"
         )
 
-
-# ---- accuracy and margin ----
 
 WINDOWS, LEAST = 5, 64
 """Number of final log lines, and minimum number of their pairs, for the test whether training ends at chance level."""

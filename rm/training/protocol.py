@@ -27,19 +27,13 @@ Report = Callable[[str], object]
 """Function that reports a line about the progress of a training."""
 
 
-# ---- task ----
-
-
 class Task:
     """Interface of loss, metrics and extra weights of one kind of reward model."""
 
     collate: Callable[[Sequence[Any]], dict[str, torch.Tensor]]
     """Collates rows into one batch; the labels for evaluation are `stated`, or else `wins`."""
     items: Callable[[dict[str, torch.Tensor]], torch.Tensor]
-    """Counts the items of a batch, such as pairs, over which the loss is a mean.
-
-    [T] for a loss that is a sum of T means.
-    """
+    """Counts the items (such as pairs) over which the loss is a mean; [T] for a loss that is a sum of T means."""
     loss: Callable[[Any, dict[str, torch.Tensor], int], tuple[torch.Tensor, torch.Tensor]]
     """Function (model, batch, step) -> mean loss in nats, or T means [T] (0 without items), and outputs [B, ...] of
     the batch for metrics. Random samples depend only on step and row."""
@@ -97,9 +91,6 @@ def pair_metrics(prediction: EvalPrediction) -> dict[str, float]:
         "mean_reward": float(rewards.mean()),
         "max_reward": float(rewards.max()),
     }
-
-
-# ---- training ----
 
 
 class TrainingData(NamedTuple):

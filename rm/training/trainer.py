@@ -43,9 +43,7 @@ class RewardArguments(TrainingArguments):
     eval_steps: float | None = field(default=200, metadata={"help": "Steps between evaluations."})
     logging_steps: float = field(default=20, metadata={"help": "Steps between log lines."})
     report_to: str = field(default="none", metadata={"help": "none, tensorboard, wandb, trackio."})
-    disable_dropout: bool = field(
-        default=True, metadata={"help": "Train without dropout, as rewards are computed without it."}
-    )
+    disable_dropout: bool = field(default=True, metadata={"help": "Train without dropout, as rewards are computed."})
     attn_implementation: str | None = attention_setting()
     padding_free: bool = field(
         default=False,
@@ -65,9 +63,7 @@ class RewardArguments(TrainingArguments):
         check_bf16(self)
         super().__post_init__()
         if self.train_sampling_strategy == "group_by_length":
-            raise UsageError(
-                "--train_sampling_strategy group_by_length is for rows of one text; take random or sequential"
-            )
+            raise UsageError("--train_sampling_strategy group_by_length is for single texts; take random or sequential")
         self.save_total_limit = max(2, self.save_total_limit or 2)
         self.remove_unused_columns = False
         self.dataloader_pin_memory = self.dataloader_pin_memory and torch.cuda.is_available()
@@ -125,7 +121,7 @@ class RewardTrainer(FaultTolerantTrainer):
         self.average: WeightAverage | None = None
         if args.weight_average:
             self.average = WeightAverage(reward_model.model, args.weight_average, args.weight_average_start)
-            self.add_callback(_Averaging(self.average))
+            self.add_callback(self.average)
 
     def get_batch_samples(self, epoch_iterator, num_batches, device):
         """Return the micro-batches of an optimizer step, and the number of its items in all processes."""
@@ -143,8 +139,7 @@ class RewardTrainer(FaultTolerantTrainer):
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         """Return the inputs' contribution to the mean loss over the items of the step, in nats, and the task's outputs.
 
-        The loss is multiplied by the number of processes, because gradients are averaged over processes. Without
-        `num_items_in_batch` the inputs are the complete batch.
+        Multiplied by the number of processes, since gradients are averaged; without `num_items_in_batch` a full batch.
         """
         step = self.state.global_step
         loss, outputs = self.task.loss(model, inputs, step)
@@ -157,10 +152,7 @@ class RewardTrainer(FaultTolerantTrainer):
         return (loss.sum(), outputs) if return_outputs else loss.sum()
 
     def rows_of(self, inputs):
-        """Return the number of pairs.
-
-        None if the loss is not a mean over independent pairs, so that it cannot be split.
-        """
+        """Return the number of pairs; None if the loss is no mean over independent pairs (not divisible)."""
         if self.task.depends_on_batch:
             return None
         return len(inputs["wins"]) if "wins" in inputs and "second" not in inputs else None
@@ -223,10 +215,7 @@ class RewardTrainer(FaultTolerantTrainer):
         self.loss_before = json.loads(stored.read_text(encoding="utf-8"))["sum"] if stored.exists() else None
 
     def log(self, logs, *args, **kwargs):
-        """Log as Transformers does, but with `train_loss` as the mean over all steps, also those before a resume.
-
-        Training log lines also have accuracy and margin.
-        """
+        """Log as Transformers does, with `train_loss` over all steps, also before a resume, accuracy and margin."""
         if "loss" in logs:
             logs |= self.pair_log.metrics(logs["loss"], self.accelerator.reduce)
         if "train_loss" in logs and self.loss_before is not None:
@@ -241,21 +230,7 @@ class RewardTrainer(FaultTolerantTrainer):
             self.average.load(Path(str(self.state.best_model_checkpoint)))
 
 
-class _Averaging(TrainerCallback):
-    """Updates the weight average after every step, and applies it when training has ended."""
-
-    def __init__(self, average: WeightAverage):
-        self.average = average
-
-    def on_step_end(self, args, state, control, **kwargs):
-        self.average.update(state.global_step, state.max_steps)
-
-    def on_train_end(self, args, state, control, **kwargs):
-        self.average.apply()
-
-
 def _split_by_rate(optimizer: Any, model: nn.Module, rate_factor: Callable[[str], float]) -> None:
-    """Split the optimizer's parameter groups so that each has one learning rate."""
     factors = {parameter: rate_factor(name) for name, parameter in model.named_parameters()}
     for group in list(optimizer.param_groups):
         members = group["params"]

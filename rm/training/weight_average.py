@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from transformers import TrainerCallback
 
 from ..errors import UsageError
 from ..io.sharded_weights import gather_tensor, put
@@ -14,7 +15,7 @@ from ..io.sharded_weights import gather_tensor, put
 FILE = "weight_average.safetensors"
 
 
-class WeightAverage:
+class WeightAverage(TrainerCallback):
     """Average θ̄ <- d θ̄ + (1 - d) θ of weights θ with decay d, after each step from the share `start` of steps on.
 
     The average starts at the weights of its first step. A model that is evaluated or saved with its average is less
@@ -44,6 +45,14 @@ class WeightAverage:
         """Replace the weights with their averages permanently."""
         self._copy(self.means)
         self.means = {}
+
+    def on_step_end(self, args, state, control, **kwargs):
+        """Update the averages."""
+        self.update(state.global_step, state.max_steps)
+
+    def on_train_end(self, args, state, control, **kwargs):
+        """Keep the averages."""
+        self.apply()
 
     @contextmanager
     def applied(self) -> Iterator[None]:

@@ -12,7 +12,7 @@ from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden import models
 from rewardlab.rm.backbones.loading import classifier_from_config, small_config, small_tokenizer
 from rewardlab.rm.data.pairs import pair_row
-from rewardlab.rm.kinds.autoregressive.contract import AutoregressiveContract
+from rewardlab.rm.kinds.autoregressive import AutoregressiveContract
 
 from tests.apps.conftest import write
 

@@ -27,7 +27,7 @@ from rewardlab.rm.data.conversation_split import as_prompt
 from rewardlab.rm.data.messages_and_tools import with_tools
 from rewardlab.rm.data.pairs import load_pairs
 from rewardlab.rm.load import load_reward_model
-from rewardlab.rm.parity.vllm import chat_body
+from rewardlab.rm.parity.model_server import chat_body
 from rewardlab.rm.types import completion_turns, tools_of
 
 from tests.apps.conftest import write

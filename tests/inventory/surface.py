@@ -222,8 +222,8 @@ def types_of(source: ModuleType) -> Iterator[tuple[str, Section]]:
 
 def contracts() -> Section:
     """Return the scoring contracts of single kinds, each with the fields that it adds to the common ones."""
-    modules = [f"rm.kinds.{path.parent.name}.contract" for path in sorted((ROOT / "rm/kinds").glob("*/contract.py"))]
-    classes = dict(kind for name in modules for kind in types_of(module(name)))
+    modules = [module(f"rm.kinds.{name}") for name in names("rm.kinds")]
+    classes = dict(kind for source in modules for kind in types_of(source) if kind[0].endswith("Contract"))
     common = dict(types_of(module("rm.contract.scoring_contract")))["ScoringContract"]
     return {name: {key: classes[name][key] for key in classes[name].keys() - common.keys()} for name in classes}
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ....benchmarks.suites._cases import CaseFile
+from ....benchmarks.suites.pairs import CaseFile
 from ....judges.backends.open import LanguageModels
 from ....judges.cdrrm.generator import Record
 from ....judges.cdrrm.training import SupervisedSettings, save_trained, sft_trainer

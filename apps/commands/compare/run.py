@@ -3,9 +3,8 @@
 from dataclasses import asdict
 from typing import Any
 
-from ....benchmarks.compare import Comparison, markdown
+from ....benchmarks.compare import Comparison, broken_rules, check_areas, markdown, read_gate
 from ....benchmarks.evaluate import OVERALL
-from ....benchmarks.gate import broken_rules, check_areas, read_gate
 from ....rm.errors import CheckFailed, UsageError
 from ...runs.finished import compare_runs
 from ...runs.run_folder import log_report, run_folder, write_json

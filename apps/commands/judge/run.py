@@ -10,7 +10,7 @@ import yaml
 
 from ....benchmarks.accounts import evaluate_judges
 from ....benchmarks.scorers import open_scorer
-from ....benchmarks.suites._cases import CaseFile, open_suite, sample_cases
+from ....benchmarks.suites.pairs import CaseFile, open_suite, sample_cases
 from ....judges.audit.plan import names_of, single_note
 from ....judges.audit.run import check_chance, probes
 from ....judges.backends.open import LanguageModels

@@ -20,9 +20,9 @@ from ....rm.kinds.process.model import ProcessRewardModel
 from ....rm.load import load_reward_model
 from ....rm.parity.known_faults import BackendScores
 from ....rm.parity.loaders import Group, cut_plainly, target_groups
+from ....rm.parity.model_server import PROBABILITIES
 from ....rm.parity.parity import Parity, Way, edge_cases, other_precision, own_ways, parity
 from ....rm.parity.report import as_json, junit, markdown, sentence, verdict
-from ....rm.parity.sglang import PROBABILITIES
 from ....rm.parity.steps import StepModel, process_parities, step_parities
 from ....rm.types import Example, ReadsTokens, completion_json
 from ... import cli

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ....benchmarks.accounts import evaluate_judges
-from ....benchmarks.suites._cases import CaseFile
-from ....benchmarks.suites.pairs import case_ids, collect_files
+from ....benchmarks.suites.pairs import CaseFile, case_ids, collect_files
 from ....judges.backends.open import TOTAL, LanguageModels
 from ....judges.backends.scripted import dry_run_chat
 from ....judges.backends.settings import ChatConfig

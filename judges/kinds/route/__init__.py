@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ....rm.errors import UsageError
-from ....rm.kinds.ensemble.uncertain import UncertainRewardModel
+from ....rm.kinds.ensemble.combination import UncertainRewardModel
 from ....rm.types import RewardModel, content_hash, prompt_text
 from ...judge import Judging, merge_judgments
 from ...types import BatchJudge, Case, Criterion, Judgment, strictly_best

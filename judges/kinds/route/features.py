@@ -8,7 +8,7 @@ import numpy as np
 
 from ....rm.data.text_style import markdown_marks
 from ....rm.errors import UsageError
-from ....rm.kinds.ensemble.uncertain import UncertainRewardModel
+from ....rm.kinds.ensemble.combination import UncertainRewardModel
 from ....rm.types import Example, RewardModel, prompt_text
 from ...types import Case
 

@@ -29,10 +29,9 @@ from ....rm.backbones.loading import classifier_from_config, sequence_scores, sh
 from ....rm.backbones.logprobs import completion_logprobs
 from ....rm.capacity.choices import PRECISIONS
 from ....rm.capacity.config_shapes import shape_of
-from ....rm.capacity.decoding import Decoding, Guiding, decoding_bytes
 from ....rm.capacity.flops import Adapters, Answered, forward_flops, training_flops
-from ....rm.capacity.memory import Step
-from ....rm.capacity.steps import step_parts
+from ....rm.capacity.jobs import Decoding, Guiding, decoding_bytes
+from ....rm.capacity.memory import Step, step_parts
 from ....rm.io.markdown import table
 from ....rm.losses.bradley_terry import preference_nll
 from .._scripts import argument_parser, machine, write

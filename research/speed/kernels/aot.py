@@ -32,7 +32,7 @@ from triton.compiler import ASTSource
 
 from ....kernels import triton_common
 from ....kernels.triton_common.launch import Launch, recorded
-from ....rm.capacity.gpus import GPUS
+from ....rm.capacity.choices import GPUS
 from ....rm.io.markdown import table as markdown_table
 from .._scripts import machine, write
 from . import TABLES

@@ -1,6 +1,6 @@
 """What the tables' kernels would do on a GPU, without one: launches, bytes, products, and the least time of these.
 
-No rate is measured here: those of memory and products are the published peaks of `rm/capacity/gpus.py`, which no
+No rate is measured here: those of memory and products are the published peaks of `rm/capacity/choices.py`, which no
 program reaches. So times are lower bounds, to be compared with measured ones once there are some.
 """
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ....kernels.triton_common.launch import INTERPRETED, Launch, recorded
-from ....rm.capacity.gpus import Gpu
+from ....rm.capacity.choices import Gpu
 from ....rm.errors import UsageError
 from .._memory import bytes_moved
 from .timing import Bench, Case, Size, Trial, Variant, kernel_backend

@@ -294,7 +294,6 @@ def packing_limit(model: Any) -> int:
 
 
 def _is_supported(model: Any) -> bool:
-    """Return whether the model's classes and config allow packing."""
     if isinstance(model, PeftModel) and model.active_peft_config.is_prompt_learning:
         return False
     base = language_model_of(model)

@@ -228,10 +228,7 @@ class CollapseMonitor(Monitor):
         self.report(self._sentence(measured, collapsed, state.global_step))
 
     def restart(self) -> bool:
-        """Restore the weights and halve A's learning rate after a collapse.
-
-        Return whether training must start again.
-        """
+        """Restore the weights and halve A's learning rate after a collapse; return whether to train again."""
         if not self._stopped:
             return False
         for name, weight in self.adapter.state().items():
@@ -254,10 +251,7 @@ class CollapseMonitor(Monitor):
         return arrays
 
     def facts(self, model: Any) -> dict[str, Any]:
-        """Measure the trained guide, and return its diagnostics for the manifest.
-
-        Empty for trainings that are too short.
-        """
+        """Measure the trained guide, and return its diagnostics for the manifest; empty for short trainings."""
         if not self.active:
             return {}
         self.report(f"measuring the trained guide on {len(self.rows)} pairs for each objective")
@@ -273,11 +267,8 @@ class CollapseMonitor(Monitor):
 
     def _sentence(self, measured: Mapping[str, GuideDiagnostics], collapsed: Sequence[str], step: int) -> str:
         name = collapsed[0]
-        next_step = (
-            "starting again with half the learning rate of A"
-            if self._stopped
-            else "lower --learning_rate, or only A's with --rate_of_a, or let --restarts do it"
-        )
+        next_step = "lower --learning_rate, or only A's with --rate_of_a, or let --restarts do it"
+        next_step = "starting again with half the learning rate of A" if self._stopped else next_step
         return (
             f"step {step}: the guide has collapsed at {', '.join(collapsed)}: its next-token probabilities hardly "
             f"depend on the context any more (context sensitivity {measured[name].context_sensitivity:.2f}, base model "

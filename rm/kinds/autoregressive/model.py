@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,11 +78,8 @@ class AutoregressiveRewardModel:
 
     def rate(self, examples: Sequence[Example], *, batch_tokens: int = 16_384) -> np.ndarray:
         """Return rewards [N, K] in float64; examples of similar length are batched up to `batch_tokens` tokens."""
-        columns = [
-            sums(self.logprobs(examples, preference=preference, batch_tokens=batch_tokens), self.beta)
-            for preference in self._preferences()
-        ]
-        return np.concatenate(columns, axis=1)
+        logprobs = partial(self.logprobs, examples, batch_tokens=batch_tokens)
+        return np.concatenate([sums(logprobs(preference=p), self.beta) for p in self._preferences()], axis=1)
 
     def at(self, preference: Preference) -> "AutoregressiveRewardModel":
         """Return the model with a fixed preference: it has one reward, named after the preference."""
@@ -127,8 +125,7 @@ def model_logprobs(
 ) -> list[np.ndarray]:
     """Return log-probabilities of each completion's tokens plus `offset`, in nats, as one float64 array per row.
 
-    With `base` they are centred on the base model's expectation; see `centred_logprobs`. Tokens of tool results get 0,
-    since the assistant did not write them.
+    With `base` centred on the base model's expectation (`centred_logprobs`). Tokens of tool results get 0.
     """
     device = next(model.parameters()).device
     values_by_row: list[np.ndarray] = [np.empty(0)] * len(rows)
@@ -178,39 +175,31 @@ def load_autoregressive(
     folder = Path(source)
     contract = load_contract(folder) if (folder / FILE).exists() else None
     saved = read_settings(folder / SETTINGS) if contract and contract.kind == "autoregressive" else {}
-    beta = check_beta(resolve_setting(source, "beta", beta, saved.get("beta"), 1.0))
-    token_offset = resolve_setting(source, "token_offset", token_offset, saved.get("token_offset"), 0.0)
-    centred = resolve_setting(source, "centred", centred, saved.get("centred"), False)
-    max_length = resolve_setting(source, "max_length", max_length, contract and contract.max_length, None)
-    bos = resolve_setting(source, "bos", bos, contract and contract.bos, None)
-    eos = resolve_setting(source, "eos", eos, contract and contract.eos, None)
+    settings: dict[str, Any] = {"beta": 1.0, "token_offset": 0.0, "centred": False}
+    settings |= resolve_settings(source, saved, beta=beta, token_offset=token_offset, centred=centred)
+    check_beta(settings["beta"])
+    fixed = vars(contract) if contract else {}
+    limits = resolve_settings(source, fixed, max_length=max_length, bos=bos, eos=eos)
     dtype = contract.dtype if contract else dtype
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
     loading = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
     model, over = _with_adapter(source, base, adapter, tokenizer, loading)
-    if centred and over is None:
+    if settings["centred"] and over is None:
         raise UsageError("centred rewards compare a guide with its base model, which takes an adapter; choose one")
     contract = contract or completion_contract(
         "autoregressive",
         tokenizer,
         [model],
         dtype=dtype,
-        max_length=max_length,
-        beta=beta,
-        token_offset=token_offset or None,
-        token_baseline="base" if centred else None,
+        beta=settings["beta"],
+        token_offset=settings["token_offset"] or None,
+        token_baseline="base" if settings["centred"] else None,
         backbone=over.settings.base_fingerprint if over else None,
         objectives=over.objectives if over else ("reward",),
-        bos=bos,
-        eos=eos,
+        **limits,
     )
     return AutoregressiveRewardModel(
-        over.model if over else model,
-        Encoder(tokenizer, contract),
-        beta=beta,
-        token_offset=token_offset,
-        centred=centred,
-        adapter=over,
+        over.model if over else model, Encoder(tokenizer, contract), **settings, adapter=over
     )
 
 
@@ -236,7 +225,7 @@ def completion_contract(
     tokenizer: PreTrainedTokenizerBase,
     models: Sequence[PreTrainedModel],
     *,
-    max_length: int | None,
+    max_length: int | None = None,
     bos: Edge | None = None,
     eos: Edge | None = None,
     **stated: Any,
@@ -257,16 +246,14 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: missing or damaged ({error}); restore it, or save the model again") from error
 
 
-def resolve_setting(source: str, name: str, argument: Any, saved: Any, otherwise: Any) -> Any:
-    """Return the saved value of a setting, else the argument, else the default.
-
-    Raise an error if the first two differ.
-    """
-    if saved is not None and argument not in (None, saved):
-        raise UsageError(
-            f"{source} was saved with {name} {saved}, got {argument}; leave it out, or start from the base"
-        )
-    return next((value for value in (saved, argument) if value is not None), otherwise)
+def resolve_settings(source: str, saved: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
+    """Return the settings that are saved or given as arguments; raise an error if the two differ."""
+    for name, value in arguments.items():
+        if saved.get(name) is not None and value not in (None, saved[name]):
+            stated = f"{source} was saved with {name} {saved[name]}, got {value}"
+            raise UsageError(f"{stated}; leave it out or start from the base")
+    values = {name: value if saved.get(name) is None else saved[name] for name, value in arguments.items()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def check_beta(beta: float) -> float:

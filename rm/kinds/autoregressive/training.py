@@ -10,10 +10,10 @@ from ...losses.sequence_logistic import SequenceLogistic, sequence_logistic
 from ...training.encoding import Encoding
 from ...training.protocol import Prepared, TrainingData
 from .._training import BackboneTraining, StreamedTraining
+from . import AutoregressiveSettings
 from .diagnostics import CollapseMonitor, mean_surprise, measured_rows
 from .model import AutoregressiveRewardModel, load_autoregressive
 from .preference_task import PreferenceTask, encode_preferences
-from .settings import AutoregressiveSettings
 
 MEASURED = 256
 """Maximum number of pairs for measuring the base model before the training."""

@@ -87,9 +87,6 @@ def load_boosted(source: str, **options: Any) -> BoostedRewardModel:
     return model
 
 
-# ---- weights of stages ----
-
-
 def _labelled_pairs(pairs: Sequence[PreferencePair], objective: str) -> tuple[list[PreferencePair], Gaps]:
     """Return the pairs that are labelled for the objective, and P(chosen is better) of each."""
     labelled = [pair for pair in pairs if objective in pair.wins]

@@ -7,8 +7,8 @@ from typing import Any
 from ...load import load_reward_model
 from ...training.protocol import Prepared, TrainingData
 from .._training import PairTraining
+from . import BoostedSettings
 from .model import BoostedRewardModel
-from .settings import BoostedSettings
 
 
 class BoostedTraining(PairTraining):

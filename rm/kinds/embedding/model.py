@@ -84,9 +84,7 @@ def _fingerprint(model: torch.nn.Module, tokenizer) -> str:
     digest = hashlib.sha256(content_hash(sorted(tokenizer.get_vocab().items())).encode())
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(name.encode())
-        digest.update(
-            tensor.contiguous().view(torch.uint8).numpy().data if tensor.dim() else str(tensor.item()).encode()
-        )
+        digest.update(tensor.contiguous().view(torch.uint8).numpy() if tensor.dim() else str(tensor.item()).encode())
     return digest.hexdigest()[:16]
 
 

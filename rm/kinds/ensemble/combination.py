@@ -1,13 +1,17 @@
-"""Rules that combine the rewards of an ensemble's members into one reward."""
+"""Rules that combine the rewards of several members, and the base class of models with members."""
 
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
+from ...contract.scoring_contract import ScoringContract
 from ...errors import UsageError, did_you_mean
+from ...registry.specs import parse_spec
+from ...types import Example
 
 Members = Float[np.ndarray, "M N K"]
 Combine = Callable[[Members, Members | None], Float[np.ndarray, "N K"]]
@@ -46,8 +50,7 @@ def mean_std(weight: float) -> Combine:
 def softmin(beta: float) -> Combine:
     """r = -(1/β) log (Σ_m exp(-β r_m) / M): the mean at β = 0, the minimum at β = inf, decreasing in β
 
-    The pessimistic reward of arXiv:2606.09073 with equal weights; the paper's β is 1/β here. `beta` >= 0, in 1 / units
-    of reward.
+    The pessimistic reward of arXiv:2606.09073, equal weights; its β is 1/β here. `beta` >= 0, in 1 / units of reward.
     """
     if not beta >= 0:
         raise UsageError(f"softmin: beta is >= 0, got {beta}")
@@ -67,8 +70,7 @@ def softmin(beta: float) -> Combine:
 def brme(share: float) -> Combine:
     """r = λ r_nominal + (1 - λ) min_m r_m,   λ = `share` in [0, 1]         Reward-robust RLHF, arXiv:2409.15360
 
-    r_nominal is the reward of the member that predicts the smallest standard deviation, or the mean of all members if
-    they predict none.
+    r_nominal is that of the member that predicts the smallest standard deviation, or the mean of all without one.
     """
     if not 0 <= share <= 1:
         raise UsageError(f"brme: share lies in [0, 1], got {share}")
@@ -102,3 +104,58 @@ def combine_by(rule: Rule) -> Combine:
         form = f"{rule.name}({', '.join(f'{name}=...' for name in parameters)})" if parameters else rule.name
         raise UsageError(f"the rule '{rule.name}' is written {form}, got {dict(rule.arguments)}")
     return factory(**rule.arguments)
+
+
+def parse_rule(text: str) -> Rule:
+    """Parse a rule, such as `mean_std(weight=1)`; raise a `UsageError` for an unknown one."""
+    spec = parse_spec(text)
+    try:
+        rule = Rule(spec.name, {name: float(value) for name, value in spec.arguments.items()})
+    except ValueError as error:
+        raise UsageError(f"--combine {text}: its arguments are numbers") from error
+    combine_by(rule)
+    return rule
+
+
+class MemberRewards(NamedTuple):
+    """Rewards of N completions by every member."""
+
+    rewards: Members
+    """[members, N, K]"""
+    deviations: Members | None = None
+    """Standard deviation that each member predicts for its reward; None if members predict none."""
+
+
+class UncertainRewardModel(ABC):
+    """Members that rate the same completions, and a rule that combines their rewards."""
+
+    contract: ScoringContract
+
+    def __init__(self, rule: Rule):
+        self.rule = rule
+        self._combine: Combine = combine_by(rule)
+        self._last: tuple[list[Example], MemberRewards] | None = None
+
+    @abstractmethod
+    def member_rewards(self, examples: Sequence[Example]) -> MemberRewards:
+        """Return the rewards of every member."""
+
+    def rate(self, examples: Sequence[Example]) -> np.ndarray:
+        """Return the combined rewards [N, K]."""
+        rewards = self.member_rewards(examples)
+        self._last = list(examples), rewards
+        return self._combine(*rewards)
+
+    def spread(self, examples: Sequence[Example]) -> np.ndarray:
+        """Return every member's rewards [members, N, K]; cached if `rate` was just called with these examples."""
+        if self._last is None or self._last[0] != list(examples):
+            self._last = list(examples), self.member_rewards(examples)
+        return self._last[1].rewards
+
+    def facts(self) -> dict[str, float]:
+        """Return the members' disagreement on the last rated examples: mean and maximum SD, and mean range."""
+        if self._last is None or not len(self._last[0]):
+            return {}
+        rewards = self._last[1].rewards
+        spread, extent = deviation(rewards), np.ptp(rewards, axis=0)
+        return {"spread": float(spread.mean()), "spread_max": float(spread.max()), "range": float(extent.mean())}

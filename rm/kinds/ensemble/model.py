@@ -13,8 +13,7 @@ from ...errors import UNREADABLE, DataError, UsageError
 from ...io.checked_files import from_json
 from ...load import load_reward_model
 from ...types import Example, RewardModel, content_hash
-from .combination import Rule, combine_by
-from .uncertain import MemberRewards, UncertainRewardModel
+from .combination import MemberRewards, Rule, UncertainRewardModel, combine_by
 
 SETTINGS = "ensemble.json"
 
@@ -54,9 +53,7 @@ class EnsembleRewardModel(UncertainRewardModel):
     def member_rewards(self, examples: Sequence[Example]) -> MemberRewards:
         """Return every member's standardised rewards [members, N, K]."""
         pairs = zip(self.members, self.scales, strict=True)
-        return MemberRewards(
-            np.stack([(member.rate(examples) - mean) / deviation for member, (mean, deviation) in pairs])
-        )
+        return MemberRewards(np.stack([(member.rate(examples) - mean) / sd for member, (mean, sd) in pairs]))
 
     def save(self, folder: Path) -> None:
         """Save the members' paths, the combination rule, and the contract, but not the members."""

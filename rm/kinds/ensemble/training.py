@@ -10,8 +10,9 @@ from ...data.scored_rows import Judged
 from ...errors import UsageError
 from ...training.protocol import Prepared, Training, TrainingData
 from ...types import Example
+from . import EnsembleSettings
+from .combination import parse_rule
 from .model import load_ensemble
-from .settings import EnsembleSettings, combination
 
 
 class EnsembleTraining(Training[EnsembleSettings]):
@@ -24,11 +25,8 @@ class EnsembleTraining(Training[EnsembleSettings]):
         return TrainingData(Judged([], []), Judged([], []), RowReport(), RowReport())
 
     def prepare(self, data: TrainingData) -> Prepared:
-        """Return the ensemble.
-
-        The rules `mean` and `mean_std` are stored as a pessimism λ, as in earlier scoring contracts.
-        """
-        rule, source = combination(self.settings.combine), ",".join(self.settings.members)
+        """Return the ensemble; `mean` and `mean_std` are stored as a pessimism λ, as in earlier contracts."""
+        rule, source = parse_rule(self.settings.combine), ",".join(self.settings.members)
         if rule.name in ("mean", "mean_std"):
             model = load_ensemble(source, pessimism=rule.arguments.get("weight", 0.0), **self.options)
         else:

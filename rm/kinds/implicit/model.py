@@ -14,7 +14,14 @@ from ...contract.scoring_contract import FILE, Edge, load_contract
 from ...errors import DataError, UsageError
 from ...io.hub_names import whole_name
 from ...types import Example, content_hash
-from ..autoregressive.model import check_beta, completion_contract, model_logprobs, read_settings, resolve_setting, sums
+from ..autoregressive.model import (
+    check_beta,
+    completion_contract,
+    model_logprobs,
+    read_settings,
+    resolve_settings,
+    sums,
+)
 
 SETTINGS = "implicit.json"
 
@@ -70,29 +77,23 @@ def load_implicit(
     saved = _read(folder) if contract else {}
     if reference is None and not saved:
         raise UsageError(f"the implicit reward of {source} needs the model that it was trained from; give a reference")
-    settings = {
-        "policy": saved.get("policy") or whole_name(source),
-        "reference": resolve_setting(
-            source, "reference", reference and whole_name(reference), saved.get("reference"), None
-        ),
-        "beta": check_beta(resolve_setting(source, "beta", beta, saved.get("beta"), 0.1)),
-    }
+    reference = reference and whole_name(reference)
+    settings: dict[str, Any] = {"policy": saved.get("policy") or whole_name(source), "reference": None, "beta": 0.1}
+    settings |= resolve_settings(source, saved, reference=reference, beta=beta)
+    check_beta(settings["beta"])
     backbone = content_hash([settings["policy"], settings["reference"], settings["beta"]])
     if contract and contract.backbone != backbone:
         raise DataError(f"{folder / SETTINGS}: not the models and beta of {FILE}; restore the file that was saved")
-    max_length = resolve_setting(source, "max_length", max_length, contract and contract.max_length, None)
-    edges = {
-        "bos": resolve_setting(source, "bos", bos, contract and contract.bos, None),
-        "eos": resolve_setting(source, "eos", eos, contract and contract.eos, None),
-    }
+    fixed = vars(contract) if contract else {}
+    limits = resolve_settings(source, fixed, max_length=max_length, bos=bos, eos=eos)
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
     other = load_tokenizer(settings["reference"], trust_remote_code=trust_remote_code)
     _check_same_vocabulary(tokenizer, other, settings)
     dtype = contract.dtype if contract else dtype
     loading = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
     models = [load_causal_lm(settings[role], tokenizer, **loading) for role in ("policy", "reference")]
-    stated = {"dtype": dtype, "max_length": max_length, "beta": settings["beta"], "backbone": backbone} | edges
-    contract = contract or completion_contract("implicit", tokenizer, models, **stated)
+    stated = {"dtype": dtype, "beta": settings["beta"], "backbone": backbone}
+    contract = contract or completion_contract("implicit", tokenizer, models, **stated, **limits)
     return ImplicitRewardModel(*models, Encoder(tokenizer, contract), settings)
 
 

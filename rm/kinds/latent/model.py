@@ -26,7 +26,7 @@ from ...io.sharded_weights import gather_tensor, put
 from ...types import Example
 from .._batches import Row, compute_distinct, padded_batches
 from .._classifier import SavedClassifier, add_lora, determined_fields, open_source
-from .contract import Depth, LatentContract
+from . import Depth, LatentContract
 from .steps import LatentSteps, check_steps, states_after, states_without_cache
 
 HEAD, DEPTH_HEAD, HEADS = "latent_score", "latent_depth", "latent_heads.safetensors"
@@ -95,10 +95,7 @@ class LatentRewardModel(SavedClassifier[Encoder]):
         return rewards[:, None], steps.astype(int)
 
     def rate_without_cache(self, examples: Sequence[Example]) -> np.ndarray:
-        """Return the rewards computed without a KV cache, one conversation at a time.
-
-        Every step reads the conversation again.
-        """
+        """Return the rewards computed without a KV cache: every step reads each conversation again."""
         model, rewards = self.language_model, []
         self.model.eval()
         with torch.inference_mode():
@@ -252,16 +249,9 @@ def _new_contract(
 
 
 def _with_depth(
-    contract: LatentContract,
-    model: Any,
-    latent_steps: int | None,
-    latent_depth: Depth | None,
-    max_length: int | None,
+    contract: LatentContract, model: Any, latent_steps: int | None, latent_depth: Depth | None, max_length: int | None
 ) -> LatentContract:
-    """Return the scoring contract with these steps, depth and length.
-
-    Raise an error if they exceed the model's context.
-    """
+    """Return the contract with these steps, depth and length; an error if they exceed the model's context."""
     steps = contract.latent_steps if latent_steps is None else latent_steps
     if steps < 0:
         raise UsageError(f"latent_steps is a number of steps >= 0, got {steps}")

@@ -78,10 +78,7 @@ def states_after(run: LatentSteps, steps: Int[Tensor, " N"]) -> Float[Tensor, "N
 
 
 def states_without_cache(model: Any, ids: Sequence[int], steps: int) -> Float[Tensor, "T+1 D"]:
-    """Return h_0, ..., h_T of one sequence without cache, mask or padding.
-
-    Every step reads the complete sequence again.
-    """
+    """Return h_0, ..., h_T of one sequence without cache, mask or padding: every step reads all of it again."""
     trunk, embed = model.get_decoder(), model.get_input_embeddings()
     inputs = embed(torch.tensor([[*ids]], device=embed.weight.device))
     states: list[Tensor] = []
@@ -94,8 +91,7 @@ def states_without_cache(model: Any, ids: Sequence[int], steps: int) -> Float[Te
 def check_steps(model: Any, source: str, *, trainable: bool = False) -> None:
     """Raise `DataError` unless input embeddings after a KV cache give the same states as without a cache.
 
-    With `trainable`, gradients must also pass through the cache; linear attention fails this by overwriting it in
-    place.
+    With `trainable`, gradients must also pass through the cache; linear attention overwrites it in place.
     """
     kind, training = model.config.model_type, model.training
     model.eval()

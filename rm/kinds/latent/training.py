@@ -20,9 +20,9 @@ from ...training.encoding import Encoding, OnLong, encode_labelled
 from ...training.protocol import Prepared, Task, TrainingData, count_pairs, pair_metrics
 from ...types import PreferencePair
 from .._training import ClassifierTraining, PairTraining, texts_of
+from . import LatentSettings
 from .model import DEPTH_HEAD, HEAD, LatentRewardModel, latent_from_config, load_heads, load_latent, save_heads
 from .objectives import aligned_tokens, bidirectional_kl, pair_returns, reinforce
-from .settings import LatentSettings
 from .steps import latent_states
 
 RATIONALE_TOKENS = 256
@@ -56,10 +56,7 @@ def encode_latent(
     longest: int = RATIONALE_TOKENS,
     positions: int | None = None,
 ) -> tuple[Encoding, RationaleCounts]:
-    """Tokenise pairs and their rationales.
-
-    Rationales follow the conversation, and are truncated to `longest` tokens.
-    """
+    """Tokenise pairs and their rationales, which follow the conversation and are truncated to `longest` tokens."""
     encoded = encoder.encode_all([example for pair in pairs for example in pair.examples])
     texts = [text for pair in pairs for text in pair.rationales]
     rationales = encoder.tokenizer(texts, add_special_tokens=False, verbose=False).input_ids if texts else []
@@ -157,7 +154,7 @@ class LatentTask(Task):
         outputs = self.outputs(model, inputs, steps)
         if not (steps and self.chooses):
             return self._at(outputs, inputs, torch.full_like(inputs["rationale_lengths"], steps), terminal=False)
-        samples = self._drawn(outputs.depths, inputs["pair_index"], step)
+        samples = self._sample_steps(outputs.depths, inputs["pair_index"], step)
         loss, scores = self._at(outputs, inputs, samples, terminal=True)
         sides = outputs.scores.detach().chunk(2)
         returns = pair_returns(*sides, inputs["wins"], self.price)
@@ -183,19 +180,14 @@ class LatentTask(Task):
         first, second = steps.to(chosen.dtype).chunk(2)
         return loss, torch.stack([chosen, rejected, first, second], dim=1)
 
-    def _drawn(self, logits: Float[Tensor, "M S"], indices: Int[Tensor, " B"], step: int) -> Int[Tensor, " M"]:
-        """Sample a number of steps for every completion.
-
-        A generator per pair makes samples independent of the batch.
-        """
+    def _sample_steps(self, logits: Float[Tensor, "M S"], indices: Int[Tensor, " B"], step: int) -> Int[Tensor, " M"]:
+        """Sample a number of steps for every completion; a generator per pair makes it independent of the batch."""
         draws = []
         for index in indices.tolist():
             draw = torch.Generator().manual_seed(hash((self.seed, step, index)) % 2**63)
             draws.append(torch.rand(2, generator=draw))
         uniform = torch.stack(draws, dim=1).reshape(-1, 1).to(logits)
         return (logits.detach().softmax(dim=1).cumsum(dim=1) < uniform).sum(dim=1).clamp_max(logits.shape[1] - 1)
-
-    # ---- forward ----
 
     def outputs(self, model: Any, inputs: dict[str, Tensor], steps: int) -> Outputs:
         """Return scores, depth logits, divergences and rationales' likelihoods of a collated batch."""
@@ -239,8 +231,6 @@ class LatentTask(Task):
         placed = torch.zeros(written.shape, dtype=logprobs.dtype, device=tokens.device)
         return -placed.masked_scatter(written, logprobs).sum(dim=1) / lengths.clamp_min(1)
 
-    # ---- metrics and weights ----
-
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
         """Compute accuracy, margin and range of rewards (`pair_metrics`), and the mean number of latent steps."""
         outputs = np.asarray(prediction.predictions, float)
@@ -269,9 +259,6 @@ def _divergences(
         teacher = head_logits(model, read.gather(1, predicting[..., None].expand(-1, -1, read.shape[-1])))
     divergence = bidirectional_kl(head_logits(model, states), teacher)
     return divergence.masked_fill(tokens == 0, 0.0)
-
-
-# ---- the training of the kind ----
 
 
 class LatentTraining(PairTraining, ClassifierTraining):
@@ -316,7 +303,6 @@ class LatentTraining(PairTraining, ClassifierTraining):
     def _encode(
         self, model: LatentRewardModel, pairs: list[PreferencePair], name: str
     ) -> tuple[Encoding, RationaleCounts]:
-        """Encode pairs with their rationales, and report how many there are."""
         positions = position_limit(model.language_model.config)
         limits = {"longest": self.settings.rationale_length, "positions": positions}
         encoding, counts = encode_latent(

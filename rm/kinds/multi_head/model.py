@@ -16,9 +16,8 @@ from ...contract.scoring_contract import load_contract
 from ...errors import UNREADABLE, DataError, UsageError
 from ...io.checked_files import from_json
 from ...types import Example, PreferencePair, content_hash
-from ..ensemble.combination import Rule
+from ..ensemble.combination import MemberRewards, Rule, UncertainRewardModel
 from ..ensemble.model import rule_of, rule_row
-from ..ensemble.uncertain import MemberRewards, UncertainRewardModel
 from ..r2m.model import reward_tokens
 from ..scalar.model import ScalarRewardModel, load_scalar
 from .uncertain_heads import HeadFit, Heads, fit_heads
@@ -100,7 +99,5 @@ def load_multi_head(source: str, *, rule: Rule | None = None, **options: Any) ->
         raise DataError(f"{folder}: not the heads of a reward model ({error}); give the whole folder") from error
     model = MultiHeadRewardModel(body, heads.eval().requires_grad_(False), combination)
     if model.contract != load_contract(folder):
-        raise DataError(
-            f"{folder}: its {BODY}, heads or rule are not those that it was saved with; give the whole folder"
-        )
+        raise DataError(f"{folder}: its {BODY}, heads or rule are not those it was saved with; give the whole folder")
     return model

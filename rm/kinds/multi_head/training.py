@@ -4,7 +4,7 @@ from typing import Any
 
 from ...data.scored_rows import Judged
 from ...training.protocol import Prepared, TrainingData
-from ..ensemble.settings import combination
+from ..ensemble.combination import parse_rule
 from ..scalar.model import ScalarRewardModel
 from ..scalar.training import ScalarTraining
 from .model import MultiHeadRewardModel, check_body
@@ -32,5 +32,5 @@ class MultiHeadTraining(ScalarTraining):
             bootstrap=settings.head_bootstrap,
             seed=self.arguments.seed,
         )
-        rule = combination(settings.combine)
+        rule = parse_rule(settings.combine)
         return MultiHeadRewardModel.on(model, data.train.pairs, settings.objectives[0], rule, fit), facts

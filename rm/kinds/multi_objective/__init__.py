@@ -1,11 +1,9 @@
-"""Multi-objective reward model: one head with an output per objective and an overall reward, their weighted sum.
-
-It is trained as kind `scalar` with several objectives and their weights.
-"""
+"""Multi-objective reward model, trained as kind `scalar` with several objectives and their weights."""
 
 from ...registry.kind import Kind
+from ..scalar import ScalarContract
 
 
 def multi_objective() -> Kind:
     """Rewards (r_1, ..., r_K, Σ_k w_k r_k) with weights w_k. Each, also the weighted sum, is a row of the head."""
-    return Kind(__name__, "model:load_multi_objective", contract=".scalar.contract:ScalarContract")
+    return Kind(__name__, "model:load_multi_objective", contract=ScalarContract)

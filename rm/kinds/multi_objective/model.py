@@ -82,9 +82,6 @@ def load_untrained(
     return ScalarRewardModel(model, Encoder(tokenizer, contract))
 
 
-# ---- the overall reward ----
-
-
 @torch.no_grad()
 def with_overall(model: ScalarRewardModel, weights: Mapping[str, float]) -> MultiObjectiveRewardModel:
     """Set the last output of a model's head, `overall`, to the weighted sum of the others."""
@@ -126,8 +123,7 @@ def learned_weights(
 ) -> dict[str, float]:
     """Fit w of P(chosen is better overall) = σ(Σ_k w_k (r_k(y_w) - r_k(y_l))), without an intercept.
 
-    A logistic regression of the `overall` labels on reward differences of chosen y_w and rejected y_l. With `positive`
-    all weights are >= 0. C is the inverse strength of the penalty |w|² / 2, as in scikit-learn.
+    A logistic regression of the `overall` labels; with `positive` all w >= 0; C as in scikit-learn (penalty |w|² / 2).
     """
     labelled = labelled_overall(pairs)
     rewards = model.rate([example for pair in labelled for example in pair.examples])[:, : len(objectives)]

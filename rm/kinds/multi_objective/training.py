@@ -21,7 +21,7 @@ from ...errors import DataError, UsageError
 from ...losses._pair_batch import PairBatch, PairLoss
 from ...losses._pair_losses import check_required, fit_to, learned_modules
 from ...losses.attribute_regression import attribute_regression
-from ...training.encoding import Encoding, OnLong, concatenate_encodings, encode_labelled, omitted_texts
+from ...training.encoding import Encoding, OnLong, concatenate_encodings, encode_labelled, omitted_texts, too_long_error
 from ...training.protocol import Prepared, Task, TrainingData
 from ...types import OVERALL, PreferencePair
 from ..scalar.model import ScalarRewardModel
@@ -57,9 +57,8 @@ def encode_objectives(
 
     def row(_: int, pair: PreferencePair, chosen: Encoded, rejected: Encoded) -> ObjectiveRow:
         wins = tuple(pair.chance(name) for name in objectives)
-        return ObjectiveRow(
-            chosen.ids, rejected.ids, wins, tuple(pair.gaps.get(name, NAN) for name in objectives), nothing
-        )
+        gaps = tuple(pair.gaps.get(name, NAN) for name in objectives)
+        return ObjectiveRow(chosen.ids, rejected.ids, wins, gaps, nothing)
 
     return encode_labelled(encoder, pairs, objectives, row, on_long=on_long, allow_empty=allow_empty)
 
@@ -75,10 +74,7 @@ def encode_scored(
         too_long = limit is not None and length > limit
         over += too_long
         if too_long and on_long == "refuse":
-            raise DataError(
-                f"completion '{completion.id}' has {length} tokens and the limit is {limit}; raise --max_length, or "
-                "set --on_long truncate or skip"
-            )
+            raise too_long_error(f"completion '{completion.id}'", length, limit)
         if not (too_long and on_long == "skip"):
             scores = tuple(completion.scores.get(name, NAN) for name in objectives)
             rows.append(ObjectiveRow(ids, None, nothing, nothing, scores))
@@ -128,10 +124,7 @@ class ObjectivesTask(Task):
             fit_to(loss, [float(len(row.chosen) - len(row.rejected or [])) for row in labelled])
 
     def collate(self, rows: Sequence[ObjectiveRow]) -> dict[str, Tensor]:
-        """Collate the first completions of all rows, then the second ones.
-
-        `second` is the index of a row's second, or -1.
-        """
+        """Collate the rows' first completions, then the second ones; `second` is the index of a row's, or -1."""
         others = [row.rejected for row in rows if row.rejected is not None]
         batch = pad([row.chosen for row in rows] + others)
         paired = torch.tensor([row.rejected is not None for row in rows])
@@ -152,10 +145,7 @@ class ObjectivesTask(Task):
         return torch.stack([labelled.sum(), (~inputs["stated"][:, 1].isnan()).sum()])
 
     def loss(self, model: Any, inputs: dict[str, Tensor], step: int = 0) -> tuple[Tensor, Tensor]:
-        """Return the mean pair loss and score loss [2].
-
-        And both rewards and the loss of each label [B, 3, K] (NaN if none).
-        """
+        """Return mean pair and score loss [2], and rewards and loss of each label [B, 3, K] (NaN if none)."""
         K = len(self.objectives)
         rewards = sequence_scores(model, inputs["tokens"], inputs["attention"])[:, :K].float()
         second = inputs["second"]
@@ -187,9 +177,7 @@ class ObjectivesTask(Task):
         losses = torch.full_like(first, NAN)
         for k, loss in enumerate(self.pair_losses.values()):
             labelled = paired & ~inputs["wins"][:, k].isnan()
-            chosen, rejected, wins, gaps = (
-                tensor[labelled, k] for tensor in (first, other, inputs["wins"], inputs["gaps"])
-            )
+            chosen, rejected, wins, gaps = (t[labelled, k] for t in (first, other, inputs["wins"], inputs["gaps"]))
             margin = gaps.abs() if "margin" in loss.requires else None
             losses[labelled, k] = loss(PairBatch(chosen, rejected, wins, margin, longer[labelled]))
         return losses
@@ -213,11 +201,7 @@ class ObjectivesTask(Task):
 
 
 def _mean(values: Any) -> Any:
-    """Return the mean, or 0 if there are no values."""
     return values.sum() / max(len(values), 1)
-
-
-# ---- the training of several objectives ----
 
 
 class ObjectivesTraining(ScalarTraining):
@@ -233,10 +217,7 @@ class ObjectivesTraining(ScalarTraining):
             self.report(costs)
 
     def load_file(self, path: str, objective: str | None) -> tuple[Judged, RowReport]:
-        """Load one file of pairs labelled for `objective`.
-
-        If that is None, load pairs with their labels, and rated responses.
-        """
+        """Load pairs labelled for `objective`; if None, pairs with their own labels, and rated responses."""
         if objective is None:
             return load_judged(path, self.settings.objectives, on_bad_row="skip")
         return super().load_file(path, objective)
@@ -248,9 +229,7 @@ class ObjectivesTraining(ScalarTraining):
             labelled_overall(data.held_out.pairs or data.train.pairs)
         losses = {name: self.pair_loss() for name in names}
         if "other" in losses[names[0]].requires:
-            raise UsageError(
-                f"--loss {self.settings.loss} reads another model of one objective; leave --objectives out"
-            )
+            raise UsageError(f"--loss {self.settings.loss} reads a model of one objective; leave --objectives out")
         model = self.build(data.train, (*names, OVERALL) if weights else tuple(names))
         encoding = self._encode(model, data.train, "data")
         held = data.held_out.pairs or data.held_out.completions
@@ -293,7 +272,6 @@ class ObjectivesTraining(ScalarTraining):
         return load_untrained(source, objectives, **self.classifier_options())
 
     def _encode(self, model: ScalarRewardModel, data: Judged, name: str) -> Encoding:
-        """Encode pairs and rated responses; both are counted as pairs."""
         names, on_long = self.settings.objectives, self.settings.on_long
         parts = []
         labelled = any(name in pair.wins for pair in data.pairs for name in names)

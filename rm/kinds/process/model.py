@@ -29,7 +29,7 @@ from ...types import Example
 from .._batches import Row, compute_distinct, padded_batches
 from .._classifier import SavedClassifier, assemble, determined_fields, load_weights, open_source
 from ..scalar.foreign import with_single_output
-from .contract import Aggregate, ProcessContract
+from . import Aggregate, ProcessContract
 from .step_encoding import EncodedSteps, StepEncoder, token_outputs
 
 OBJECTIVES = ("correct",)
@@ -103,7 +103,7 @@ class ProcessRewardModel(SavedClassifier[StepEncoder]):
 
     def with_aggregate(self, aggregate: str) -> "ProcessRewardModel":
         """Return a model with the same weights that combines the steps' scores in another way."""
-        contract = replace(self.contract, aggregate=_known(aggregate))
+        contract = replace(self.contract, aggregate=_checked_aggregate(aggregate))
         return ProcessRewardModel(self.model, StepEncoder(self.encoder.tokenizer, contract))
 
     def _aggregated(self, scores: Sequence[StepScores]) -> np.ndarray:
@@ -117,9 +117,6 @@ def _step_scores(encoded: EncodedSteps, logits: Float[np.ndarray, "L K"]) -> Ste
     read = [end for end in encoded.ends if end < len(encoded.ids)]
     scores[: len(read)] = expit(logits[read])
     return scores
-
-
-# ---- load and create ----
 
 
 def load_process(
@@ -216,12 +213,12 @@ def _new_contract(
         truncation="right",
         step_separator=arguments["step_separator"] or STEP_SEPARATOR,
         step_token=arguments["step_token"],
-        aggregate=_known(arguments["aggregate"] or AGGREGATE),
+        aggregate=_checked_aggregate(arguments["aggregate"] or AGGREGATE),
         **determined_fields(model, tokenizer, max_length=max_length, bos=arguments.get("bos")) | {"eos": None},
     )
 
 
-def _known(aggregate: str) -> Any:
+def _checked_aggregate(aggregate: str) -> Any:
     if aggregate not in AGGREGATES:
         raise UsageError(f"no aggregate '{aggregate}' of the steps' scores; {did_you_mean(aggregate, AGGREGATES)}")
     return aggregate

@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ...backbones.tokenization import Encoded, Encoder, Rendered, right_padded, single_token_id
 from ...types import AnyCompletion, Example, Message, Messages, Steps, completion_text, content_hash
-from .contract import ProcessContract
+from . import ProcessContract
 
 COMPLETION = "completion"
 

@@ -17,12 +17,12 @@ from ...data.pairs import RowReport
 from ...data.scored_rows import Judged
 from ...data.solutions import Solution, load_solutions
 from ...errors import DataError
-from ...training.encoding import Encoding, OnLong, omitted_texts
+from ...training.encoding import Encoding, OnLong, omitted_texts, too_long_error
 from ...training.protocol import Prepared, Task, TrainingData
 from ...types import Example, message_text
 from .._training import ClassifierTraining
+from . import ProcessSettings, neutral_label
 from .model import ProcessRewardModel, load_process, process_from_config
-from .settings import ProcessSettings, neutral_label
 from .step_encoding import StepEncoder, token_outputs
 
 NAN = float("nan")
@@ -45,10 +45,7 @@ def encode_solutions(encoder: StepEncoder, solutions: Sequence[Solution], on_lon
         too_long = length > len(ids)
         over += too_long
         if too_long and on_long == "refuse":
-            raise DataError(
-                f"solution '{solution.id}' has {length} tokens and the limit is {limit}; raise --max_length, or set "
-                "--on_long truncate or skip"
-            )
+            raise too_long_error(f"solution '{solution.id}'", length, limit)
         if too_long and on_long == "skip":
             continue
         unread = sum(end < len(ids) for end in ends)
@@ -104,8 +101,7 @@ class ProcessTask(Task):
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
         """Compute the loss, the accuracy on labelled steps, and the share of first errors found, at a threshold of 1/2.
 
-        The loss is the mean over all labelled steps, in place of the Trainer's mean over batches. A solution's first
-        error is the first labelled step that is more likely wrong than correct, or none.
+        Over all labelled steps instead of batches; a first error is the first step more likely wrong than correct.
         """
         logits, labels = np.asarray(prediction.predictions, float), np.asarray(prediction.label_ids, float)
         labelled = labels >= 0  # unlabelled are NaN, and what the Trainer pads with
@@ -121,9 +117,6 @@ class ProcessTask(Task):
 def _first(marks: Bool[np.ndarray, "N S"]) -> np.ndarray:
     """Return the index of the first True of each row; -1 for rows without one."""
     return np.where(marks.any(axis=1), marks.argmax(axis=1), -1)
-
-
-# ---- the training of the kind ----
 
 
 class ProcessTraining(ClassifierTraining):

@@ -1,8 +1,9 @@
 """R2M: a scalar reward model whose head also attends to the policy's hidden states of the same completion."""
 
 from ...registry.kind import Kind
+from ..scalar import ScalarContract
 
 
 def r2m() -> Kind:
     """r = φ((1 - ω) Ĥ + ω H), with Ĥ from the policy's hidden states          Huang et al. 2026, arXiv:2601.22664"""
-    return Kind(__name__, "model:load_r2m", contract=".scalar.contract:ScalarContract")
+    return Kind(__name__, "model:load_r2m", contract=ScalarContract)

@@ -132,9 +132,6 @@ def linear_head(body: ScalarRewardModel) -> nn.Linear:
     return copied
 
 
-# ---- reward tokens ----
-
-
 def reward_tokens(
     body: ScalarRewardModel, examples: Sequence[Example], *, batch_tokens: int = 16_384
 ) -> Float[Tensor, "N D"]:

@@ -35,9 +35,6 @@ class Outputs(NamedTuple):
     """Whether the outputs are class logits, so that none of them is necessarily a reward."""
 
 
-# ---- which output is the reward ----
-
-
 def outputs_of(source: str, *, adapted: bool, trust_remote_code: bool) -> Outputs:
     """Return the outputs of a folder or Hub id from its config.json, or for an adapter from its saved head.
 
@@ -83,10 +80,7 @@ def _label_names(config: Any) -> tuple[str, ...]:
 
 
 def reward_index(source: str, outputs: Outputs, objective: str | None) -> int | None:
-    """Return the index of the output named `objective`; None if all outputs are rewards.
-
-    Raise `DataError` if the outputs are classes and `objective` is None.
-    """
+    """Return the index of output `objective`; None if all are rewards; `DataError` if unnamed among classes."""
     names = outputs.names
     if len(names) == 1 or (objective is None and not outputs.are_classes):
         return None
@@ -127,9 +121,6 @@ def last_linear(model: nn.Module, outputs: int) -> nn.Linear | None:
     """Return the linear layer that outputs the rewards (with PEFT its trainable copy); None if there is none."""
     layers = [module for module in model.modules() if isinstance(module, nn.Linear) and module.out_features == outputs]
     return layers[-1] if layers else None
-
-
-# ---- how it was trained ----
 
 
 def edges_of(source: str, config: Any) -> dict[str, str]:

@@ -28,7 +28,7 @@ from ...errors import UsageError
 from ...types import Example
 from .._batches import Row, compute_distinct, computed_at_once, padded_batches
 from .._classifier import SavedClassifier, assemble, determined_fields, load_weights, open_source
-from .contract import ScalarContract
+from . import ScalarContract
 from .foreign import OBJECTIVES, Outputs, apply_normalisation, edges_of, keep_output, outputs_of, reward_index
 
 _TURN = RLock()  # packed attention is switched on in the model itself, so calls on other rows have to wait
@@ -54,10 +54,7 @@ class ScalarRewardModel(SavedClassifier[Encoder]):
         return np.array(rewards).reshape(len(rows), len(self.contract.objectives))
 
     def _compute(self, batch_tokens: int, distinct: list[Row]) -> Iterator[tuple[Sequence[Row], list[list[float]]]]:
-        """Yield batches of distinct rows with their scores.
-
-        Batches are packed if the model supports it, else padded.
-        """
+        """Yield batches of distinct rows with their scores, packed if the model supports it, else padded."""
         rows = sorted(distinct)
         device = next(self.model.parameters()).device
         limit = packing_limit(self.model) if len(rows) > 1 else 0
@@ -91,8 +88,8 @@ def load_scalar(
     output that is the reward if there are several classes. With `fresh` the source is a backbone to be trained: a
     missing head, otherwise an error, is initialised from `seed`, and `lora` adds adapters. `max_length` is in tokens.
     """
-    asked = {"max_length": max_length, "bos": bos, "eos": eos}
-    opened = open_source(source, ScoringContract, asked, dtype=dtype, fresh=fresh, lora=lora)
+    arguments = {"max_length": max_length, "bos": bos, "eos": eos}
+    opened = open_source(source, ScoringContract, arguments, dtype=dtype, fresh=fresh, lora=lora)
     source, contract, adapted, dtype = opened
     if fresh and contract and contract.kind not in ("scalar", "multi_objective"):
         raise UsageError(f"{source} is a reward model of kind '{contract.kind}'; start from its backbone")

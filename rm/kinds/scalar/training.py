@@ -17,8 +17,8 @@ from ...training.protocol import Prepared, Task, TrainingData, count_pairs, pair
 from ...training.trainer import RewardArguments
 from ...types import PreferencePair, message_text
 from .._training import ClassifierTraining, StreamedTraining, shown_examples, texts_of
+from . import ScalarSettings
 from .model import OBJECTIVES, ScalarRewardModel, load_scalar, scalar_from_config
-from .settings import ScalarSettings
 
 NAN = float("nan")
 
@@ -53,13 +53,8 @@ def encode_pairs(
 def collate(rows: Sequence[PairRow]) -> dict[str, torch.Tensor]:
     """Collate rows into 2B sequences, the chosen ones first, so that one forward pass serves both."""
     batch = pad([row.chosen for row in rows] + [row.rejected for row in rows])
-    return {
-        "tokens": batch.tokens,
-        "attention": batch.attention,
-        "wins": torch.tensor([row.wins for row in rows]),
-        "margin": torch.tensor([row.margin for row in rows]),
-        "other": torch.tensor([row.other for row in rows]),
-    }
+    values = zip(PairRow._fields[2:], zip(*(row[2:] for row in rows), strict=True), strict=True)
+    return batch._asdict() | {name: torch.tensor(column) for name, column in values}
 
 
 class ScalarTask(Task):
@@ -84,10 +79,7 @@ class ScalarTask(Task):
         return self.pair_loss.name
 
     def check(self, rows: Sequence[PairRow]) -> None:
-        """Raise `DataError` if rows lack values that the loss needs.
-
-        Also fits losses that depend on length differences.
-        """
+        """Raise `DataError` if rows lack values that the loss needs; fit a loss to the length differences."""
         values = {"margin": [row.margin for row in rows], "other": [row.other for row in rows]}
         check_required(self.pair_loss, values)
         fit_to(self.pair_loss, [float(len(row.chosen) - len(row.rejected)) for row in rows])
@@ -102,9 +94,6 @@ class ScalarTask(Task):
         return self.pair_loss(pairs).mean(), torch.stack([chosen, rejected], dim=1)
 
     evaluate = loss
-
-
-# ---- the training of the kind ----
 
 
 def scalar_training(settings: ScalarSettings, arguments: RewardArguments, **options: Any) -> "ScalarTraining":

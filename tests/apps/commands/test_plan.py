@@ -73,7 +73,7 @@ def test_what_cannot_be_planned_is_told_in_a_sentence(plan, tmp_path):
         ("--model 7b --lora_r 8 --lora_target_modules query", 2, "no layer of qwen2.5-7b is called query"),
         ("--model 7b --lora_r 8 --from_layer 28", 2, "--from_layer lies in 0..27 for qwen2.5-7b, got 28"),
         ("--model 7b --length 40000", 2, "qwen2.5-7b has 32768 positions and a sequence 40000 tokens"),
-        ("--model 7b --job decode --adapter none", 2, "--guide shared is an adapter on the base"),
+        ("--model 7b --job decode --adapter none", 2, "--guide shared is an adapter of the base"),
         ("--model 7b --job decode --guide_model 1b", 2, "--guide_model has weights of its own; add --guide separate"),
         ("--model EMPTY", 3, "no config.json can be read there"),
     ):

@@ -1,6 +1,6 @@
 """Which subsets a section's figure depends on."""
 
-from rewardlab.benchmarks.statistics.areas import section_members
+from rewardlab.benchmarks.statistics.figures import section_members
 from rewardlab.rm.registry import load
 
 CHAT, CODE = ["alpacaeval-easy", "mt-bench-med"], ["hep-cpp", "hep-rust"]

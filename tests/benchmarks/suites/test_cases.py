@@ -1,6 +1,6 @@
-"""benchmarks/suites/_cases.py: rows with several answers, and pairs with the models that wrote them."""
+"""benchmarks/suites/pairs.py: rows with several answers, and pairs with the models that wrote them."""
 
-from rewardlab.benchmarks.suites._cases import CaseFile
+from rewardlab.benchmarks.suites.pairs import CaseFile
 from rewardlab.judges.case_rows import parse_case
 
 from tests.apps.judging import write

@@ -94,7 +94,7 @@ def test_rm_bench_leaderboard_rows_that_keep_their_own_identity(shared_data):
     for row in consistent:
         domains = published_cells({name: float(row[name.title()]) for name in ("chat", "math", "code", "safety")})
         levels = [float(row[name]) for name in ("Easy", "Normal", "Hard")]
-        total = rm_bench.rm_bench().add_up(_wide(domains))["overall"]
+        total = rm_bench.rm_bench().aggregate(_wide(domains))["overall"]
         assert total == pytest.approx(np.mean(levels), abs=0.111)
 
 
@@ -130,7 +130,7 @@ def test_rmb_counts_and_sections(shared_data):
         figures[f"BoN_set/{kind.title()}/all"] = right / items
         overall, _ = json.loads((folder / f"{model}.pairwise_{kind}.json").read_text())
         figures[f"Pairwise_set/{kind.title()}/all"] = overall["Overall_accuracy"]
-    found = rmb.rmb().add_up(published_cells(figures))
+    found = rmb.rmb().aggregate(published_cells(figures))
     assert found["overall"] == pytest.approx(published["Accuracy Averaged from Four Sections"], abs=1e-12)
     assert found["best of N, harmless"] == pytest.approx(1111 / 1677)
     assert found["best of N, helpful"] == pytest.approx(1372 / 2109)

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rewardlab.benchmarks.scorers import load_stored
-from rewardlab.benchmarks.suites._cases import CaseFile
-from rewardlab.benchmarks.suites.pairs import pairs
+from rewardlab.benchmarks.suites.pairs import CaseFile, pairs
 from rewardlab.rm.data.lint import lint
 from rewardlab.rm.data.pairs import load_examples, load_pairs, read_prompts
 from rewardlab.rm.data.scored_rows import load_judged

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from rewardlab.apps.cli import VERBS, parse
 from rewardlab.apps.inspector.tabs.judgments.explanation.rescore import parse_rubric
-from rewardlab.benchmarks.gate import read_gate
+from rewardlab.benchmarks.compare import read_gate
 from rewardlab.judges.kinds.checklist import read_checklist
 from rewardlab.judges.rubrics.files import open_levels, read_rubrics
 from rewardlab.judges.rubrics.rubric import lint, render, to_toml

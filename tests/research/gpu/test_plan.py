@@ -11,7 +11,7 @@ from rewardlab.kernels.triton_common.launch import recorded
 from rewardlab.research.gpu.plan import LEASE, RUNS, STARTING, Row, faults, step_seconds
 from rewardlab.research.gpu.steps import START, Run, Step
 from rewardlab.research.speed.kernels.work import Operations, Work, issue_seconds
-from rewardlab.rm.capacity.gpus import Gpu
+from rewardlab.rm.capacity.choices import Gpu
 
 GPU = Gpu("a GPU", 1, bfloat16=2.0, float32=0.5, bandwidth=4.0)
 PLAN = """

@@ -8,8 +8,7 @@ from rewardlab.research.speed.decoding import Size as DecodingSize
 from rewardlab.rm.capacity.choices import PRECISIONS
 from rewardlab.rm.capacity.config_shapes import shape_of
 from rewardlab.rm.capacity.flops import Answered
-from rewardlab.rm.capacity.memory import Step
-from rewardlab.rm.capacity.steps import step_parts
+from rewardlab.rm.capacity.memory import Step, step_parts
 from rewardlab.rm.kinds.scalar.model import scalar_from_config
 from rewardlab.rm.kinds.scalar.training import PairRow, ScalarTask
 from rewardlab.rm.losses.bradley_terry import bradley_terry

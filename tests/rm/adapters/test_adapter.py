@@ -256,7 +256,7 @@ def test_a_preference_is_refused_with_the_way_out():
 
 
 def test_without_a_preference_nothing_is_computed_or_merged():
-    with pytest.raises(UsageError, match="no preference is set; call set_preference with shares of helpful, harmless"):
+    with pytest.raises(UsageError, match="no preference is set; call set_preference, over helpful, harmless"):
         logits(adapted("moslora").model)
     adapter = adapted("moslora")
     adapter.set_preference([LEAN, EVEN])

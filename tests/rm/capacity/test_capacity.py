@@ -2,15 +2,44 @@ import json
 
 import pytest
 from rewardlab.rm.capacity import flops
-from rewardlab.rm.capacity.choices import PRECISIONS, STATES, Spread, optimizer_bytes
+from rewardlab.rm.capacity.choices import (
+    PRECISIONS,
+    STATES,
+    Spread,
+    compute_seconds,
+    find_gpu,
+    optimizer_bytes,
+    read_seconds,
+)
 from rewardlab.rm.capacity.config_shapes import shape_of
-from rewardlab.rm.capacity.decoding import Decoding, all_cache_bytes, decoding_flops, decoding_read_bytes, held_bytes
 from rewardlab.rm.capacity.flops import Adapters, Answered, adapter_parameters, forward_flops, training_flops
-from rewardlab.rm.capacity.gpus import compute_seconds, find_gpu, read_seconds
-from rewardlab.rm.capacity.jobs import Machine, Plan, Rl, decode_plan, largest_fitting, rl_plan, score_plan
-from rewardlab.rm.capacity.memory import Step, cache_bytes, kept_bytes, layer_bytes, top_bytes
+from rewardlab.rm.capacity.jobs import (
+    Decoding,
+    Machine,
+    Plan,
+    Rl,
+    all_cache_bytes,
+    decode_plan,
+    decoding_flops,
+    decoding_read_bytes,
+    held_bytes,
+    largest_fitting,
+    rl_plan,
+    score_plan,
+)
+from rewardlab.rm.capacity.memory import (
+    Step,
+    cache_bytes,
+    gathered_bytes,
+    kept_bytes,
+    layer_bytes,
+    resident_parts,
+    step_parts,
+    top_bytes,
+    trained_parameters,
+    weight_bytes,
+)
 from rewardlab.rm.capacity.shapes import SIZES, Shape, find_shape, full_name, table_settings, table_shape
-from rewardlab.rm.capacity.steps import gathered_bytes, resident_parts, step_parts, trained_parameters, weight_bytes
 from rewardlab.rm.errors import DataError, UsageError
 from transformers import AutoConfig
 

@@ -138,10 +138,10 @@ def test_draws_depend_on_seed_step_and_pair_and_follow_the_head():
     alone = torch.cat([task.loss(model.model, task.collate([row]), step=2)[1][:, 2:] for row in ROWS])
     assert together.tolist() == alone.tolist()
     logits = torch.tensor([0.1, 0.2, 0.3, 0.4]).log()
-    drawn = task._drawn(logits.expand(40_000, -1), torch.arange(20_000), 0)
+    drawn = task._sample_steps(logits.expand(40_000, -1), torch.arange(20_000), 0)
     shares = torch.bincount(drawn, minlength=4) / 40_000
     assert shares.tolist() == pytest.approx([0.1, 0.2, 0.3, 0.4], abs=0.01)
-    assert not torch.equal(drawn, task._drawn(logits.expand(40_000, -1), torch.arange(20_000), 1))
+    assert not torch.equal(drawn, task._sample_steps(logits.expand(40_000, -1), torch.arange(20_000), 1))
 
 
 def test_halves_of_a_batch_give_its_gradient_and_rationales_are_counted_and_cut():

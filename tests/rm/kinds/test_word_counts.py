@@ -3,8 +3,8 @@ from unittest import mock
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rewardlab.rm.kinds.linear import word_counts
-from rewardlab.rm.kinds.linear.word_counts import gram_counts
+from rewardlab.rm.kinds.linear import model
+from rewardlab.rm.kinds.linear.model import gram_counts
 from sklearn.feature_extraction.text import CountVectorizer
 
 
@@ -22,7 +22,7 @@ def test_grams_are_counted_in_alphabetical_order_in_as_many_documents_as_their_t
 @settings(max_examples=30)
 @given(st.lists(st.text("abz Ä中_-1\n", max_size=40), min_size=1, max_size=8), st.integers(1, 3), st.integers(1, 9))
 def test_counts_are_those_of_scikit_learn_for_every_size_of_the_parts(texts, least, part):
-    with mock.patch.object(word_counts, "PART", part):
+    with mock.patch.object(model, "PART", part):
         counts = gram_counts(texts, np.ones(len(texts), int), least)
     try:
         expected = CountVectorizer(ngram_range=(1, 2), min_df=least).fit_transform(texts)

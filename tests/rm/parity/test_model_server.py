@@ -5,8 +5,7 @@ from functools import partial
 import httpx
 import pytest
 from rewardlab.rm.errors import DataError, UsageError
-from rewardlab.rm.parity.model_server import ModelServer
-from rewardlab.rm.parity.vllm import ServedSteps, Vllm
+from rewardlab.rm.parity.model_server import ModelServer, ServedSteps, Vllm
 
 
 @pytest.fixture

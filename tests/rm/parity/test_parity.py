@@ -7,7 +7,7 @@ import torch
 from rewardlab.rm.backbones.loading import head_outputs
 from rewardlab.rm.contract.scoring_contract import PLAIN_TEMPLATE
 from rewardlab.rm.kinds.ensemble.model import EnsembleRewardModel
-from rewardlab.rm.parity.known_faults import score_ids, whole_ids
+from rewardlab.rm.parity.known_faults import score_ids, untruncated_ids
 from rewardlab.rm.parity.parity import (
     BackendScores,
     compare_backend,
@@ -102,7 +102,7 @@ def without_turn_end(model, ids):
 
 
 def wrong_side(model, given: Sequence[Example]) -> BackendScores:
-    return BackendScores(score_ids(model, [whole_ids(model, one)[:LIMIT] for one in given]))
+    return BackendScores(score_ids(model, [untruncated_ids(model, one)[:LIMIT] for one in given]))
 
 
 def mean_pooling(model, _: Sequence[Example]) -> BackendScores:
@@ -147,7 +147,7 @@ FAULTS = [
     (
         "no truncation",
         {},
-        lambda model, given: BackendScores(score_ids(model, [whole_ids(model, one) for one in given])),
+        lambda model, given: BackendScores(score_ids(model, [untruncated_ids(model, one) for one in given])),
     ),
     ("wrong pooling (mean)", {}, mean_pooling),
     ("pad token scored as content", {}, padding_as_content),

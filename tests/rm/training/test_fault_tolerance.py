@@ -48,7 +48,7 @@ def trainer(tmp_path):
         told = {"max_steps": 2, "per_device_train_batch_size": 3, "logging_steps": 1, "lr_scheduler_type": "constant"}
         found = RewardTrainer(model, RewardArguments(**fixed | told | settings), task or Narrow(9), rows)
         found.said = []
-        found.tell = found.said.append
+        found.report = found.said.append
         return found
 
     return made

@@ -21,7 +21,7 @@ from rewardlab.benchmarks import garden
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.kinds.process.model import process_from_config
 from rewardlab.rm.kinds.scalar.model import scalar_from_config
-from rewardlab.rm.parity.vllm import token_classify_options
+from rewardlab.rm.parity.model_server import token_classify_options
 from transformers import AutoModelForCausalLM, AutoModelForTokenClassification
 
 from tests.json_server import JsonHandler, running

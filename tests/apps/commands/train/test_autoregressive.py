@@ -11,7 +11,7 @@ from rewardlab.apps.runs.stop_training import train_until_asked
 from rewardlab.benchmarks.garden import pairs
 from rewardlab.rm.capacity.settings import PlanConfig
 from rewardlab.rm.data.pairs import pair_row
-from rewardlab.rm.kinds.autoregressive.settings import AutoregressiveSettings
+from rewardlab.rm.kinds.autoregressive import AutoregressiveSettings
 from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.training.trainer import RewardTrainer
 

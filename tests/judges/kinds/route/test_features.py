@@ -3,8 +3,7 @@ import pytest
 from rewardlab.judges.kinds.route.features import case_features, describe_features, feature_numbers, prompt_kind
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import UsageError
-from rewardlab.rm.kinds.ensemble.combination import Rule
-from rewardlab.rm.kinds.ensemble.uncertain import MemberRewards, UncertainRewardModel
+from rewardlab.rm.kinds.ensemble.combination import MemberRewards, Rule, UncertainRewardModel
 from rewardlab.rm.types import user_turn
 
 from tests.judges.kinds.asking import case

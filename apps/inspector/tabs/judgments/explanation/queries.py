@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from ......policy.decoding.detokenization import token_texts
 from ......rm.errors import UNREADABLE
 from ......rm.io.checked_files import from_json
-from ......rm.kinds.autoregressive.contract import LogprobContract
+from ......rm.kinds.autoregressive import LogprobContract
 from ......rm.types import AnyCompletion, Example, Guide, Messages, RewardModel, SumsTokens
 from .....runs.run_folder import MANIFEST
 from .... import figures, html
