@@ -106,7 +106,7 @@ def _run(name: str, verb: Verb, words: list[str]) -> Any:
     verb.validate(settings)
     function = import_name(f".{verb.function}")
     if "transformers" in sys.modules:  # verbs without models do not pay for its import
-        import_name("..rm.backbones.loading:hide_loading_bars")()
+        sys.modules["transformers.utils.logging"].disable_progress_bar()  # of loading weights; download bars stay
     finished = False
     try:
         result = function(*settings)
@@ -137,8 +137,7 @@ def parse(name: str, verb: Verb, words: Sequence[str], *, outlined: bool = False
 
     With `outlined`, dataclasses with the same fields stand in for trainer arguments, so that no trainer is imported.
     """
-    from .settings.aliases import translate_words
-    from .settings.parser import SettingsParser
+    from .settings.parser import SettingsParser, translate_words
 
     classes = verb.outlines if outlined else verb.settings
     parser = SettingsParser(classes, prog=f"rewardlab {name}", add_help=False)

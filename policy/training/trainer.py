@@ -25,7 +25,7 @@ from ..losses._kinds import compares_completions
 from ..rewards.sources import RewardSources
 from ..rewards.step_rewards import CompletionTokens
 from ..step.algorithm import Algorithm, Scored
-from ..step.check import RunInputs, check_composition
+from ..step.composition import RunInputs, check_composition
 from ..step.forward import (
     Batch,
     CompletionBatch,
@@ -34,20 +34,19 @@ from ..step.forward import (
     completion_batch,
     completion_states,
     finished_rows,
+    frozen_copy,
     install,
     own_states,
 )
 from ..step.metrics import LearningSignal, learning_signal, log_ratio, step_metrics, token_metrics
-from ..step.reference_policy import frozen_copy
 from ..step.step import PolicyStep, Processes
 from ..types import Cycle, Replay, Rollout
-from .arguments import PolicyArguments, refuse_balancing
+from .arguments import PolicyArguments, StepEvents, placeholder_reward, refuse_balancing, replace_statistics
 from .checkpoint import TrainedBeside
 from .critic import CriticArguments, CriticLearner
-from .prompt_sampling import CURRICULUM, CurriculumSampler, refuse_variants, spread_over_variants
+from .prompts import CURRICULUM, CurriculumSampler, refuse_variants, spread_over_variants
 from .replay_buffer import ReplayBuffer
 from .rollout_files import write_rollouts
-from .trl_hooks import StepEvents, placeholder_reward, replace_statistics
 
 
 def _check_arguments(

@@ -30,10 +30,9 @@ from ..contract.scoring_contract import FILE, PLAIN_TEMPLATE, load_contract
 from ..errors import UNREADABLE, DataError, UsageError
 from ..io.hub_names import absence_reason
 from .chat_templates import check_template
-from .config_check import check_claims, check_layers
 from .hub import parse_source, record_model_commit, tokenizer_source
 from .tokenization import edge_tokens, right_padded
-from .value_heads import HEAD, put_head, refuse_pickles, stored_head, warn_of_unread
+from .value_heads import HEAD, check_claims, check_layers, put_head, refuse_pickles, stored_head, warn_of_unread
 
 PAD = "<|pad|>"
 SMALL_TEMPLATE = (
@@ -42,11 +41,6 @@ SMALL_TEMPLATE = (
 )
 Architecture = Literal["qwen3", "llama"]
 CLASSIFIERS: tuple[Any, Any] = (AutoModelForSequenceClassification, AutoModelForTokenClassification)
-
-
-def hide_loading_bars() -> None:
-    """Hide Transformers' progress bars of loading weights; the Hub's download bars stay."""
-    logging.disable_progress_bar()
 
 
 # ---- tokenizers ----

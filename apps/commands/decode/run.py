@@ -3,16 +3,16 @@
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from ....policy.decoding.detokenization import token_texts
 from ....policy.decoding.engines import Engine, check_room, open_engine
-from ....policy.decoding.guided import TextPiece, stream
+from ....policy.decoding.guided import TextPiece, stream, token_texts
 from ....policy.decoding.requests import DecodedCompletion, Request
 from ....rm.backbones.loading import fingerprint
 from ....rm.data.pairs import read_prompts
@@ -20,8 +20,18 @@ from ....rm.data.preference_vectors import Preference, parse_preference, prefere
 from ....rm.errors import UsageError
 from ....rm.io.escaping import escape_terminal, terminal_json
 from ....rm.types import Messages, content_hash
-from ...runs.resumable_rows import ResumableRows, resumable_rows
-from ...runs.run_folder import RESULTS, log, seconds_since, trust_option
+from ...runs.run_folder import (
+    PARTIAL,
+    RESULTS,
+    log,
+    only_writer,
+    replace_text,
+    seconds_since,
+    to_json_types,
+    trust_option,
+    write_rows,
+)
+from ...runs.signals import Terminated
 from .settings import DecodeConfig
 
 
@@ -31,6 +41,81 @@ class DecodingItem(NamedTuple):
     id: str
     request: Request
     key: str
+
+
+# ---- output file ----
+
+
+class ResumableRows:
+    """Rows by key in a partial file beside `output`. Raise `UsageError` if an existing file would be lost."""
+
+    def __init__(self, output: Path, *, resume: bool, overwrite: bool):
+        self.output = output
+        self.partial = output.with_name(f".{output.name}{PARTIAL}")
+        if output.is_dir():
+            raise UsageError(f"--output {output} is a folder; name a file for the completions")
+        if output.exists() and not overwrite:
+            raise UsageError(
+                f"{output} exists already; name another file with --output, or replace it with --overwrite"
+            )
+        if self.partial.exists() and not resume:
+            if not overwrite:
+                raise UsageError(
+                    f"{self.partial} holds completions of a run that was cut off; continue it with --resume, or start "
+                    "over with --overwrite"
+                )
+            self.partial.unlink()
+
+    def resume(self, keys: Sequence[str]) -> set[str]:
+        """Drop an incomplete line and return the stored keys. Raise `UsageError` unless all are in `keys`."""
+        if not self.partial.exists():
+            return set()
+        lines = self._lines()
+        if others := lines.keys() - {*keys}:
+            raise UsageError(
+                f"{self.partial}: {len(others)} of its {len(lines)} completions come from other weights, prompts or "
+                "settings; resume with the same ones, or leave --resume out and start over with --overwrite"
+            )
+        replace_text(self.partial, "".join(f"{line}\n" for line in lines.values()))
+        return {*lines}
+
+    def append(self, key: str, row: Mapping[str, Any]) -> None:
+        """Append a row to the partial file."""
+        with open(self.partial, "a", encoding="utf-8") as lines:
+            lines.write(json.dumps(to_json_types({"key": key} | dict(row)), ensure_ascii=False) + "\n")
+
+    def finish(self, keys: Sequence[str]) -> None:
+        """Write the rows to the output file atomically, in the order of `keys`. The keys themselves are not written."""
+        lines = self._lines()
+        rows = [json.loads(lines[key]) for key in keys]
+        write_rows(self.output, [{name: value for name, value in row.items() if name != "key"} for row in rows])
+        self.partial.unlink()
+
+    def _lines(self) -> dict[str, str]:
+        """Return the complete lines by key. An incomplete line is ignored, and its row is computed again."""
+        lines: dict[str, str] = {}
+        for line in self.partial.read_bytes().split(b"\n"):
+            try:  # a kill may cut a line within a character
+                lines[json.loads(line)["key"]] = line.decode()
+            except (ValueError, KeyError):
+                continue
+        return lines
+
+
+@contextmanager
+def resumable_rows(output: Path, *, resume: bool, overwrite: bool) -> Iterator[ResumableRows]:
+    """Open a file of rows as its only writer. On a signal, `Terminated` states whether it can be resumed."""
+    with only_writer(output):
+        rows = ResumableRows(output, resume=resume, overwrite=overwrite)
+        try:
+            yield rows
+        except Terminated as signal:
+            if rows.partial.exists():
+                signal.mark_resumable()
+            raise
+
+
+# ---- command ----
 
 
 def run_decode(config: DecodeConfig) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Autoregressive reward model: the log-probability of a completion under a causal language model is its reward."""
 
-from ...registry.kind import Kind
+from ...registry import Kind
 from .settings import AutoregressiveSettings
 
 

@@ -1,6 +1,6 @@
 """Boosted reward model: a weighted sum of stages, each fitted to the errors of the previous ones."""
 
-from ...registry.kind import Kind
+from ...registry import Kind
 from .settings import BoostedSettings
 
 

@@ -1,6 +1,6 @@
 """Embedding reward model: a frozen mean-pooled encoder and a linear Bradley-Terry head that trains in seconds."""
 
-from ...registry.kind import Kind
+from ...registry import Kind
 from .settings import EmbeddingSettings
 
 

@@ -1,6 +1,6 @@
 """Ensemble of reward models, optionally with a penalty on their disagreement."""
 
-from ...registry.kind import Kind
+from ...registry import Kind
 from .settings import EnsembleSettings
 
 

@@ -1,6 +1,6 @@
 """Latent reasoning reward model: a causal language model that takes steps in hidden space before it scores."""
 
-from ...registry.kind import Kind
+from ...registry import Kind
 from .settings import LatentSettings
 
 

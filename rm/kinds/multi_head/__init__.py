@@ -1,6 +1,6 @@
 """Reward model with several heads on one trunk, each with a mean and a standard deviation."""
 
-from ...registry.kind import Kind
+from ...registry import Kind
 from .settings import MultiHeadSettings
 
 

@@ -3,7 +3,7 @@
 It is trained as kind `scalar` with several objectives and their weights.
 """
 
-from ...registry.kind import Kind
+from ...registry import Kind
 
 
 def multi_objective() -> Kind:

@@ -1,6 +1,6 @@
 """Process reward model: a token classifier that scores every step of a completion where the step ends."""
 
-from ...registry.kind import Kind
+from ...registry import Kind
 from .settings import ProcessSettings
 
 

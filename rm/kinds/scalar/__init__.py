@@ -1,6 +1,6 @@
 """Scalar reward model: any Hugging Face decoder or encoder backbone with a linear head on the sequence."""
 
-from ...registry.kind import Kind
+from ...registry import Kind
 from .settings import ScalarSettings
 
 

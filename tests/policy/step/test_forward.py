@@ -5,8 +5,7 @@ import copy
 import pytest
 import torch
 from rewardlab.benchmarks.garden import models
-from rewardlab.policy.step.forward import completion_batch, completion_states, install, own_states
-from rewardlab.policy.step.reference_policy import frozen_copy, soup
+from rewardlab.policy.step.forward import completion_batch, completion_states, frozen_copy, install, own_states, soup
 from rewardlab.rm.errors import DataError
 from transformers import AutoConfig, AutoModelForCausalLM
 
