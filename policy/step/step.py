@@ -196,9 +196,9 @@ class PolicyStep:
 
         The state of the formulas changes only in training, not in evaluation.
         """
-        before = self.algorithm.state
+        before = None if training else self.algorithm.state
         scored = self.algorithm(self._gathered(rewards, rollout), rollout, mask_truncated=mask_truncated)
-        if not training:
+        if before is not None:
             self.algorithm.load(before)
         return scored
 

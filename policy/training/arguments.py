@@ -1,19 +1,18 @@
-"""Arguments of policy training, and hooks into parts of TRL's trainer without a method to override."""
+"""Arguments of policy training: TRL's for sampling, batches and engines, and additional ones."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any
 
 import torch
-from transformers import TrainerCallback
 from trl import GRPOConfig
 
 from ...rm.backbones.packing.attention import attention_setting
 from ...rm.capacity.mixed_precision import check_bf16
 from ...rm.errors import UsageError
-from ..step.algorithm import Scored
-from ..types import Rollout
+from ..losses._kinds import compares_completions
+from ..step.algorithm import Algorithm
+from ..types import Replay
 
 TAKEN_OVER = {
     **dict.fromkeys(("beta", "use_bias_correction_kl", "sync_ref_model"), "the algorithm's penalty"),
@@ -111,44 +110,12 @@ def refuse_balancing(coefficient: float) -> None:
     )
 
 
-class StepEvents(TrainerCallback):
-    """Calls functions before and after the optimizer's step, and at the end of a step."""
-
-    def __init__(self, before: Callable[[], None], after: Callable[[], None], end: Callable[[], bool]):
-        self.before, self.after, self.end = before, after, end
-        """`end` is called after `global_step` was incremented, and returns whether training stops."""
-
-    def on_pre_optimizer_step(self, args, state, control, **kwargs):
-        """Call `before` when the gradients are complete, before the optimizer step."""
-        self.before()
-
-    def on_optimizer_step(self, args, state, control, **kwargs):
-        """Call `after` when the policy is updated, before the gradients are set to zero."""
-        self.after()
-
-    def on_step_end(self, args, state, control, **kwargs):
-        """Call `end` after a step, and stop training if it returns True."""
-        control.should_training_stop |= self.end()
-
-
-def replace_statistics(metrics: dict, logs: dict, scored: Scored, rollout: Rollout) -> None:
-    """Remove TRL's reward statistics of a step, and log our rewards and advantages of its completions instead."""
-    for name in ("reward", "reward_std"):
-        metrics[name].pop()
-    for name in (
-        "frac_reward_zero_std",
-        f"rewards/{placeholder_reward.__name__}/mean",
-        f"rewards/{placeholder_reward.__name__}/std",
-    ):
-        metrics.pop(name)
-    rewards = [*scored.rewards.values()][-1]
-    logs["rewards"].clear()
-    for name in rewards.names:
-        logs["rewards"][name].extend(rewards[name].tolist())
-    logs["advantages"].clear()
-    logs["advantages"].extend((scored.advantage * rollout.response).sum(1).tolist())
-
-
-def placeholder_reward(**_: Any) -> list[float]:
-    """Placeholder for TRL, which requires a reward function; never called, see `PolicyTrainer._calculate_rewards`."""
-    raise AssertionError("rewards are given in _generate_and_score_completions")
+def check_run(args: PolicyArguments, algorithm: Algorithm, replay: Replay | None, comparing: Sequence[str]) -> None:
+    """Raise `UsageError` for arguments that contradict the replay, the loss, or rewards that compare completions."""
+    if replay and args.num_iterations < 2:
+        raise UsageError(
+            "a replay takes the first pass over each batch of completions; give num_iterations of 2 or more"
+        )
+    if compares_completions(algorithm.rule) and not args.disable_dropout:
+        raise UsageError("this loss reads every completion twice, which dropout would change; set disable_dropout True")
+    args.check_shared_prompts(comparing)

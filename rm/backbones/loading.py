@@ -30,9 +30,19 @@ from ..contract.scoring_contract import FILE, PLAIN_TEMPLATE, load_contract
 from ..errors import UNREADABLE, DataError, UsageError
 from ..io.hub_names import absence_reason
 from .chat_templates import check_template
-from .hub import parse_source, record_model_commit, tokenizer_source
+from .hub import (
+    HEAD,
+    check_claims,
+    check_layers,
+    parse_source,
+    put_head,
+    record_model_commit,
+    refuse_pickles,
+    stored_head,
+    tokenizer_source,
+    warn_of_unread,
+)
 from .tokenization import edge_tokens, right_padded
-from .value_heads import HEAD, check_claims, check_layers, put_head, refuse_pickles, stored_head, warn_of_unread
 
 PAD = "<|pad|>"
 SMALL_TEMPLATE = (

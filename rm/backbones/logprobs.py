@@ -14,9 +14,9 @@ from torch.utils.checkpoint import checkpoint
 from ...kernels.linear_logprob import LinearLogprob, linear_logprob
 from ..io.sharded_weights import is_partitioned
 from .forward_hooks import language_model_of
+from .hub import text_option
 from .loading import embedding_rows
 from .tokenization import right_padded
-from .value_heads import text_option
 
 LOGITS = 2**24  # elements in one chunk of logits: 64 MB in float32
 _READABLE: "WeakKeyDictionary[nn.Module, bool]" = WeakKeyDictionary()

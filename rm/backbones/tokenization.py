@@ -15,8 +15,8 @@ from ..contract.scoring_contract import Edge, ScoringContract
 from ..errors import DataError, UsageError
 from ..types import Example, Message, Messages, completion_turns, content_hash, prompt_text, tools_of
 from .chat_templates import check_growth, check_template
+from .hub import text_option
 from .unrendered_parts import has_parts, left_out, omissions, omits_system, omitted_part, system_in_user, write_out
-from .value_heads import text_option
 
 
 class Rendered(NamedTuple):

@@ -9,8 +9,8 @@ from torch import nn
 from transformers import AutoModelForCausalLM
 from transformers.pytorch_utils import Conv1D
 
+from ..backbones.hub import text_option
 from ..backbones.loading import load_config
-from ..backbones.value_heads import text_option
 from ..errors import UNREADABLE, DataError, UsageError
 from .shapes import MIXES, NARROWS, READS, WIDENS, Linear, Shape
 

@@ -25,8 +25,8 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from ..forward_hooks import head_inputs, language_model_of
+from ..hub import text_option
 from ..loading import decoder_head, embedding_rows
-from ..value_heads import text_option
 
 NAME = "rewardlab_packed"
 LEAST = 16

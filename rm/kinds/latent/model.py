@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerBase
 
 from ...backbones.forward_hooks import language_model_of
+from ...backbones.hub import text_option
 from ...backbones.loading import load_causal_lm, load_tokenizer
 from ...backbones.lora_classifier import base_of, put_lora, read_lora
 from ...backbones.tokenization import Encoder, position_limit
-from ...backbones.value_heads import text_option
 from ...contract.scoring_contract import Edge
 from ...errors import DataError, UsageError
 from ...io.sharded_weights import gather_tensor, put
