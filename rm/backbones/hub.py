@@ -15,7 +15,7 @@ from transformers.utils import cached_file
 from ..errors import UNREADABLE, DataError, UsageError
 from ..io.checked_files import from_json
 from ..io.hub_names import COMMIT, is_local, record_commit
-from .gguf import convert_gguf, is_gguf
+from .gguf import ORIGIN, SUFFIX, convert_gguf
 
 ADAPTER = "adapter_config.json"
 TOKENIZERS = (
@@ -42,7 +42,7 @@ def parse_source(source: str, *, trust_remote_code: bool = False) -> Source:
     Traceback (most recent call last):
     rewardlab.rm.errors.UsageError: org/model@v1.0: --trust_remote_code runs what its authors may change ...
     """
-    if is_gguf(source):
+    if source.lower().endswith(SUFFIX):
         return Source(convert_gguf(source))
     if is_local(source):
         return Source(source)
@@ -53,6 +53,14 @@ def parse_source(source: str, *, trust_remote_code: bool = False) -> Source:
             f"and name that as {name}@SHA, with all 40 digits, or give a local folder"
         )
     return Source(name, revision or None)
+
+
+def origin(config: Any) -> dict[str, str]:
+    """Return the scoring contract's field `weights` for a model converted from a GGUF file; empty for other models."""
+    stated = config.to_dict().get(ORIGIN)
+    if not isinstance(stated, dict):
+        return {}
+    return {"weights": f"{stated.get('quantisation')}, dequantised; GGUF file with SHA-256 {stated.get('sha256')}"}
 
 
 def tokenizer_source(source: str) -> str:

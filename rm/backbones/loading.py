@@ -176,7 +176,7 @@ def load_classifier(
 
     With `fresh_head` tensors outside the trunk that the weights lack are initialised from the seed, which is right only
     at the start of training; their names are returned. Otherwise a missing or mismatched tensor raises `DataError`.
-    Value heads and biases of heads are loaded from where they are stored (`value_heads.stored_head`).
+    Value heads and biases of heads are loaded from where they are stored (`hub.stored_head`).
     """
     torch.manual_seed(seed)
     with _convert_loading_errors(source, "reward model"):
