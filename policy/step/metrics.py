@@ -32,8 +32,8 @@ def replace_statistics(metrics: dict, logs: dict, scored: Scored, rollout: Rollo
         metrics.pop(name)
     rewards = [*scored.rewards.values()][-1]
     logs["rewards"].clear()
-    for name in rewards.names:
-        logs["rewards"][name].extend(rewards[name].tolist())
+    for name, values in zip(rewards.names, rewards.values.T.tolist(), strict=True):
+        logs["rewards"][name].extend(values)
     logs["advantages"].clear()
     logs["advantages"].extend((scored.advantage * rollout.response).sum(1).tolist())
 
@@ -55,8 +55,8 @@ def step_metrics(
     yield "reward_std", nanstd(scored.total).item()
     yield "rewards/faults", faults
     yield from statistics(final, rollout.group)
-    for name in final.names:
-        yield f"rewards/{name}/stderr", standard_error(final[name], rollout.group)
+    for name, values in zip(final.names, final.values.T, strict=True):
+        yield f"rewards/{name}/stderr", standard_error(values, rollout.group)
     if is_own is None or is_own.all():
         yield from watched_metrics(rollout, scored.total)
     else:
@@ -106,8 +106,7 @@ def statistics(rewards: Rewards, group: Int[Tensor, " N"]) -> Iterator[tuple[str
     These are mean, standard deviation (N - 1), number of missing rewards, share of groups with equal rewards, and
     correlations between components.
     """
-    for name in rewards.names:
-        values = rewards[name].double()
+    for name, values in zip(rewards.names, rewards.values.double().T, strict=True):
         present, group_statistics = values[~values.isnan()], groups(values, group)
         flat = group_statistics.valid & (group_statistics.variance == 0)
         yield f"rewards/{name}/mean", present.mean().item()

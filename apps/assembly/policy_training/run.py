@@ -120,19 +120,22 @@ def prepare(
     trained, watched = sources_by_name(config.reward), sources_by_name(config.watch)
     check_functions([*trained.values(), *watched.values()], [row for prompts in data.values() for row in prompts.rows])
     policy = open_language_model(config.model, config, arguments)
-    limits = {"longest": arguments.max_completion_length or 0, "max_length": config.max_prompt_length}
-    prompts, eval_prompts = (drop_long_prompts(data[name], policy, log=log, **limits) for name in DATA)
-    check_number(prompts, arguments)
     if text := prefilled_text(policy.encoder.render_turns):
         log(
             f"the chat template begins every completion with {text!r}, which is part of the prompt: rewards read what "
             "follows it"
         )
+    limits = {"longest": arguments.max_completion_length or 0, "max_length": config.max_prompt_length}
+    prompts, eval_prompts = (drop_long_prompts(data[name], policy, log=log, **limits) for name in DATA)
+    check_number(prompts, arguments)
     table = [*prompts.rows, *eval_prompts.rows]
+    columns = rows_by_prompt(table)
+    accounts = {"prompts": prompts.account(), "eval_prompts": eval_prompts.account()}
     cycles = arguments.cycles(len(prompts.rows))
-    facts = RunFacts(policy, cycles, arguments.seed, trust_option(arguments), rows_by_prompt(table), table)
+    facts = RunFacts(policy, cycles, arguments.seed, trust_option(arguments), columns, table)
     curriculum = open_curriculum(config, prompts, arguments.seed)
     sources = open_rewards(trained, watched, facts, work / FAULTS, skip=config.on_fault == "skip")
+    contracts = sources.contracts
     trainer = PolicyTrainer(
         policy.model,
         sources,
@@ -150,8 +153,7 @@ def prepare(
         callbacks=[WriteSteps(work / STEPS)],
     )
     trainer.run_folder = work
-    accounts = {"prompts": prompts.account(), "eval_prompts": eval_prompts.account()}
-    return trainer, {"contracts": sources.contracts, **accounts}
+    return trainer, {"contracts": contracts, **accounts}
 
 
 def open_curriculum(config: RlConfig, prompts: Prompts, seed: int) -> CurriculumSampler | None:

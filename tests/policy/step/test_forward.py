@@ -109,4 +109,4 @@ def test_a_soup_lies_between_two_models():
     with pytest.raises(DataError, match="not the same tensor in both models"):
         soup(one, models.causal_lm(words, "llama"), 0.5)
     with pytest.raises(ValueError, match=r"\[0, 1\], got 2"):
-        soup(one, other, 2)
+        soup(one, other, 2.0)
