@@ -178,13 +178,13 @@ class Encoder:
                     f"the {name} of '{tokenizer.name_or_path}' ({described[name]}) is not the one that the model was "
                     f"trained with ({trained}); load the tokenizer from the model's own folder"
                 )
-        check_renders(tokenizer)
         self.tokenizer = tokenizer
         self.contract = contract
         self._latest: tuple[list[Example], list[Encoded]] = ([], [])
         self._edges: list[Any] = [
             None if token is None else tokenizer.convert_tokens_to_ids(token) for token in edge_tokens(tokenizer)
         ]
+        check_renders(tokenizer)
 
     def render(self, example: Example) -> str:
         """Return the text of a conversation that the model reads."""

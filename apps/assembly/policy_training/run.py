@@ -239,9 +239,9 @@ def check_together(config: RlConfig, arguments: PolicyArguments) -> Algorithm:
     if both := {*trained} & {*watched}:
         raise UsageError(f"'{both.pop()}' is called both a reward and watched; call one of them NAME=SOURCE")
     algorithm = build_algorithm(config, [*trained])
+    check_formulas(algorithm, _sizes(config, arguments), _fields(config, arguments))
     if costs := costs_sentence("--weight", algorithm.shares):
         log(costs)
-    check_formulas(algorithm, _sizes(config, arguments), _fields(config, arguments))
     alone = [name for name in ("replay", "curriculum", "exchange", "rollouts", "scaffold") if vars(config)[name]]
     if config.processes > 1 and alone:
         raise UsageError(f"--{alone[0]} sees all answers of a step in one process; leave it or --processes out")

@@ -28,7 +28,6 @@ from ...runs.run_folder import (
     replace_text,
     seconds_since,
     to_json_types,
-    trust_option,
     write_rows,
 )
 from ...runs.signals import Terminated
@@ -130,7 +129,11 @@ def _decode(config: DecodeConfig, rows: ResumableRows | None) -> dict[str, Any]:
     started = time.time()
     prompts = read_prompts(config.data)
     engine, objectives = open_engine(
-        config.base, config.arm, dtype=config.dtype, chat_template=config.chat_template, **trust_option(config)
+        config.base,
+        config.arm,
+        dtype=config.dtype,
+        chat_template=config.chat_template,
+        trust_remote_code=config.trust_remote_code,
     )
     check_room(engine, prompts)
     items = _items(config, prompts, objectives, engine)
