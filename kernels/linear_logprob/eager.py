@@ -203,6 +203,9 @@ def logit_gradient(
     return inner.mul_(p).scatter_add_(1, target.clamp_min(0)[:, None], g[:, None])
 
 
+# ---- autograd functions ----
+
+
 RowLoss = Callable[[Tensor, Tensor, slice], Tensor]
 """Function (log π [n], entropy [n], slice of these rows among all rows) -> loss [n]."""
 

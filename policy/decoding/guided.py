@@ -163,6 +163,9 @@ def _overlap(text: str, stops: Sequence[str]) -> int:
     return max(sizes, default=0)
 
 
+# ---- decoding ----
+
+
 POLL = {"cpu": 1, "cuda": 16}  # steps between transfers of sampled tokens, each of which synchronises with the GPU
 
 

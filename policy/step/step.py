@@ -121,6 +121,9 @@ def completion_loss_inputs(
     )
 
 
+# ---- a step ----
+
+
 @dataclass(frozen=True)
 class Processes:
     """The processes of a distributed training run. Each process has the same number of rows of a batch."""

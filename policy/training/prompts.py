@@ -180,6 +180,9 @@ def check_number(prompts: Prompts, arguments: PolicyArguments) -> None:
         )
 
 
+# ---- sampling ----
+
+
 CURRICULUM = "curriculum"  # its name in logs and checkpoints, beside the names of online reward models
 
 

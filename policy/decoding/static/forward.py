@@ -174,6 +174,9 @@ class _Twice:
         return self._shared[id(value)][1]
 
 
+# ---- forward passes ----
+
+
 WINDOW = {"cpu": 1, "cuda": 256}
 """Attention reads a multiple of this number of cache slots, by device: CUDA graphs need fixed shapes."""
 
