@@ -145,8 +145,7 @@ def parse(name: str, verb: Verb, words: Sequence[str], *, outlined: bool = False
 
     With `outlined`, dataclasses with the same fields stand in for trainer arguments, so that no trainer is imported.
     """
-    from .settings.aliases import translate_words
-    from .settings.parser import SettingsParser
+    from .settings.parser import SettingsParser, translate_words
 
     classes = verb.outlines if outlined else verb.settings
     parser = SettingsParser(classes, prog=f"rewardlab {name}", add_help=False)

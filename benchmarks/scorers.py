@@ -18,8 +18,7 @@ from ..rm.data.readers import source_name
 from ..rm.errors import DataError, UsageError
 from ..rm.io.coroutines import resolve
 from ..rm.load import load_reward_model
-from ..rm.registry import load
-from ..rm.registry.kind import kind_of
+from ..rm.registry import kind_of, load
 from ..rm.types import Example, TakesPreference, completion_turns
 from .suites.judgebench import votes
 from .types import Suite

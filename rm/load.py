@@ -7,8 +7,7 @@ from typing import Any
 from .contract.golden_scores import GOLDEN, check_files, check_golden
 from .contract.scoring_contract import FILE, Edge, ScoringContract, load_contract
 from .errors import DataError, UsageError, did_you_mean
-from .registry import names
-from .registry.kind import kind_of
+from .registry import kind_of, names
 from .types import RewardModel
 
 

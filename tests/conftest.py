@@ -73,7 +73,7 @@ install_import_hook(
         "rewardlab.policy.schedulers._bandit",
         "rewardlab.policy.training.critic",
         "rewardlab.policy.curricula",
-        "rewardlab.policy.training.prompt_sampling",
+        "rewardlab.policy.training.prompts",
         "rewardlab.policy.step.forward",
         "rewardlab.policy.rewards.reference_probability",
         "rewardlab.policy.replays",

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from rewardlab.apps.cli import main
-from rewardlab.apps.settings.aliases import ALIASES, IMPLIED, SPLITS
-from rewardlab.apps.settings.parser import SettingsParser
+from rewardlab.apps.settings.parser import ALIASES, IMPLIED, SPLITS, SettingsParser
 from rewardlab.apps.verbs import VERBS, split_verb
 from rewardlab.benchmarks.garden.models import pretrain
 

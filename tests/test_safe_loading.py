@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 import torch
 import transformers
-from rewardlab.rm.backbones.value_heads import refuse_pickles
+from rewardlab.rm.backbones.hub import refuse_pickles
 from rewardlab.rm.errors import DataError
 from rewardlab.rm.load import load_reward_model
 

@@ -6,11 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...policy.decoding.guides import check_guides, parse_arms, preference_objectives
 from ...rm.errors import CheckFailed, DataError, UsageError
 from ...rm.io.hub_names import absence_reason
 from ...rm.load import contract_and_kind
-from ...rm.registry.kind import kind_of
+from ...rm.registry import kind_of
 from ...rm.registry.specs import call, is_function, parse_spec, split_name
 from ...rm.types import RewardModel
 from ..runs.run_folder import trust_option
@@ -31,8 +30,12 @@ class Models:
             if name in self._sources:
                 raise UsageError(f"two models are called '{name}'; name them apart, as --model one=FOLDER two=FOLDER")
             self._sources[name] = source
-        self.objectives = preference_objectives(config.arm)
+        self.objectives: tuple[str, ...] = ()
         """Objectives of the playground, from the folders of the guides."""
+        if config.arm:
+            from ...policy.decoding.engines import preference_objectives
+
+            self.objectives = preference_objectives(config.arm)
         self._opened: dict[str, RewardModel] = {}
         self._engine: Engine | None = None
         self._turn = threading.Lock()
@@ -81,6 +84,8 @@ def check_models(config: InspectConfig) -> None:
     for text in config.model:
         _check_source(split_name(text)[1])
     if config.arm:
+        from ...policy.decoding.engines import check_guides, parse_arms
+
         check_guides(config.base, [folder for _, folder in parse_arms(config.arm)])
 
 

@@ -3,7 +3,7 @@
 from ...judges.rubrics.files import rubric_of_row
 from ...judges.rubrics.rubric import Rubric
 from ...policy.scaffolds._scaffold import Hints
-from ._run import RunFacts
+from ._open import RunFacts
 
 
 def hints_of(rubric: Rubric) -> Hints:

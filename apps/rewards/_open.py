@@ -1,18 +1,67 @@
-"""Loading of reward sources by their names on the command line."""
+"""Reward sources by their names on the command line: models, plain functions, and facts of the run for them."""
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
+from jaxtyping import Float
+from numpy import ndarray
+
+from ...policy.decoding.engines import DecodingModel
 from ...policy.rewards.sources import RewardSources
-from ...policy.training.prompts import PromptRow
+from ...policy.training.prompts import PromptRow, Row
 from ...policy.types import RatesCompletions
-from ...rm.errors import UsageError
+from ...rm.errors import DataError, UsageError
+from ...rm.io.coroutines import resolve
 from ...rm.load import load_reward_model
-from ...rm.registry import names
-from ...rm.registry.specs import build, is_function, split_name
-from ._function import function_reward
-from ._run import RunFacts
+from ...rm.registry import load, names
+from ...rm.registry.specs import build, is_function, is_required, parse_spec, split_name, typed_arguments
+from ...rm.types import Example, completion_turns
+
+T = TypeVar("T")
+SHOWN = 60  # characters of a prompt in a message
+
+
+class RunFacts(NamedTuple):
+    """Information about a policy training run, before its first step, for reward sources."""
+
+    policy: DecodingModel
+    """The initial policy. Its model object is the trained one, so that it is the current policy during training."""
+    cycles: int
+    """Number of cycles of generation and training."""
+    seed: int
+    loading: Mapping[str, Any]
+    """Options for opening a model."""
+    rows: Mapping[str, Sequence[Row]] = MappingProxyType({})
+    """Other columns of the data rows, such as a reference, by the text of the prompt."""
+    table: Sequence[PromptRow] = ()
+    """Rows of the training prompts, then of the evaluation prompts."""
+
+    def by_prompt(self, parse: Callable[[Row], T]) -> dict[str, list[T]]:
+        """Return the parsed rows by the prompt's text. Raise `DataError` if `parse` raises an error for a row."""
+        values_by_prompt: dict[str, list[T]] = {}
+        for text, rows in self.rows.items():
+            try:
+                values_by_prompt[text] = [parse(row) for row in rows]
+            except ValueError as error:
+                raise DataError(f"the row of the prompt {text[:SHOWN]!r}: {error}") from error
+        return values_by_prompt
+
+    def one_by_prompt(self, parse: Callable[[Row], T]) -> dict[str, T]:
+        """Return one parsed row by the prompt's text. Raise an error if rows with the same prompt differ."""
+        parsed_values = self.by_prompt(parse)
+        for text, values in parsed_values.items():
+            if other := [value for value in values if value != values[0]]:
+                raise DataError(
+                    f"the rows of the prompt {text[:SHOWN]!r} differ: {str(values[0])[:SHOWN]!r} and "
+                    f"{str(other[0])[:SHOWN]!r}; leave one of them, for answers are distinguished by their prompt alone"
+                )
+        return {text: values[0] for text, values in parsed_values.items()}
 
 
 def sources_by_name(texts: Sequence[str]) -> dict[str, str]:
@@ -53,3 +102,112 @@ def _open_reward(source: str, run: RunFacts) -> Any:
     if not (isinstance(made, RatesCompletions) or callable(made)):
         raise UsageError(f"{source} returns {made!r}, neither a reward model nor a function of completions")
     return made
+
+
+SIGNATURE = "(prompts, completions, **columns) -> a list or tensor of numbers, or None where a reward is missing"
+MADE_UP = "A made-up completion."
+
+
+@dataclass(frozen=True)
+class FunctionReward:
+    """Reward by a plain function. The function gets the other columns of the prompts' rows as keyword arguments.
+
+    As in TRL, `prompts` and `completions` are strings where the row's prompt is a string, and lists of messages where
+    it is a list of messages. A column that a row lacks is None.
+    """
+
+    function: Callable[..., Any]
+    text: str
+    """The user's name of the function, for error messages."""
+    table: Sequence[PromptRow]
+    reads_rows = True
+
+    def __call__(self, examples: Sequence[Example], rows: Sequence[int]) -> Any:
+        """Call the function. `rows` are the row numbers of the prompts in the table of data rows."""
+        read = [self.table[row] for row in rows]
+        columns = {name: [row.columns.get(name) for row in read] for name in self.columns}
+        prompts, completions = [], []
+        for example, row in zip(examples, read, strict=True):
+            prompt = example.prompt
+            prompts.append(prompt[0]["content"] if row.as_text and len(prompt) == 1 else [*prompt])
+            completions.append(example.text if row.as_text else [*completion_turns(example.completion)])
+        return self.function(
+            **({"prompts": prompts} if self._has("prompts") else {}), completions=completions, **columns
+        )
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns that the function gets: the names of its parameters, or all columns for `**columns`."""
+        available = dict.fromkeys(name for row in self.table for name in row.columns)
+        return [name for name in available if name not in ("prompts", "completions") and self._has(name)]
+
+    def _has(self, name: str) -> bool:
+        parameters = signature(self.function).parameters
+        return name in parameters or any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
+
+    def check(self) -> None:
+        """Raise `UsageError` if the data lacks a column of the function, or the function fails on test completions."""
+        available = [*self.columns, "prompts", "completions"]
+        required = [name for name, parameter in signature(self.function).parameters.items() if is_required(parameter)]
+        if absent := [name for name in required if name not in available]:
+            columns = ", ".join(dict.fromkeys(name for row in self.table for name in row.columns)) or "none"
+            raise UsageError(
+                f"reward {self.text} reads the column '{absent[0]}', which no row of the data has (columns: {columns})"
+            )
+        rows = range(min(2, len(self.table)))
+        examples = [Example(self.table[row].prompt, MADE_UP) for row in rows]
+        try:
+            values = [*resolve(self(examples, rows))]
+        except Exception as error:  # user functions raise arbitrary errors
+            raise UsageError(
+                f"reward {self.text} fails on made-up completions ({type(error).__name__}: {error}); its signature is "
+                f"{SIGNATURE}"
+            ) from error
+        if len(values) != len(rows):
+            raise UsageError(
+                f"reward {self.text} returns {len(values)} values for {len(rows)} completions; its signature is "
+                f"{SIGNATURE}"
+            )
+
+
+def function_reward(source: str, table: Sequence[PromptRow]) -> FunctionReward | None:
+    """Return the reward of a plain function. None if the source is a model, a built-in reward or a factory.
+
+    A function without a parameter `completions` is a factory. Raise an error if a factory has required arguments that
+    `source` does not contain.
+    """
+    if not is_function(source):
+        return None
+    function = load("policy", parse_spec(source).name)
+    parameters = signature(function).parameters
+    arguments = typed_arguments(source, function)
+    if "completions" in parameters:
+        bound = partial(function, **arguments) if arguments else function
+        return FunctionReward(bound, source, table)
+    if missing := [name for name, parameter in parameters.items() if is_required(parameter) and name not in arguments]:
+        raise UsageError(
+            f"{source}: the argument '{missing[0]}' is missing; a reward function has the signature {SIGNATURE}, and a "
+            "factory is called with the arguments in parentheses"
+        )
+    return None
+
+
+Rate = Callable[[Sequence[Example]], Float[ndarray, " N"]]
+"""Maps completions to rewards [N]. NaN is a missing reward."""
+NAME = "rating"
+
+
+def open_rate(source: str, run: RunFacts) -> Rate:
+    """Open a source of --reward with one component. The returned function raises `DataError` if the source fails.
+
+    Raise `UsageError` if the source learns online or reads the policy's hidden states, since completions by other
+    models have no such states.
+    """
+    sources = open_rewards({NAME: source}, {}, run, Path(os.devnull))
+    if len(sources.names) != 1:
+        raise UsageError(
+            f"{source} has {len(sources.names)} components ({', '.join(sources.names)}); take one that has one"
+        )
+    if sources.learners or sources.reads_states:
+        raise UsageError(f"{source} learns from the policy's own answers and cannot rate a partner's; take another one")
+    return lambda examples: sources(examples)[0].values[:, 0].numpy()

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from ...policy.decoding.language_models import DecodingModel, language_model
+from ...policy.decoding.engines import DecodingModel, language_model
 from ...policy.rollouts._partners import open_partner, read_role, sample_texts, seeds_of, with_role, with_thought
 from ...rm.contract.scoring_contract import ScoringContract
 from ...rm.errors import UsageError
 from ...rm.types import Example
-from ._partner import Rate, open_rate
-from ._run import RunFacts
+from ._open import Rate, RunFacts, open_rate
 
 
 def ccpo(

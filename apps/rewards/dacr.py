@@ -10,8 +10,7 @@ from ...policy.rollouts._partners import Exchange
 from ...rm.contract.scoring_contract import ScoringContract
 from ...rm.errors import DataError
 from ...rm.types import Example
-from ._partner import Rate, open_rate
-from ._run import RunFacts
+from ._open import Rate, RunFacts, open_rate
 
 
 def dacr(*, run: RunFacts, reward: str) -> "ExchangeRewards":

@@ -11,7 +11,7 @@ from ...rm.data.pairs import column
 from ...rm.errors import UsageError
 from ...rm.types import Labeller
 from ..assembly.judge_reward import JudgeReward, OpenJudge, judge_labeller, open_reward_judge
-from ._run import RunFacts
+from ._open import RunFacts
 
 DATA = "data"
 """Value of the argument `rubric` that selects the rubric in each prompt's row."""

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from math import isnan
 
-from ...policy.decoding.language_models import language_model, positions
+from ...policy.decoding.engines import language_model, positions
 from ...policy.rewards.reference_probability import reference_probabilities, total_logprob
 from ...policy.types import RewardFunction
 from ...rm.errors import UsageError
 from ...rm.types import Example
 from ..runs.run_folder import log
-from ._run import RunFacts
+from ._open import RunFacts
 
 
 def laser(*, run: RunFacts, token: str, together: int = 16) -> RewardFunction:

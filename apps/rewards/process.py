@@ -6,7 +6,7 @@ from ...policy.rewards.step_rewards import ProcessRewards
 from ...rm.errors import UsageError
 from ...rm.kinds.process.model import ProcessRewardModel
 from ...rm.load import load_reward_model
-from ._run import RunFacts
+from ._open import RunFacts
 
 
 def process(*, run: RunFacts, model: str, scale: float = 1.0) -> ProcessRewards:

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from ...policy.decoding.language_models import language_model
+from ...policy.decoding.engines import language_model
 from ...policy.rewards.r2m_controls import CONTROLS, R2MArguments, stale
 from ...policy.rewards.r2m_online_updates import Anchor, OnlineR2M
-from ...policy.step.reference_policy import frozen_copy
+from ...policy.step.forward import frozen_copy
 from ...rm.contract.labelling import reward_labeller
 from ...rm.errors import UsageError, did_you_mean
 from ...rm.kinds.r2m.model import R2MRewardModel
@@ -15,7 +15,7 @@ from ...rm.kinds.scalar.model import ScalarRewardModel
 from ...rm.load import load_reward_model
 from ...rm.registry.specs import build, is_function
 from ...rm.types import Labeller, RewardModel
-from ._run import RunFacts
+from ._open import RunFacts
 from .judge import labels
 
 STALE, JUDGE = "stale", "judge"

@@ -5,7 +5,7 @@ from math import isnan
 
 import torch
 
-from ...policy.decoding.language_models import language_model, positions
+from ...policy.decoding.engines import language_model, positions
 from ...policy.rewards.reference_probability import (
     TAGS,
     debiased,
@@ -18,7 +18,7 @@ from ...rm.data.pairs import column
 from ...rm.errors import UsageError
 from ...rm.types import Example, Messages, prompt_text
 from ..runs.run_folder import log
-from ._run import RunFacts
+from ._open import RunFacts
 
 
 def rlpr(

@@ -9,7 +9,7 @@ from ...policy.types import RewardFunction
 from ...rm.data.pairs import column
 from ...rm.errors import UsageError
 from ...rm.types import Example, prompt_text
-from ._run import RunFacts
+from ._open import RunFacts
 
 
 class _Required(NamedTuple):

@@ -4,7 +4,7 @@ from ...judges.kinds.generative.rewards import VerdictRewards, labelled_prompts
 from ...policy.training.prompts import PromptRow
 from ...rm.errors import DataError
 from ...rm.types import prompt_text
-from ._run import SHOWN, RunFacts
+from ._open import SHOWN, RunFacts
 
 
 def verdict(*, run: RunFacts, no_verdict: float = 0.0) -> VerdictRewards:

@@ -3,14 +3,14 @@
 import math
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, Field, fields
 from enum import Enum
 from inspect import get_annotations
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from ...rm.registry import names
-from ...rm.registry.settings import Settings
+from .preflight import is_trainers
 
 WIDTH, INDENT = 132, 34
 ESSENTIAL = (
@@ -42,11 +42,6 @@ def help_page(description: str, example: str, usage: str, classes: Sequence[type
     hidden = len(lines) - len(visible)
     page.append("Settings may be given in a YAML file: --config FILE; flags override it.")
     return "\n".join([*page, *([f"--help-all shows {hidden} more."] if hidden else [])])
-
-
-def is_trainers(group: type) -> bool:
-    """Return whether a dataclass inherits from the trainer arguments of Transformers or TRL."""
-    return any(is_dataclass(base) and not issubclass(base, Settings) for base in group.__mro__[1:])
 
 
 def _lines(group: type) -> Iterator[SettingLine]:

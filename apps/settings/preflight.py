@@ -5,6 +5,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import is_dataclass
 from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,7 +31,6 @@ from ...rm.registry.settings import (
     check_number,
     declarations,
 )
-from .help import is_trainers
 
 FILES = ("data", "eval_data", "scores")
 """Settings whose values are data: FILE, NAME=FILE or a dataset on the Hub."""
@@ -162,6 +162,11 @@ NAMES_BY_RANGE: tuple[tuple[Range, str], ...] = (
 )
 TRAINER_RANGES: Mapping[str, Range] = {name: allowed for allowed, names in NAMES_BY_RANGE for name in names.split()}
 """Ranges of the trainer arguments of Transformers and TRL, and of the arguments that rewardlab's subclasses add."""
+
+
+def is_trainers(group: type) -> bool:
+    """Return whether a dataclass inherits from the trainer arguments of Transformers or TRL."""
+    return any(is_dataclass(base) and not issubclass(base, Settings) for base in group.__mro__[1:])
 
 
 def check_ranges(group: type, values: Mapping[str, Any]) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints  # noqa: F401  Literal: in the table
 
-from .help import ESSENTIAL, is_trainers
+from .help import ESSENTIAL
+from .preflight import is_trainers
 
 TABLE = Path(__file__).with_suffix(".json")
 Row = dict[str, Any]

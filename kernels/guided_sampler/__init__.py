@@ -5,9 +5,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..dispatch import way
-from .eager import eager, mixed
+from .eager import CELL, CELLS, TOKENS, Sampled, Truncation, eager, mixed, threshold
 from .reference import reference
-from .sampling import CELL, CELLS, TOKENS, Sampled, Truncation, threshold
 
 __all__ = ["CELL", "CELLS", "TOKENS", "Sampled", "Truncation", "guided_sampler", "mixed", "reference", "threshold"]
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from .. import philox
 from ..dispatch import wide
-from .sampling import TOKENS, Sampled, at_token, draw_by_cell, in_cells, threshold, truncation
+from .eager import TOKENS, Sampled, at_token, draw_by_cell, in_cells, threshold, truncation
 
 
 @torch.no_grad()

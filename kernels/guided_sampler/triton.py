@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..triton_common.launch import launch
 from ..triton_common.tiles import INFINITY, WORD_UNIT, gumbel, philox
-from .sampling import CELL, CELLS, Sampled
+from .eager import CELL, CELLS, Sampled
 from .triton_parts import (
     FACTS,
     MASKED,

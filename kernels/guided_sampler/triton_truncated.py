@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ..triton_common.launch import MANY_WARPS, launch
 from ..triton_common.tiles import INFINITY, gumbel, philox
-from .sampling import CELL, TOKENS
+from .eager import CELL, TOKENS
 from .triton_parts import (
     DEEPEST,
     DEPTH_BITS,

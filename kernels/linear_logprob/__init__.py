@@ -9,8 +9,7 @@ from torch import Tensor
 
 from ..dispatch import Way, full_precision, on_gpu, way
 from ..memory_limits import LINEAR_LOGPROB_CHUNK
-from .autograd import FormedInForward, Recomputed, RowLoss
-from .eager import EAGER, IGNORED, Engine, Head
+from .eager import EAGER, IGNORED, Engine, FormedInForward, Head, Recomputed, RowLoss
 from .reference import LinearLogprob, reference
 
 __all__ = ["LinearLogprob", "LinearLoss", "linear_logprob", "linear_loss", "reference"]

@@ -6,8 +6,7 @@ from torch import Tensor
 
 from ...kernels.discounted_scan import discounted_scan
 from ..types import AdvantageEstimator, Rollout, TokenEstimator
-from ._groups import as_float, check_finite
-from ._rows import at_last_token, bounds_of_rows, last_token, own_first
+from ._groups import as_float, at_last_token, bounds_of_rows, check_finite, last_token, own_first
 
 
 def gae(*, gamma: float = 1.0, lam: float = 0.95) -> AdvantageEstimator:

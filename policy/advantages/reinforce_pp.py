@@ -6,8 +6,7 @@ from torch import Tensor
 
 from ...kernels.discounted_scan import discounted_scan
 from ..types import AdvantageEstimator, Rollout, TokenEstimator
-from ._groups import as_float, check_finite, standardise
-from ._rows import at_last_token, bounds_of_rows
+from ._groups import as_float, at_last_token, bounds_of_rows, check_finite, standardise
 
 
 def reinforce_pp(*, gamma: float = 1.0, epsilon: float = 1e-8) -> AdvantageEstimator:

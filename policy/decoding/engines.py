@@ -11,39 +11,137 @@ forward pass per token for any number of objectives.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from transformers import PreTrainedTokenizerBase
 
+from ...rm.adapters.adapter import PreferenceAdapter
 from ...rm.adapters.settings import SETTINGS, load_settings
-from ...rm.backbones.loading import fingerprint, load_causal_lm, load_tokenizer, share_weights
-from ...rm.backbones.tokenization import Encoder
+from ...rm.backbones.loading import embedding_rows, fingerprint, load_causal_lm, load_tokenizer, share_weights
+from ...rm.backbones.tokenization import Encoder, context_length, end_token_ids
 from ...rm.contract.scoring_contract import FILE, load_contract
-from ...rm.data.preference_vectors import preference_matrix
+from ...rm.data.preference_vectors import Preference, preference_matrix
 from ...rm.errors import DataError, UsageError
-from ...rm.kinds.autoregressive.model import load_autoregressive
+from ...rm.io.hub_names import is_path
+from ...rm.kinds.autoregressive.model import AutoregressiveRewardModel as DecodingModel
+from ...rm.kinds.autoregressive.model import completion_contract, load_autoregressive
 from ...rm.types import OVERALL, Messages
-from .guides import check_guides, parse_arms
-from .language_models import (
-    DecodingModel,
-    decoding_model,
-    end_tokens,
-    language_model,
-    positions,
-    preferences_of,
-    prompts_of,
-    room_of,
-    shared_vocabulary,
-)
 from .requests import Request
-from .static.forward import Forward
-from .static.layers import branching
-from .static.session import Counters, Session, SessionModel, exclusively
+from .static.forward import Forward, branching
+from .static.steps import Counters, Session, SessionModel, exclusively
 
 GUIDE = "guide"
 UNNAMED = ("reward",)  # the objectives of a model that was trained for none by name
+
+
+# ---- language models ----
+
+
+def decoding_model(
+    model: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    adapter: PreferenceAdapter | None = None,
+    *,
+    preference: Preference | None = None,
+) -> DecodingModel:
+    """Wrap a language model and tokenizer as base model or guide. Autoregressive reward models need no wrapper."""
+    contract = completion_contract(
+        "autoregressive", tokenizer, [model], dtype=str(model.dtype).rpartition(".")[2], max_length=None, beta=1.0
+    )
+    return DecodingModel(
+        adapter.model if adapter else model, Encoder(tokenizer, contract), adapter=adapter, preference=preference
+    )
+
+
+def language_model(decoder: DecodingModel) -> Any:
+    """Return the causal language model without its PEFT wrapper."""
+    return decoder.adapter.model.base_model.model if decoder.adapter else decoder.model
+
+
+def end_tokens(decoder: DecodingModel) -> frozenset[int]:
+    """Return the ids that end a completion, according to config, generation config and tokenizer."""
+    return end_token_ids(language_model(decoder), decoder.encoder.tokenizer)
+
+
+# ---- prompts ----
+
+
+def prompts_of(encoder: Encoder, requests: Sequence[Request]) -> list[list[int]]:
+    """Return the prompts' token ids, as in `Encoder.encode_completion`, followed by each request's prefix."""
+    for request in requests:
+        if any(id >= len(encoder.tokenizer) for id in request.prefix):
+            raise UsageError(
+                f"the prefix {request.prefix} has ids without a token; give ids below {len(encoder.tokenizer)}"
+            )
+    return [[*encoder.encode_prompt(request.prompt), *request.prefix] for request in requests]
+
+
+def positions(decoder: DecodingModel) -> int:
+    """Return the maximum number of tokens of prompt and completion together."""
+    return context_length(language_model(decoder), decoder.encoder.tokenizer)
+
+
+def room_of(decoder: DecodingModel, prompts: Sequence[Sequence[int]]) -> list[int]:
+    """Return the maximum number of tokens of each completion; raise `DataError` if a prompt leaves no room."""
+    limit = positions(decoder)
+    for prompt in prompts:
+        if len(prompt) >= limit:
+            raise DataError(
+                f"a prompt has {len(prompt)} tokens and the context of '{language_model(decoder).config.name_or_path}' "
+                f"{limit}; shorten it to {limit - 1} at most"
+            )
+    return [limit - len(prompt) for prompt in prompts]
+
+
+# ---- preferences ----
+
+
+def preferences_of(guide: DecodingModel, requests: Sequence[Request]) -> Float[Tensor, "N K"]:
+    """Return the preferences α [N, K] for the guide's adapter. Ones [N, 1] for a guide without preference."""
+    preferences = [guide.preference if request.preference is None else request.preference for request in requests]
+    adapter = guide.adapter
+    if adapter is not None and adapter.settings.follows_preference:
+        return torch.tensor(preference_matrix(preferences, adapter.objectives), dtype=torch.float32)
+    for preference in preferences:
+        if preference is not None and (adapter is None or {*preference} != {*adapter.objectives}):
+            raise UsageError(f"the guide takes no preference, got {dict(preference)}; leave it out")
+    return torch.ones(len(preferences), 1)
+
+
+# ---- vocabulary ----
+
+
+def shared_vocabulary(decoders: Sequence[DecodingModel]) -> int:
+    """Return the number n of token ids that all models share: ids 0 to n - 1 are the same tokens in all models.
+
+    n is the size of the smallest vocabulary. Raise `DataError` if an id below n is another token in one of the models.
+    """
+    tokens = [_tokens(decoder.encoder.tokenizer) for decoder in decoders]
+    size = min(*map(len, tokens), *(embedding_rows(language_model(decoder)) for decoder in decoders))
+    for follower, other in zip(decoders[1:], tokens[1:], strict=True):
+        differing = next((id for id in range(size) if tokens[0][id] != other[id]), None)
+        if differing is not None:
+            raise DataError(
+                f"token {differing} is {tokens[0][differing]!r} to '{decoders[0].encoder.tokenizer.name_or_path}' and "
+                f"{other[differing]!r} to '{follower.encoder.tokenizer.name_or_path}'; "
+                "base and guide need one vocabulary"
+            )
+    return size
+
+
+def _tokens(tokenizer: PreTrainedTokenizerBase) -> list[str | None]:
+    """Return the token of every id; None for unused ids."""
+    ids = tokenizer.get_vocab()
+    tokens: list[str | None] = [None] * (max(ids.values()) + 1)
+    for token, id in ids.items():
+        tokens[id] = token
+    return tokens
+
+
+# ---- engines ----
 
 
 class Engine(Protocol):
@@ -201,18 +299,18 @@ def open_engine(
 ) -> tuple[Engine, tuple[str, ...]]:
     """Return the engine that reads the fewest weights per token, and the objectives of the preference (may be empty).
 
-    `arms` are folders or Hub ids of autoregressive reward models, in the format of `guides.parse_arms`. `dtype` is the
+    `arms` are folders or Hub ids of autoregressive reward models, in the format of `parse_arms`. `dtype` is the
     precision of the base model, by default that of the first guide.
     """
     guides = parse_arms(arms)
     folders = [folder for _, folder in guides]
     if len(guides) > 1 and not all(objective for objective, _ in guides):
         raise UsageError(f"several reward models go by objective, as name=folder; got {' '.join(arms)}")
+    contracts = {folder: load_contract(Path(folder)) for folder in folders if (Path(folder) / FILE).exists()}
     for objective, folder in guides:
-        _check_objective(objective, folder)
+        _check_objective(objective, folder, contracts[folder].objectives if folder in contracts else UNNAMED)
     source = check_guides(base, folders)
-    contracts = [load_contract(Path(folder)) for folder in folders if (Path(folder) / FILE).exists()]
-    dtype = dtype or next((contract.dtype for contract in contracts), "float32")
+    dtype = dtype or next((contract.dtype for contract in contracts.values()), "float32")
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
     model = load_causal_lm(source, tokenizer, dtype=dtype, trust_remote_code=trust_remote_code)
     decoder = decoding_model(model, tokenizer)
@@ -244,10 +342,8 @@ def _adapts(folder: str, base: DecodingModel) -> bool:
     return (path / SETTINGS).exists() and load_settings(path).base_fingerprint == fingerprint(base.model)
 
 
-def _check_objective(objective: str, folder: str) -> None:
-    """Raise `UsageError` if the guide's objective is not `objective`. An unnamed objective matches any name."""
-    path = Path(folder)
-    stated = load_contract(path).objectives if (path / FILE).exists() else UNNAMED
+def _check_objective(objective: str, folder: str, stated: tuple[str, ...]) -> None:
+    """Raise `UsageError` if the guide's objectives `stated` lack `objective`. An unnamed one matches any name."""
     if objective and stated != UNNAMED and OVERALL not in stated and objective not in stated:
         raise UsageError(
             f"--arm {objective}={folder}: its {FILE} says that it was trained for {', '.join(stated)}; write "
@@ -263,3 +359,41 @@ def check_room(engine: Engine, prompts: Sequence[tuple[str, Messages]]) -> None:
                 room_of(decoder, [decoder.encoder.encode_prompt(prompt)])
             except DataError as error:
                 raise DataError(f"{error} (the prompt with id {id})") from error
+
+
+def parse_arms(texts: Sequence[str]) -> list[tuple[str, str]]:
+    """Return objective and folder of each guide. The objective is empty for a folder without OBJECTIVE=.
+
+    >>> parse_arms(["helpful=runs/a", "harmless=runs/b"]), parse_arms(["runs/both"])
+    ([('helpful', 'runs/a'), ('harmless', 'runs/b')], [('', 'runs/both')])
+    """
+    parts = [text.partition("=") for text in texts]
+    return [(name, folder) if sign else ("", name) for name, sign, folder in parts]
+
+
+def check_guides(base: str | None, folders: Sequence[str]) -> str:
+    """Return the base model: `base` if given, else the base model of the first guide that is an adapter.
+
+    Raise `UsageError` if the folder of a guide is missing or no base model is known.
+    """
+    for folder in folders:
+        if not Path(folder).exists() and (base is None or is_path(folder)):
+            hub = "" if is_path(folder) else "; for a guide from the Hub, name its base model with --base"
+            raise UsageError(f"--arm {folder}: no such folder here; check the path{hub}")
+    adapters = [Path(folder) for folder in folders if (Path(folder) / SETTINGS).exists()]
+    if base or adapters:
+        return base or load_settings(adapters[0]).base
+    raise UsageError(
+        f"--base is missing: {' '.join(folders)} is no adapter, which alone knows its base model; name the base"
+    )
+
+
+def preference_objectives(arms: Sequence[str]) -> tuple[str, ...]:
+    """Return the objectives of several guides, or the objectives of a single guide's adapter."""
+    guides = parse_arms(arms)
+    if guides and all(objective for objective, _ in guides):
+        return tuple(objective for objective, _ in guides)
+    if len(guides) == 1 and (Path(guides[0][1]) / SETTINGS).exists():
+        settings = load_settings(Path(guides[0][1]))
+        return settings.objectives if settings.follows_preference else ()
+    return ()

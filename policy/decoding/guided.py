@@ -1,17 +1,170 @@
-"""Guided decoding of a batch of requests: sampling loop from an engine's logits to completions."""
+"""Guided decoding of a batch of requests: incremental detokenization, and the loop from logits to completions."""
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from tqdm import tqdm
 
-from .detokenization import CompletionReader
 from .engines import Engine
-from .requests import FACTS, DecodedCompletion, Request
-from .static.session import Session
-from .static.steps import Steps
+from .requests import FACTS, DecodedCompletion, Finish, Request
+from .static.steps import Session, Steps
+
+CHARACTER = 4  # maximum number of tokens for one character: one per byte of UTF-8
+
+
+class TextStream:
+    """Incremental text of a growing token sequence; each chunk is decoded once, together with the previous chunk."""
+
+    def __init__(self, tokenizer: Any):
+        self.tokenizer = tokenizer
+        self.tokens: list[int] = []
+        self.text = ""
+        """Text of complete characters."""
+        self._context: list[int] = []  # the last tokens with text: the first space of a decoded sequence may be lost
+        self._pending: list[int] = []
+        self._length = 0  # number of characters of the context that the text contains
+
+    def add(self, tokens: Sequence[int]) -> None:
+        """Append tokens. The bytes of an incomplete character are held back for up to `CHARACTER` tokens."""
+        self.tokens += tokens
+        self._pending += tokens
+        size = len(self._pending)
+        ends = range(size, max(0, size - CHARACTER), -1)
+        windows = {end: self.decode(self._context + self._pending[:end]) for end in ends}
+        complete = [end for end, window in windows.items() if not window.endswith("�")]
+        if complete:
+            self._release(windows[complete[0]], complete[0], held=0)
+        elif size >= CHARACTER:
+            self._release(windows[size], size, held=CHARACTER - 1)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Decode tokens without special tokens."""
+        return self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+    def _release(self, window: str, end: int, held: int) -> None:
+        """Append the window's new text except its last `held` characters; the `end` pending tokens become the context.
+
+        Tokens without text (special ones) leave the context as it is.
+        """
+        news = window[self._length : max(0, len(window) - held)]
+        if not news and held:
+            return
+        self.text += news
+        if news or not self.text:
+            self._context = self._pending[:end]
+            self._length = len(self.decode(self._context)) - held
+        self._pending = self._pending[end:]
+
+
+def token_texts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+    """Return the text that each token adds: the name of a special token, `·` for a token within a character."""
+    stream, texts = TextStream(tokenizer), []
+    special = {*tokenizer.all_special_ids}
+    for id in ids:
+        before = len(stream.text)
+        stream.add([id])
+        text = stream.text[before:]
+        texts.append(text or (str(tokenizer.convert_ids_to_tokens(id)) if id in special else "·"))
+    return texts
+
+
+# ---- ends ----
+
+
+class CompletionReader:
+    """Incremental reader of one request's tokens. It detects the end, and returns text that never changes later."""
+
+    def __init__(self, request: Request, tokenizer: Any, eos: frozenset[int], capacity: int):
+        self.request = request
+        self.finished: Finish | None = None
+        self.room = capacity
+        """Number of tokens that fit into the context."""
+        self._stream = TextStream(tokenizer)
+        self._eos = frozenset() if request.ignore_eos else eos
+        added = tokenizer.get_added_vocab()
+        self._stop_ids = {added[stop] for stop in request.stop if stop in added}
+        self._given = 0
+
+    @property
+    def tokens(self) -> list[int]:
+        """All tokens up to the end."""
+        return self._stream.tokens
+
+    @property
+    def budget(self) -> int:
+        """Maximum number of tokens."""
+        return min(self.request.max_new_tokens, self.room)
+
+    def read(self, tokens: Sequence[int]) -> str:
+        """Append tokens, at most up to the end of the completion. Return the new text that never changes later."""
+        chunk = self._until_end(tokens)
+        if self.request.stop:
+            self._read_for_stops(chunk)
+        else:
+            self._stream.add(chunk)
+        return self._news()
+
+    def text(self) -> str:
+        """Return the full text up to the stop string."""
+        full_text = self._stream.decode(self.tokens)
+        return full_text[: self._stop_place(full_text)]
+
+    def completion(
+        self, prompt_tokens: int, guides: Mapping[str, np.ndarray], facts: Sequence[np.ndarray]
+    ) -> DecodedCompletion:
+        """Return the completion with the statistics `FACTS` of its tokens. `finished` is "length" without an end."""
+        by_name = dict(zip(FACTS, facts, strict=True))
+        end = self.finished or "length"
+        return DecodedCompletion(self.text(), tuple(self.tokens), end, prompt_tokens, guides=guides, **by_name)
+
+    def _until_end(self, tokens: Sequence[int]) -> list[int]:
+        """Return the tokens up to an end by an end-of-sequence token or by the maximum number of tokens."""
+        chunk = list(tokens[: self.budget - len(self.tokens)])
+        ends = [index for index, token in enumerate(chunk) if token in self._eos or token in self._stop_ids]
+        if ends:
+            chunk = chunk[: ends[0] + 1]
+            self.finished = "eos" if chunk[-1] in self._eos else "stop"
+        elif len(self.tokens) + len(chunk) == self.budget:
+            self.finished = "length" if self.budget == self.request.max_new_tokens else "context"
+        return chunk
+
+    def _read_for_stops(self, chunk: list[int]) -> None:
+        """Read token by token, so that the end does not depend on the size of the chunks."""
+        longest = max(map(len, self.request.stop))
+        for token in chunk:
+            before = len(self._stream.text)
+            self._stream.add([token])
+            tail = self._stream.text[max(0, before - longest + 1) :]
+            if any(stop in tail for stop in self.request.stop):
+                self.finished = "stop"
+                return
+
+    def _stop_place(self, text: str) -> int:
+        starts = [start for start in map(text.find, self.request.stop) if start >= 0]
+        return min(starts, default=len(text))
+
+    def _news(self) -> str:
+        """Return the new text since the last call, except for a suffix that may be the start of a stop string."""
+        text = self.text() if self.finished else self._stream.text
+        end = len(text) if self.finished else len(text) - _overlap(text, self.request.stop)
+        news, self._given = text[self._given : end], max(self._given, end)
+        return news
+
+
+def _overlap(text: str, stops: Sequence[str]) -> int:
+    """Return the length of the longest suffix that may be the start of a stop string.
+
+    >>> _overlap("one two\\nQ", ["\\nQuestion"])
+    2
+    """
+    sizes = (size for stop in stops for size in range(1, len(stop)) if text.endswith(stop[:size]))
+    return max(sizes, default=0)
+
+
+# ---- decoding ----
+
 
 POLL = {"cpu": 1, "cuda": 16}  # steps between transfers of sampled tokens, each of which synchronises with the GPU
 

@@ -21,9 +21,8 @@ from ...rm.contract.readings import UNREAD, rate_with_readings, unread_shares
 from ...rm.data.preference_vectors import Preference, preference_vector
 from ...rm.errors import UsageError, did_you_mean
 from ...rm.types import Example, Messages, RewardModel
-from .detokenization import CompletionReader
 from .engines import Engine
-from .guided import decode
+from .guided import CompletionReader, decode
 from .requests import FACTS, DecodedCompletion, Request
 
 

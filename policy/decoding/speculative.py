@@ -31,9 +31,8 @@ from ...kernels import philox
 from ...kernels.dispatch import wide
 from ...kernels.guided_sampler import Truncation, mixed, threshold
 from ...rm.errors import UsageError
-from .detokenization import CompletionReader
-from .engines import GUIDE
-from .language_models import (
+from .engines import (
+    GUIDE,
     DecodingModel,
     end_tokens,
     language_model,
@@ -42,8 +41,9 @@ from .language_models import (
     room_of,
     shared_vocabulary,
 )
+from .guided import CompletionReader
 from .requests import FACTS, DecodedCompletion, Request
-from .static.session import Logits, exclusively
+from .static.steps import Logits, exclusively
 
 STREAM = 5  # philox stream of the random numbers
 DRAFT, TEST, REST = range(3)  # their indices

@@ -11,9 +11,8 @@ from ...rm.data.messages_and_tools import with_tools
 from ...rm.errors import DataError
 from ...rm.io.hub_names import whole_name
 from ...rm.types import Message, Messages, content_hash, tools_of
-from ..decoding.engines import SeparateModels
+from ..decoding.engines import DecodingModel, SeparateModels, decoding_model, end_tokens
 from ..decoding.guided import decode
-from ..decoding.language_models import DecodingModel, decoding_model, end_tokens
 from ..decoding.requests import Request
 from ..decoding.search import derived
 

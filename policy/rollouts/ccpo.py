@@ -6,7 +6,7 @@ from typing import Any
 from ...rm.data.conversation_split import as_prompt
 from ...rm.errors import UsageError
 from ...rm.types import Messages
-from ..decoding.language_models import DecodingModel, positions
+from ..decoding.engines import DecodingModel, positions
 from ..decoding.search import derived
 from ..types import RolloutSource
 from ._partners import group_size, open_partner, read_role, sample_texts, with_role, with_thought

@@ -5,7 +5,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from ...rm.data.conversation_split import as_prompt
 from ...rm.errors import UsageError
-from ..decoding.language_models import DecodingModel
+from ..decoding.engines import DecodingModel
 from ..decoding.search import derived
 from ..types import RolloutSource
 from ._partners import Exchange, Side, open_partner, read_role, sampling_arguments, with_role

@@ -5,8 +5,7 @@ from typing import Any
 
 from ...rm.data.conversation_split import as_prompt
 from ...rm.errors import UsageError
-from ..decoding.engines import SeparateModels
-from ..decoding.language_models import DecodingModel
+from ..decoding.engines import DecodingModel, SeparateModels
 from ..decoding.requests import Request
 from ..decoding.search import derived, mean_logprob, step_beam
 from ..types import RolloutSource

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ...kernels.policy_loss import ClipRule, divergence
-from ..advantages._rows import at_last_token
+from ..advantages._groups import at_last_token
 from ..losses._kinds import CompletionLoss, TokenLoss
 from ..types import (
     AdvantageEstimator,

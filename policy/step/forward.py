@@ -1,5 +1,6 @@
-"""Policy forward passes over completions: log-probabilities, entropies and hidden states in chunks of the logits."""
+"""Policy forward passes over completions: log-probabilities, entropies and hidden states; reference policies."""
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,8 +13,9 @@ from ...rm.backbones.forward_hooks import handle_keyword
 from ...rm.backbones.logprobs import head_logprobs, head_reads_last_states
 from ...rm.backbones.tokenization import Batch as PaddedRows
 from ...rm.backbones.tokenization import Encoder, pad, right_padded
+from ...rm.errors import DataError
 from ...rm.types import Example
-from ..advantages._rows import last_token
+from ..advantages._groups import last_token
 
 Batch = dict[str, Any]
 """Columns of a batch of completions, by name."""
@@ -142,3 +144,25 @@ def _targets(rows: CompletionBatch) -> Int[Tensor, " T"]:
 
 def _in_place(values: Float[Tensor, " T"], rows: CompletionBatch) -> Float[Tensor, "N L"]:
     return values.new_zeros(rows.response.shape).masked_scatter(rows.response, values)
+
+
+def frozen_copy(model: Any) -> Any:
+    """Return a frozen deep copy of the model; it doubles the memory for weights."""
+    return copy.deepcopy(model).requires_grad_(False).eval()
+
+
+@torch.no_grad()
+def soup(model: Any, other: Any, share: float) -> Any:
+    """θ = (1 - λ) θ_model + λ θ_other, frozen                               SALSA: Chegini 2024, arXiv:2411.01798
+
+    θ are the weights of two models fine-tuned from the same base model; λ = `share`.
+    """
+    if not 0 <= share <= 1:
+        raise ValueError(f"soup: share lies in [0, 1], got {share}")
+    mixed, theirs = frozen_copy(model), other.state_dict()
+    for name, ours in mixed.state_dict().items():
+        if name not in theirs or theirs[name].shape != ours.shape:
+            raise DataError(f"soup: '{name}' is not the same tensor in both models; give two fine-tunings of one model")
+        if ours.dtype.is_floating_point:
+            ours.lerp_(theirs[name].to(ours), share)
+    return mixed

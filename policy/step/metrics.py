@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,6 +16,26 @@ from ..advantages._groups import groups
 from ..types import Rewards, Rollout
 from .algorithm import Scored
 from .step import Processes
+
+
+def placeholder_reward(**_: Any) -> list[float]:
+    """Placeholder for TRL, which requires a reward function; never called, see `PolicyTrainer._calculate_rewards`."""
+    raise AssertionError("rewards are given in _generate_and_score_completions")
+
+
+def replace_statistics(metrics: dict, logs: dict, scored: Scored, rollout: Rollout) -> None:
+    """Remove TRL's reward statistics of a step, and log our rewards and advantages of its completions instead."""
+    for name in ("reward", "reward_std"):
+        metrics[name].pop()
+    placeholder = placeholder_reward.__name__
+    for name in ("frac_reward_zero_std", f"rewards/{placeholder}/mean", f"rewards/{placeholder}/std"):
+        metrics.pop(name)
+    rewards = [*scored.rewards.values()][-1]
+    logs["rewards"].clear()
+    for name, values in zip(rewards.names, rewards.values.T.tolist(), strict=True):
+        logs["rewards"][name].extend(values)
+    logs["advantages"].clear()
+    logs["advantages"].extend((scored.advantage * rollout.response).sum(1).tolist())
 
 
 def step_metrics(
@@ -34,8 +55,8 @@ def step_metrics(
     yield "reward_std", nanstd(scored.total).item()
     yield "rewards/faults", faults
     yield from statistics(final, rollout.group)
-    for name in final.names:
-        yield f"rewards/{name}/stderr", standard_error(final[name], rollout.group)
+    for name, values in zip(final.names, final.values.T, strict=True):
+        yield f"rewards/{name}/stderr", standard_error(values, rollout.group)
     if is_own is None or is_own.all():
         yield from watched_metrics(rollout, scored.total)
     else:
@@ -85,8 +106,7 @@ def statistics(rewards: Rewards, group: Int[Tensor, " N"]) -> Iterator[tuple[str
     These are mean, standard deviation (N - 1), number of missing rewards, share of groups with equal rewards, and
     correlations between components.
     """
-    for name in rewards.names:
-        values = rewards[name].double()
+    for name, values in zip(rewards.names, rewards.values.double().T, strict=True):
         present, group_statistics = values[~values.isnan()], groups(values, group)
         flat = group_statistics.valid & (group_statistics.variance == 0)
         yield f"rewards/{name}/mean", present.mean().item()

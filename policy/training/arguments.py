@@ -10,6 +10,9 @@ from trl import GRPOConfig
 from ...rm.backbones.packing.attention import attention_setting
 from ...rm.capacity.mixed_precision import check_bf16
 from ...rm.errors import UsageError
+from ..losses._kinds import compares_completions
+from ..step.algorithm import Algorithm
+from ..types import Replay
 
 TAKEN_OVER = {
     **dict.fromkeys(("beta", "use_bias_correction_kl", "sync_ref_model"), "the algorithm's penalty"),
@@ -105,3 +108,14 @@ def refuse_balancing(coefficient: float) -> None:
         f"router_aux_loss_coef is {coefficient:g} for this mixture of experts, and its balancing loss is not computed "
         "here; train without it by router_aux_loss_coef 0"
     )
+
+
+def check_run(args: PolicyArguments, algorithm: Algorithm, replay: Replay | None, comparing: Sequence[str]) -> None:
+    """Raise `UsageError` for arguments that contradict the replay, the loss, or rewards that compare completions."""
+    if replay and args.num_iterations < 2:
+        raise UsageError(
+            "a replay takes the first pass over each batch of completions; give num_iterations of 2 or more"
+        )
+    if compares_completions(algorithm.rule) and not args.disable_dropout:
+        raise UsageError("this loss reads every completion twice, which dropout would change; set disable_dropout True")
+    args.check_shared_prompts(comparing)

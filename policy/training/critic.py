@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ...rm.training.distributed import same_gradients, same_start
-from ..advantages._rows import end_column
+from ..advantages._groups import end_column
 from ..advantages.gae import gae
 from ..step.algorithm import Scored
 from ..step.forward import Batch, CompletionBatch, completion_states

@@ -10,8 +10,8 @@ from ...rm.backbones.lora_classifier import check_targets
 from ...rm.backbones.packing.attention import set_attention
 from ...rm.errors import UsageError
 from ...rm.io.hub_names import whole_name
-from ..decoding.language_models import DecodingModel, decoding_model, shared_vocabulary
-from ..step.reference_policy import soup
+from ..decoding.engines import DecodingModel, decoding_model, shared_vocabulary
+from ..step.forward import soup
 from .arguments import PolicyArguments
 
 

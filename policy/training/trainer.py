@@ -17,15 +17,15 @@ from ...rm.backbones.forward_hooks import language_model_of
 from ...rm.backbones.tokenization import Encoder, describe_tokenizer
 from ...rm.contract.scoring_contract import ScoringContract
 from ...rm.data.conversation_split import as_prompt
-from ...rm.errors import UsageError
 from ...rm.training.checkpointing import MarkComplete
 from ...rm.training.fault_tolerance import FaultTolerantTrainer, Piece
 from ...rm.types import Example
 from ..losses._kinds import compares_completions
 from ..rewards.sources import RewardSources
 from ..rewards.step_rewards import CompletionTokens
+from ..step import metrics
 from ..step.algorithm import Algorithm, Scored
-from ..step.check import RunInputs, check_composition
+from ..step.composition import RunInputs, check_composition
 from ..step.forward import (
     Batch,
     CompletionBatch,
@@ -34,33 +34,37 @@ from ..step.forward import (
     completion_batch,
     completion_states,
     finished_rows,
+    frozen_copy,
     install,
     own_states,
 )
-from ..step.metrics import LearningSignal, learning_signal, log_ratio, step_metrics, token_metrics
-from ..step.reference_policy import frozen_copy
 from ..step.step import PolicyStep, Processes
 from ..types import Cycle, Replay, Rollout
-from .arguments import PolicyArguments, refuse_balancing
+from .arguments import PolicyArguments, check_run, refuse_balancing
 from .checkpoint import TrainedBeside
 from .critic import CriticArguments, CriticLearner
-from .prompt_sampling import CURRICULUM, CurriculumSampler, refuse_variants, spread_over_variants
+from .prompts import CURRICULUM, CurriculumSampler, refuse_variants, spread_over_variants
 from .replay_buffer import ReplayBuffer
 from .rollout_files import write_rollouts
-from .trl_hooks import StepEvents, placeholder_reward, replace_statistics
 
 
-def _check_arguments(
-    algorithm: Algorithm, args: PolicyArguments, replay: Replay | None, sources: RewardSources
-) -> None:
-    """Raise `UsageError` for arguments that contradict the replay, the loss or the rewards."""
-    if replay and args.num_iterations < 2:
-        raise UsageError(
-            "a replay takes the first pass over each batch of completions; give num_iterations of 2 or more"
-        )
-    if compares_completions(algorithm.rule) and not args.disable_dropout:
-        raise UsageError("this loss reads every completion twice, which dropout would change; set disable_dropout True")
-    args.check_shared_prompts(sources.compares)
+class StepEvents(TrainerCallback):
+    """Calls the trainer around an optimizer step and at the end of a step; TRL has no methods to override for this."""
+
+    def __init__(self, trainer: "PolicyTrainer"):
+        self.trainer = trainer
+
+    def on_pre_optimizer_step(self, args, state, control, **kwargs):
+        """Call `before_step` when the gradients are complete."""
+        self.trainer.before_step()
+
+    def on_optimizer_step(self, args, state, control, **kwargs):
+        """Call `after_step` when the policy is updated, before the gradients are set to zero."""
+        self.trainer.after_step()
+
+    def on_step_end(self, args, state, control, **kwargs):
+        """Call `end_step` after `global_step` was incremented, and stop training if it returns True."""
+        control.should_training_stop |= self.trainer.end_step()
 
 
 class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
@@ -95,7 +99,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         rollout_func: Any = None,
         callbacks: Sequence[TrainerCallback] = (),
     ):
-        _check_arguments(algorithm, args, replay, sources)
+        check_run(args, algorithm, replay, sources.compares)
         if rollout_func or (args.use_vllm and args.vllm_mode == "server"):
             refuse_variants(train_dataset, eval_dataset)
         self.compares = args.measure_kl or algorithm.penalty.beta != 0
@@ -104,8 +108,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
             reference = frozen_copy(model)
         super().__init__(
             model=model,
-            # TRL requires a reward function; `_generate_and_score_completions` computes the rewards instead
-            reward_funcs=[placeholder_reward],
+            reward_funcs=[metrics.placeholder_reward],
             args=args,
             train_dataset=train_dataset,
             eval_dataset=eval_dataset,
@@ -117,6 +120,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         self.mask_truncated_completions = False  # TRL would hide them from rewards too; `Algorithm` masks the loss
         if self.aux_loss_enabled:
             refuse_balancing(self.router_aux_loss_coef)
+        self.cycle, self.attaches_slopes = args.cycle, compares_completions(algorithm.rule)
         self.run_folder = Path(args.output_dir)  # of rollouts; checkpoints are in args.output_dir
         self.sources, self.algorithm, self.curriculum = sources, algorithm, curriculum
         self.processes = Processes(self.accelerator)
@@ -133,9 +137,9 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         learners = sources.learners | ({CURRICULUM: curriculum} if curriculum else {})
         self.beside = TrainedBeside(algorithm, sources, learners, self.learner, self.replay_buffer)
         self._log_ratios: list[Tensor] = []
-        self.live, self.learns, self.kl, self.signal = False, False, 0.0, LearningSignal()
+        self.live, self.learns, self.kl, self.signal = False, False, 0.0, metrics.LearningSignal()
         check_composition(algorithm, self._run_inputs())
-        self.add_callback(StepEvents(self.before_step, self.after_step, self.end_step))
+        self.add_callback(StepEvents(self))
 
     def _run_inputs(self) -> RunInputs:
         """Return the description of the inputs that this run provides to its formulas."""
@@ -156,7 +160,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
     @property
     def _annotates(self) -> bool:
         """Whether log-probabilities, states or values are needed before the loss is computed."""
-        later = self.args.gradient_accumulation_steps % self.args.cycle != 0
+        later = self.args.gradient_accumulation_steps % self.cycle != 0
         annotates = self.learner or self.replay_buffer or self.sources.reads_states or self.algorithm.penalty.in_reward
         return bool(later or annotates or self.rollout_func or self.algorithm.reads & {"logprobs", "entropy", "states"})
 
@@ -218,10 +222,8 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         tokens = CompletionTokens(self.processing_class, self._completion_ids, rows.response.shape[1])
         rewards, faults = self.sources(self._examples, states, self._rows, tokens, finished.tolist())
         annotations = {} if reading is None else self._annotations(reading, rows, batch)
-        tokens = batch["completion_ids"]
-        rollout = step.rollout(rows.response, finished, tokens=tokens, base=base, **annotations)
-        masks = self.args.mask_truncated_completions
-        scored = step.score(rewards, rollout, mask_truncated=masks, training=training)
+        rollout = step.rollout(rows.response, finished, tokens=batch["completion_ids"], base=base, **annotations)
+        scored = step.score(rewards, rollout, mask_truncated=self.args.mask_truncated_completions, training=training)
         is_own = torch.tensor([row.get("own", True) for row in inputs], device=rows.tokens.device)
         self._log_step(scored, rollout, int(self._sum(len(faults))), self.processes.gather(is_own))
         updates = int(self.args.steps_per_generation or 1) / self.args.gradient_accumulation_steps if training else 1.0
@@ -248,10 +250,8 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         self, examples: Sequence[Example], rollout: Rollout, scored: Scored, inputs: Sequence[Mapping], batch: Batch
     ) -> None:
         """Write the rollout file of this step. It names the model that generated the completions."""
-        writers = ["policy"] * len(inputs)
-        if "sampling_per_token_logps" in batch:
-            writers = [row.get("writer", "vllm" if self.use_vllm else "rollout function") for row in inputs]
-        writers = gather_object(writers)
+        is_policy, other = "sampling_per_token_logps" not in batch, "vllm" if self.use_vllm else "rollout function"
+        writers = gather_object(["policy" if is_policy else row.get("writer", other) for row in inputs])
         if self.accelerator.is_main_process:
             path = self.run_folder / "rollouts" / f"step-{self.state.global_step:06d}.parquet"
             record = (scored.rewards, scored.advantages, self.sources.versions, writers)
@@ -259,13 +259,13 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
 
     def _log_step(self, scored: Scored, rollout: Rollout, faults: int, is_own: Tensor) -> None:
         """Replace TRL's reward statistics by ours; `is_own` marks completions of this policy, not of partners."""
-        replace_statistics(self._metrics[self._mode], self._logs, scored, rollout)
-        facts = dict(step_metrics(scored, rollout, faults, is_own)) | self.sources.facts()
+        metrics.replace_statistics(self._metrics[self._mode], self._logs, scored, rollout)
+        facts = dict(metrics.step_metrics(scored, rollout, faults, is_own)) | self.sources.facts()
         for name, value in facts.items():
             self._note(name, value)
         if self.model.training:
             self.kl = facts.get("watch/kl", self.kl)
-            signal = learning_signal(scored, rollout.group)
+            signal = metrics.learning_signal(scored, rollout.group)
             if (warning := signal.warning(self.signal)) and self.accelerator.is_main_process:
                 self.report(f"step {self.state.global_step + 1}: {warning}")
             self.signal += signal
@@ -288,11 +288,11 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         if isinstance(generation_batch, Piece):
             return generation_batch
         inputs = super()._prepare_inputs(generation_batch)
-        turn, index = divmod(self._step % self.args.cycle, self.args.steps_per_generation or 1)
+        turn, index = divmod(self._step % self.cycle, self.args.steps_per_generation or 1)
         past = self.replay_buffer.micro_batches if self.replay_buffer and turn == 0 and self.model.training else None
         inputs = past[index] if past else inputs
         # all micro-batches are read before a step trains on the first
-        if compares_completions(self.algorithm.rule):
+        if self.attaches_slopes:
             micro_batches: Any = past or (self._buffered_inputs if self.model.training else [inputs])
             if index == 0 or self._step % self.args.gradient_accumulation_steps == 0 or not self.model.training:
                 self.step.attach_slopes(micro_batches, partial(self._read, self.model), **self._position(inputs))
@@ -309,7 +309,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         In evaluation a batch is one micro-batch.
         """
         rows = self.args.per_device_train_batch_size * int(self.args.steps_per_generation or 1)
-        updates = self._step % self.args.cycle // self.args.gradient_accumulation_steps
+        updates = self._step % self.cycle // self.args.gradient_accumulation_steps
         return {"batch_rows": rows if self.model.training else len(inputs["row"]), "updates": updates}
 
     def _compute_loss(self, model, inputs):
@@ -335,11 +335,11 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
 
     def _account(self, loss: PolicyLoss, reading: PolicyOutputs, rows: CompletionBatch, inputs: Batch) -> None:
         """Log the means of token metrics over the micro-batch."""
-        metrics = token_metrics(loss, reading.entropy, rows.response, self.processes, compares=self.compares)
-        for name, value in metrics:
+        means = metrics.token_metrics(loss, reading.entropy, rows.response, self.processes, compares=self.compares)
+        for name, value in means:
             self._note(name, value)
         if self.compares and not self._annotates and "compared" not in inputs:
-            self._log_ratios.append(log_ratio(reading.logprob.detach(), inputs["base"], rows.response))
+            self._log_ratios.append(metrics.log_ratio(reading.logprob.detach(), inputs["base"], rows.response))
             inputs["compared"] = True  # not again if the piece is repeated for lack of memory
             if not self.model.training:
                 self._watch_kl()
@@ -382,7 +382,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
             optimizer: Any = self.optimizer
             optimizer.zero_grad(set_to_none=True)
             self._note("skipped_steps", 1.0)
-        self.signal += LearningSignal(updates=int(self._sum(self.learns) > 0))
+        self.signal += metrics.LearningSignal(updates=int(self._sum(self.learns) > 0))
         self.live = self.learns = False
 
     def after_step(self) -> None:
@@ -393,7 +393,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
 
     def end_step(self) -> bool:
         """Train online reward models and the curriculum after a cycle. Return whether the KL budget is exhausted."""
-        if self._step % self.args.cycle == 0:
+        if self._step % self.cycle == 0:
             for name, value in self.beside.learn():
                 self._note(name, value)
         return self.kl > self.args.kl_budget

@@ -10,9 +10,8 @@ from transformers import PreTrainedModel
 
 from ...benchmarks.garden import NOISE, gold, labeller, pairs, questions
 from ...benchmarks.garden.models import tokenizer
-from ...policy.decoding.engines import SeparateModels
+from ...policy.decoding.engines import SeparateModels, decoding_model
 from ...policy.decoding.guided import decode
-from ...policy.decoding.language_models import decoding_model
 from ...policy.decoding.requests import Request
 from ...rm.kinds.scalar.model import ScalarRewardModel, scalar_from_config
 from ...rm.kinds.scalar.training import ScalarTask, encode_pairs

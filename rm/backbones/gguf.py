@@ -22,15 +22,6 @@ ORIGIN = "dequantised_from"
 """Field of config.json that names the quantisation and the file's SHA-256; models trained from the folder keep it."""
 
 
-def is_gguf(source: str) -> bool:
-    """Return whether a source names a GGUF file.
-
-    >>> is_gguf("models/SmolLM2.Q4_1.gguf"), is_gguf("org/model")
-    (True, False)
-    """
-    return source.lower().endswith(SUFFIX)
-
-
 def convert_gguf(source: str) -> str:
     """Return the folder of a GGUF file's model, dequantised to float32; the first call converts it.
 
@@ -127,11 +118,3 @@ def _without_added_tokens(tokenizer: Any, rows: int) -> Any:
     backend = Tokenizer.from_str(json.dumps(description))
     names = {name: token for name, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}
     return PreTrainedTokenizerFast(tokenizer_object=backend, chat_template=tokenizer.chat_template, **names)
-
-
-def origin(config: Any) -> dict[str, str]:
-    """Return the scoring contract's field `weights` for a model converted from a GGUF file; empty for other models."""
-    stated = config.to_dict().get(ORIGIN)
-    if not isinstance(stated, dict):
-        return {}
-    return {"weights": f"{stated.get('quantisation')}, dequantised; GGUF file with SHA-256 {stated.get('sha256')}"}

@@ -30,10 +30,19 @@ from ..contract.scoring_contract import FILE, PLAIN_TEMPLATE, load_contract
 from ..errors import UNREADABLE, DataError, UsageError
 from ..io.hub_names import absence_reason
 from .chat_templates import check_template
-from .config_check import check_claims, check_layers
-from .hub import parse_source, record_model_commit, tokenizer_source
+from .hub import (
+    HEAD,
+    check_claims,
+    check_layers,
+    parse_source,
+    put_head,
+    record_model_commit,
+    refuse_pickles,
+    stored_head,
+    tokenizer_source,
+    warn_of_unread,
+)
 from .tokenization import edge_tokens, right_padded
-from .value_heads import HEAD, put_head, refuse_pickles, stored_head, warn_of_unread
 
 PAD = "<|pad|>"
 SMALL_TEMPLATE = (
@@ -177,7 +186,7 @@ def load_classifier(
 
     With `fresh_head` tensors outside the trunk that the weights lack are initialised from the seed, which is right only
     at the start of training; their names are returned. Otherwise a missing or mismatched tensor raises `DataError`.
-    Value heads and biases of heads are loaded from where they are stored (`value_heads.stored_head`).
+    Value heads and biases of heads are loaded from where they are stored (`hub.stored_head`).
     """
     torch.manual_seed(seed)
     with _convert_loading_errors(source, "reward model"):

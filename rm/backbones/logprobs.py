@@ -13,8 +13,8 @@ from torch.utils.checkpoint import checkpoint
 
 from ...kernels.linear_logprob import LinearLogprob, linear_logprob
 from ..io.sharded_weights import is_partitioned
-from .config_check import text_option
 from .forward_hooks import language_model_of
+from .hub import text_option
 from .loading import embedding_rows
 from .tokenization import right_padded
 

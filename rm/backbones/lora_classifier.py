@@ -11,9 +11,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from ..errors import UNREADABLE, DataError, UsageError, did_you_mean
-from .hub import ADAPTER, base_name
+from .hub import ADAPTER, HEAD, Head, base_name, put_head, refuse_pickles, stored_head
 from .loading import load_classifier
-from .value_heads import HEAD, Head, put_head, refuse_pickles, stored_head
 
 WEIGHTS = "adapter_model.safetensors"
 RANK = 65_536  # larger than any layer is wide; a damaged file with a larger rank would exhaust memory

@@ -15,7 +15,7 @@ from ..contract.scoring_contract import Edge, ScoringContract
 from ..errors import DataError, UsageError
 from ..types import Example, Message, Messages, completion_turns, content_hash, prompt_text, tools_of
 from .chat_templates import check_growth, check_template
-from .config_check import text_option
+from .hub import text_option
 from .unrendered_parts import has_parts, left_out, omissions, omits_system, omitted_part, system_in_user, write_out
 
 
@@ -178,13 +178,13 @@ class Encoder:
                     f"the {name} of '{tokenizer.name_or_path}' ({described[name]}) is not the one that the model was "
                     f"trained with ({trained}); load the tokenizer from the model's own folder"
                 )
-        check_renders(tokenizer)
         self.tokenizer = tokenizer
         self.contract = contract
         self._latest: tuple[list[Example], list[Encoded]] = ([], [])
         self._edges: list[Any] = [
             None if token is None else tokenizer.convert_tokens_to_ids(token) for token in edge_tokens(tokenizer)
         ]
+        check_renders(tokenizer)
 
     def render(self, example: Example) -> str:
         """Return the text of a conversation that the model reads."""

@@ -9,7 +9,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM
 from transformers.pytorch_utils import Conv1D
 
-from ..backbones.config_check import text_option
+from ..backbones.hub import text_option
 from ..backbones.loading import load_config
 from ..errors import UNREADABLE, DataError, UsageError
 from .shapes import MIXES, NARROWS, READS, WIDENS, Linear, Shape

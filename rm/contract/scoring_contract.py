@@ -10,8 +10,7 @@ from pydantic import Field, PositiveInt, TypeAdapter, ValidationError
 
 from ..errors import UNREADABLE, DataError
 from ..io.checked_files import from_json
-from ..registry import names
-from ..registry.kind import kind_of
+from ..registry import kind_of, names
 from ..types import content_hash
 
 FILE = "scoring.json"

@@ -10,8 +10,7 @@ import torch
 from peft import LoraConfig, TaskType, get_peft_model
 from transformers import PreTrainedTokenizerBase
 
-from ..backbones.gguf import origin
-from ..backbones.hub import ADAPTER
+from ..backbones.hub import ADAPTER, origin
 from ..backbones.loading import load_classifier
 from ..backbones.lora_classifier import check_targets, load_lora
 from ..backbones.tokenization import Encoder, describe_tokenizer, edge_tokens, position_limit

@@ -9,10 +9,9 @@ import torch
 from scipy.special import expit, softmax
 from transformers import AutoModelForCausalLM, AutoModelForTokenClassification
 
-from ..backbones.hub import parse_source
+from ..backbones.hub import parse_source, refuse_pickles
 from ..backbones.loading import load_tokenizer
 from ..backbones.tokenization import Encoder, describe_tokenizer, single_token_id
-from ..backbones.value_heads import refuse_pickles
 from ..contract.scoring_contract import Edge, ScoringContract
 from ..errors import DataError
 from ..kinds.process.model import ProcessRewardModel

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from rewardlab.apps.assembly.policy_training.step_metrics import WriteSteps
+from rewardlab.apps.assembly.policy_training.run import WriteSteps
 from rewardlab.apps.cli import main
 from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden import models

@@ -10,7 +10,7 @@ import pytest
 import torch
 from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden import models
-from rewardlab.policy.decoding.language_models import decoding_model
+from rewardlab.policy.decoding.engines import decoding_model
 from rewardlab.rm.adapters.adapter import attach
 from rewardlab.rm.adapters.settings import AdapterSettings
 

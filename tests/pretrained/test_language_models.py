@@ -13,9 +13,8 @@ from rewardlab.judges.prompts import Sampling
 from rewardlab.judges.types import Case
 from rewardlab.policy.advantages.grpo import grpo
 from rewardlab.policy.aggregations.token_mean import token_mean
-from rewardlab.policy.decoding.engines import SeparateModels, SharedBackbone
+from rewardlab.policy.decoding.engines import SeparateModels, SharedBackbone, decoding_model
 from rewardlab.policy.decoding.guided import decode
-from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.decoding.requests import Request
 from rewardlab.policy.losses.ppo import ppo
 from rewardlab.policy.rewards.sources import RewardSources

@@ -12,11 +12,10 @@ import torch
 from accelerate import Accelerator, PartialState
 from rewardlab.apps.runs.processes import leave
 from rewardlab.kernels.policy_loss import ClipRule, policy_loss
-from rewardlab.policy.advantages._rows import bounds_of_rows
+from rewardlab.policy.advantages._groups import bounds_of_rows
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.step.forward import CompletionBatch, completion_states, install, own_states
-from rewardlab.policy.step.loss import completion_loss_inputs
-from rewardlab.policy.step.step import Processes
+from rewardlab.policy.step.step import Processes, completion_loss_inputs
 from rewardlab.policy.training.critic import CriticArguments, CriticLearner, Targets
 from rewardlab.rm.adapters.adapter import attach
 from rewardlab.rm.adapters.settings import AdapterSettings

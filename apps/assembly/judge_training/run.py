@@ -44,8 +44,7 @@ from ...runs.run_folder import (
     write_rows,
 )
 from ...runs.stop_training import train_until_asked
-from ..policy_training.checks import check_together
-from ..policy_training.run import POLICY, train_policy
+from ..policy_training.run import POLICY, check_together, train_policy
 from ..policy_training.settings import RlConfig
 from .settings import JudgeTrainConfig
 

@@ -1,23 +1,29 @@
-"""Policy training as a run folder: prompts, policy, rewards and algorithm by name, training, and results."""
+"""Policy training as a run folder: checks of settings, parts by name, training, step metrics, and results."""
 
 import json
+import math
 import re
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
-from ....policy.decoding.language_models import positions
+from transformers import TrainerCallback
+
+from ....policy.decoding.engines import positions
 from ....policy.rollouts._exchange import exchange_rollouts
 from ....policy.rollouts.vllm.completions import server_rollouts
 from ....policy.scaffolds._scaffold import scaffold_rollouts
 from ....policy.step.algorithm import Algorithm
-from ....policy.step.by_name import with_components
+from ....policy.step.composition import build_algorithm, check_formulas, with_components
 from ....policy.training.arguments import PolicyArguments
 from ....policy.training.critic import CriticArguments
 from ....policy.training.models import lora_config, open_language_model, open_reference
-from ....policy.training.prompt_sampling import CurriculumSampler
 from ....policy.training.prompts import (
+    CURRICULUM,
+    CurriculumSampler,
     Prompts,
     check_number,
     drop_long_prompts,
@@ -30,7 +36,8 @@ from ....policy.types import RolloutSource
 from ....rm.backbones.chat_templates import prefilled_text
 from ....rm.backbones.loading import load_tokenizer
 from ....rm.backbones.tokenization import check_renders
-from ....rm.errors import CheckFailed
+from ....rm.data.preference_vectors import costs_sentence
+from ....rm.errors import CheckFailed, UsageError
 from ....rm.io.sharded_weights import gathered_state
 from ....rm.registry.specs import build
 from ....rm.training import CHECKPOINTS
@@ -39,15 +46,12 @@ from ....rm.training.distributed import broadcast_from_rank_0
 from ....rm.types import prompt_text
 from ...publishing.hub_upload import open_repository
 from ...rewards._hints import hints_by_prompt
-from ...rewards._open import check_functions, open_rewards, sources_by_name
-from ...rewards._run import RunFacts
+from ...rewards._open import RunFacts, check_functions, open_rewards, sources_by_name
 from ...runs.processes import Process, shared_run_folder, trained_by
-from ...runs.run_folder import data_hash, log, log_rows, training_recipe, trust_option, write_manifest
+from ...runs.run_folder import data_hash, log, log_rows, to_json_types, training_recipe, trust_option, write_manifest
 from ...runs.stop_training import train_until_asked
 from ...runs.tables import STEPS
-from .checks import check_together
 from .settings import RlConfig
-from .step_metrics import WriteSteps, summary
 
 DATA = ("data", "eval_data")
 POLICY, REWARDS, FAULTS = "policy", "rewards", "faults.jsonl"
@@ -116,19 +120,22 @@ def prepare(
     trained, watched = sources_by_name(config.reward), sources_by_name(config.watch)
     check_functions([*trained.values(), *watched.values()], [row for prompts in data.values() for row in prompts.rows])
     policy = open_language_model(config.model, config, arguments)
-    limits = {"longest": arguments.max_completion_length or 0, "max_length": config.max_prompt_length}
-    prompts, eval_prompts = (drop_long_prompts(data[name], policy, log=log, **limits) for name in DATA)
-    check_number(prompts, arguments)
     if text := prefilled_text(policy.encoder.render_turns):
         log(
             f"the chat template begins every completion with {text!r}, which is part of the prompt: rewards read what "
             "follows it"
         )
+    limits = {"longest": arguments.max_completion_length or 0, "max_length": config.max_prompt_length}
+    prompts, eval_prompts = (drop_long_prompts(data[name], policy, log=log, **limits) for name in DATA)
+    check_number(prompts, arguments)
     table = [*prompts.rows, *eval_prompts.rows]
+    columns = rows_by_prompt(table)
+    accounts = {"prompts": prompts.account(), "eval_prompts": eval_prompts.account()}
     cycles = arguments.cycles(len(prompts.rows))
-    facts = RunFacts(policy, cycles, arguments.seed, trust_option(arguments), rows_by_prompt(table), table)
+    facts = RunFacts(policy, cycles, arguments.seed, trust_option(arguments), columns, table)
     curriculum = open_curriculum(config, prompts, arguments.seed)
     sources = open_rewards(trained, watched, facts, work / FAULTS, skip=config.on_fault == "skip")
+    contracts = sources.contracts
     trainer = PolicyTrainer(
         policy.model,
         sources,
@@ -146,8 +153,7 @@ def prepare(
         callbacks=[WriteSteps(work / STEPS)],
     )
     trainer.run_folder = work
-    accounts = {"prompts": prompts.account(), "eval_prompts": eval_prompts.account()}
-    return trainer, {"contracts": sources.contracts, **accounts}
+    return trainer, {"contracts": contracts, **accounts}
 
 
 def open_curriculum(config: RlConfig, prompts: Prompts, seed: int) -> CurriculumSampler | None:
@@ -222,3 +228,137 @@ def _first_fault(folder: Path) -> str:
 def _critic(config: RlConfig) -> CriticArguments | None:
     names = ("learning_rate", "lam", "clip", "hidden", "passes")
     return CriticArguments(**{name: vars(config)[f"critic_{name}"] for name in names}) if config.critic else None
+
+
+def check_together(config: RlConfig, arguments: PolicyArguments) -> Algorithm:
+    """Build the algorithm. Raise `UsageError` for unknown formulas and contradictory settings.
+
+    Reward models are not loaded yet, so the components of a reward model with several objectives are still unknown.
+    """
+    trained, watched = sources_by_name(config.reward), sources_by_name(config.watch)
+    if both := {*trained} & {*watched}:
+        raise UsageError(f"'{both.pop()}' is called both a reward and watched; call one of them NAME=SOURCE")
+    algorithm = build_algorithm(config, [*trained])
+    check_formulas(algorithm, _sizes(config, arguments), _fields(config, arguments))
+    if costs := costs_sentence("--weight", algorithm.shares):
+        log(costs)
+    alone = [name for name in ("replay", "curriculum", "exchange", "rollouts", "scaffold") if vars(config)[name]]
+    if config.processes > 1 and alone:
+        raise UsageError(f"--{alone[0]} sees all answers of a step in one process; leave it or --processes out")
+    if (config.reference or config.soup) and not (config.kl or arguments.measure_kl):
+        raise UsageError("nothing reads the reference; give --kl a weight, or leave --reference and --soup out")
+    if config.rollouts and (config.scaffold or config.rollout_server or arguments.use_vllm):
+        raise UsageError(
+            "--rollouts searches with this process's policy; leave --scaffold, --rollout_server and --use_vllm out"
+        )
+    _check_exchange(config, arguments)
+    if (config.curriculum is None) != (config.category is None):
+        raise UsageError("a curriculum chooses between kinds of prompts; give --curriculum and --category together")
+    if config.curriculum and CURRICULUM in {**trained, **watched}:
+        raise UsageError(f"'{CURRICULUM}' is called both a reward and the curriculum; call the reward NAME=SOURCE")
+    if config.lora_dropout and arguments.disable_dropout:
+        raise UsageError("--lora_dropout does nothing while dropout is off; add --disable_dropout False")
+    if config.scaffold and arguments.use_vllm:
+        raise UsageError("a scaffold writes with this process's policy or --rollout_server; leave --use_vllm out")
+    answers = arguments.num_generations_eval or arguments.num_generations or 1
+    if config.eval_data and arguments.per_device_eval_batch_size % answers:
+        raise UsageError(
+            f"--per_device_eval_batch_size is {arguments.per_device_eval_batch_size} and a prompt gets {answers} "
+            "answers; make it a multiple of them"
+        )
+    return algorithm
+
+
+def _check_exchange(config: RlConfig, arguments: PolicyArguments) -> None:
+    if config.exchange is None:
+        if (config.agent, config.agents) != (0, 1):
+            raise UsageError("--agent and --agents tell who exchanges answers; name a folder for them with --exchange")
+        return
+    if not 0 <= config.agent < config.agents or config.agents < 2:
+        raise UsageError(
+            f"--exchange is between 2 agents or more, numbered from 0; got --agent {config.agent} --agents "
+            f"{config.agents}"
+        )
+    others = ("rollouts", "scaffold", "rollout_server", "curriculum")
+    conflicts = [name for name in others if vars(config)[name]] + ["use_vllm"] * arguments.use_vllm
+    if conflicts:
+        raise UsageError(
+            "--exchange has this process's policy answer prompts that all agents have in common; leave "
+            f"--{conflicts[0]} out"
+        )
+    if (arguments.num_generations or 1) % config.agents:
+        raise UsageError(
+            f"--num_generations is {arguments.num_generations} and is shared by {config.agents} agents; make it a "
+            "multiple"
+        )
+
+
+def _sizes(config: RlConfig, arguments: PolicyArguments) -> list[int]:
+    size = arguments.num_generations or 1
+    return [size, arguments.num_generations_eval or size] if config.eval_data else [size]
+
+
+def _fields(config: RlConfig, arguments: PolicyArguments) -> set[str]:
+    """Return the names of the rollout fields that the trainer can compute with these settings."""
+    fields = {"tokens", "logprobs", "entropy", "states"} | ({"values", "after"} if config.critic else set())
+    return fields | ({"base"} if config.kl or arguments.measure_kl else set())
+
+
+class WriteSteps(TrainerCallback):
+    """Callback that appends logged metrics to a file. A resumed run keeps the lines up to its checkpoint."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        """Delete incomplete lines, and lines after the checkpoint, since these steps are repeated."""
+        if state.is_world_process_zero:
+            self._write(state.log_history, "w")
+
+    def on_log(self, args, state, control, **kwargs):
+        """Append the metrics that were just logged."""
+        if state.is_world_process_zero:
+            self._write(state.log_history[-1:], "a")
+
+    def _write(self, rows: Sequence[Mapping[str, Any]], mode: str) -> None:
+        with self.path.open(mode, encoding="utf-8") as lines:
+            lines.writelines(json.dumps(to_json_types(row)) + "\n" for row in rows if "train_runtime" not in row)
+
+
+def summary(history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return mean rewards over the first and last tenth of the logged steps, and the final KL.
+
+    First and last steps have different prompts, so `stderr` is the standard error of the difference of their means. It
+    is None if a step has only one prompt.
+    """
+    rows = [row for row in history if "reward" in row]
+    tenth = max(1, len(rows) // 10)
+    first, last = rows[:tenth], rows[-tenth:]
+
+    def ends(mean: str, stderr: str) -> dict[str, float | None]:
+        errors = [_stderr(part, mean, stderr) for part in (first, last)]
+        error = None if None in errors else math.hypot(*errors)
+        return {"start": _mean(first, mean), "end": _mean(last, mean), "stderr": error}
+
+    names = dict.fromkeys(
+        name.removesuffix("/mean")
+        for row in rows
+        for name in row
+        if name.startswith("rewards/") and name.endswith("/mean")
+    )
+    rewards = {name.removeprefix("rewards/"): ends(f"{name}/mean", f"{name}/stderr") for name in names}
+    ends_of_run = {"reward": ends("reward", "reward_stderr"), "rewards": rewards, "kl": _mean(last, "watch/kl")}
+    if any("reward_own" in row for row in rows):
+        ends_of_run["reward_own"] = ends("reward_own", "reward_own_stderr")
+    return ends_of_run | {name: row[name] for row in history for name in row if name == "eval_reward"}
+
+
+def _mean(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    values = [row[name] for row in rows if row.get(name) is not None]
+    return fmean(values) if values else None
+
+
+def _stderr(rows: Sequence[Mapping[str, Any]], mean: str, stderr: str) -> float | None:
+    """Return the standard error of the mean over the steps with a value of `mean`."""
+    errors = [row.get(stderr) for row in rows if row.get(mean) is not None]
+    return math.hypot(*errors) / len(errors) if errors and None not in errors else None

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from ....policy.decoding.detokenization import token_texts
 from ....policy.decoding.engines import Engine, check_room, open_engine
-from ....policy.decoding.guided import TextPiece, stream
+from ....policy.decoding.guided import TextPiece, stream, token_texts
 from ....policy.decoding.requests import DecodedCompletion, Request
 from ....rm.backbones.loading import fingerprint
 from ....rm.data.pairs import read_prompts

@@ -9,9 +9,9 @@ from typing import Any
 from peft import PeftModel
 
 from ....rm.backbones.forward_hooks import head_bias
+from ....rm.backbones.hub import stored_head
 from ....rm.backbones.loading import merged_copy
 from ....rm.backbones.tokenization import Encoder
-from ....rm.backbones.value_heads import stored_head
 from ....rm.contract.golden_scores import GOLDEN, check_golden, read_golden, write_golden
 from ....rm.contract.loading_settings import has_contract, loading_options
 from ....rm.data.preference_vectors import parse_preference

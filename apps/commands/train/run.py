@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ....rm.registry.kind import kind_of
+from ....rm.registry import kind_of
 from ....rm.registry.settings import Settings
 from ....rm.training import CHECKPOINTS
 from ....rm.training.fit import fit

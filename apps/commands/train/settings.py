@@ -5,7 +5,7 @@ from dataclasses import Field, dataclass, field, make_dataclass
 from typing import Any, get_type_hints
 
 from ....rm.errors import UsageError
-from ....rm.registry.kind import Kind, trained_kinds
+from ....rm.registry import Kind, trained_kinds
 from ....rm.registry.settings import AT_LEAST_1, AT_LEAST_2, Settings, changed_settings, declarations, heading, setting
 from ...runs.run_folder import HUB
 

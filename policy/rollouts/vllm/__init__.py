@@ -14,7 +14,7 @@ from peft import PeftModel
 from transformers import TrainerCallback
 
 from ....rm.errors import UsageError
-from ...step.reference_policy import frozen_copy
+from ...step.forward import frozen_copy
 from ...types import RolloutSource
 from .completions import server_rollouts
 from .server_process import HOST, ServerProcess

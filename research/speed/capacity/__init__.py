@@ -18,10 +18,9 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, 
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from ....kernels.policy_loss import ClipRule, policy_loss
-from ....policy.advantages._rows import bounds_of_rows
-from ....policy.decoding.engines import Engine, SeparateModels, SharedBackbone
+from ....policy.advantages._groups import bounds_of_rows
+from ....policy.decoding.engines import Engine, SeparateModels, SharedBackbone, language_model
 from ....policy.decoding.guided import decode
-from ....policy.decoding.language_models import language_model
 from ....policy.step.forward import CompletionBatch, install
 from ....rm.adapters.adapter import attach
 from ....rm.adapters.settings import AdapterSettings

@@ -26,9 +26,16 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, PreTrainedTokenizerFast
 
 from ....benchmarks.garden.models import SPECIALS, TEMPLATE
-from ....policy.decoding.engines import Engine, SeparateModels, SharedBackbone
+from ....policy.decoding.engines import (
+    DecodingModel,
+    Engine,
+    SeparateModels,
+    SharedBackbone,
+    decoding_model,
+    language_model,
+    prompts_of,
+)
 from ....policy.decoding.guided import POLL, TextPiece, decode, stream
-from ....policy.decoding.language_models import DecodingModel, decoding_model, language_model, prompts_of
 from ....policy.decoding.requests import Request
 from ....rm.adapters.adapter import attach
 from ....rm.adapters.settings import AdapterSettings

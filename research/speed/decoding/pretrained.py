@@ -19,9 +19,15 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
-from ....policy.decoding.engines import Engine, SeparateModels, SharedBackbone
+from ....policy.decoding.engines import (
+    DecodingModel,
+    Engine,
+    SeparateModels,
+    SharedBackbone,
+    decoding_model,
+    prompts_of,
+)
 from ....policy.decoding.guided import decode
-from ....policy.decoding.language_models import DecodingModel, decoding_model, prompts_of
 from ....policy.decoding.requests import Request
 from ....rm.adapters.adapter import attach
 from ....rm.adapters.settings import AdapterSettings

@@ -12,7 +12,7 @@ import torch
 from ....examples.fetch_models import fetched
 from ....rm.data.pairs import RowReport
 from ....rm.data.scored_rows import Judged
-from ....rm.registry.kind import kind_of
+from ....rm.registry import kind_of
 from ....rm.training.fit import fit
 from ....rm.training.protocol import TrainingData
 from ....rm.training.trainer import RewardArguments

@@ -7,9 +7,8 @@ import numpy as np
 
 from ....benchmarks import garden
 from ....benchmarks.garden.models import tokenizer
-from ....policy.decoding.engines import SharedBackbone
+from ....policy.decoding.engines import DecodingModel, SharedBackbone, decoding_model
 from ....policy.decoding.guided import decode
-from ....policy.decoding.language_models import DecodingModel, decoding_model
 from ....policy.decoding.requests import Request
 from ....rm.kinds.autoregressive.preference_task import encode_preferences
 from ....rm.types import Example

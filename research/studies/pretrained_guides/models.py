@@ -13,7 +13,7 @@ from ....policy.decoding.guided import decode
 from ....policy.decoding.requests import Request
 from ....rm.data.scored_rows import Judged
 from ....rm.load import load_reward_model
-from ....rm.registry.kind import kind_of
+from ....rm.registry import kind_of
 from ....rm.types import Example, Messages, PreferencePair
 from .._runs.job_cache import Arrays, Job
 from .._runs.saved_models import SavedModel, model_folder

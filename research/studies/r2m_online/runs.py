@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from ....benchmarks import garden
 from ....benchmarks.garden.models import tokenizer
-from ....policy.decoding.language_models import decoding_model
+from ....policy.decoding.engines import decoding_model
 from ....policy.rewards.r2m_controls import CONTROLS, R2MArguments, stale
 from ....policy.rewards.r2m_online_updates import Anchor, OnlineR2M
 from ....rm.contract.labelling import reward_labeller

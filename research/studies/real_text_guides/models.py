@@ -12,9 +12,8 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerBase
 
 from ....benchmarks.garden.models import pretrain
-from ....policy.decoding.engines import Engine, SeparateModels, SharedBackbone
+from ....policy.decoding.engines import DecodingModel, Engine, SeparateModels, SharedBackbone, decoding_model
 from ....policy.decoding.guided import decode
-from ....policy.decoding.language_models import DecodingModel, decoding_model
 from ....policy.decoding.requests import Request
 from ....rm.backbones.loading import small_config, small_tokenizer
 from ....rm.backbones.tokenization import Encoder

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, TrainerCallback
 
 from ....benchmarks import garden
 from ....benchmarks.garden.models import pretrain, tokenizer
-from ....policy.decoding.language_models import DecodingModel, decoding_model
+from ....policy.decoding.engines import DecodingModel, decoding_model
 from ....rm.adapters.adapter import PreferenceAdapter, attach
 from ....rm.adapters.modulation import Embedding, Generator
 from ....rm.adapters.settings import AdapterSettings, Kind

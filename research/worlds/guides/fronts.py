@@ -8,9 +8,8 @@ import numpy as np
 
 from ....benchmarks import garden
 from ....benchmarks.garden.models import tokenizer
-from ....policy.decoding.engines import Engine, SeparateModels, SharedBackbone
+from ....policy.decoding.engines import DecodingModel, Engine, SeparateModels, SharedBackbone, decoding_model
 from ....policy.decoding.guided import decode
-from ....policy.decoding.language_models import DecodingModel, decoding_model
 from ....policy.decoding.requests import DecodedCompletion, Request
 from ....rm.data.preference_vectors import simplex_grid
 from ....rm.types import prompt_text

@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from ..config_check import text_option
 from ..forward_hooks import head_inputs, language_model_of
+from ..hub import text_option
 from ..loading import decoder_head, embedding_rows
 
 NAME = "rewardlab_packed"

@@ -7,7 +7,7 @@ from pydantic import FiniteFloat
 
 from ...adapters import ADAPTER_OF_METHOD
 from ...contract.scoring_contract import ScoringContract
-from ...registry.kind import Kind
+from ...registry import Kind
 from ...registry.settings import ABOVE_0, AT_LEAST_0, Range, Rule, setting
 from .._settings import BackboneSettings, EosSettings, LabelSettings, StreamSettings
 

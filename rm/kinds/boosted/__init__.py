@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ...registry.kind import Kind
+from ...registry import Kind
 from .._settings import LabelSettings
 from ..ensemble import MemberSettings
 

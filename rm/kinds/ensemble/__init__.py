@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ...registry.kind import Kind
+from ...registry import Kind
 from ...registry.settings import Rule, Settings, setting
 from .combination import parse_rule
 

@@ -1,6 +1,6 @@
 """Implicit reward of a policy trained from preferences (DPO): its log-ratio to the reference policy."""
 
-from ...registry.kind import Kind
+from ...registry import Kind
 from ..autoregressive import LogprobContract
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import NonNegativeInt
 
 from ...contract.scoring_contract import ScoringContract
-from ...registry.kind import Kind
+from ...registry import Kind
 from ...registry.settings import AT_LEAST_0, setting
 from .._settings import ClassifierSettings, EosSettings, LabelSettings
 

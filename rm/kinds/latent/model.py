@@ -15,8 +15,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerBase
 
-from ...backbones.config_check import text_option
 from ...backbones.forward_hooks import language_model_of
+from ...backbones.hub import text_option
 from ...backbones.loading import load_causal_lm, load_tokenizer
 from ...backbones.lora_classifier import base_of, put_lora, read_lora
 from ...backbones.tokenization import Encoder, position_limit

@@ -1,6 +1,6 @@
 """Linear reward model on the completion's words and length. It ignores the prompt and trains in seconds."""
 
-from ...registry.kind import Kind
+from ...registry import Kind
 from .._settings import FittedSettings
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ...registry.kind import Kind
+from ...registry import Kind
 from ...registry.settings import ABOVE_0, AT_LEAST_1, AT_LEAST_2, setting
 from ..ensemble import CombinationSettings
 from ..scalar import PairLossSettings, ScalarContract

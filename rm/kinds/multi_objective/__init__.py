@@ -1,6 +1,6 @@
 """Multi-objective reward model, trained as kind `scalar` with several objectives and their weights."""
 
-from ...registry.kind import Kind
+from ...registry import Kind
 from ..scalar import ScalarContract
 
 

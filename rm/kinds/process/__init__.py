@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ...contract.scoring_contract import ScoringContract
-from ...registry.kind import Kind
+from ...registry import Kind
 from ...registry.settings import Rule, setting
 from .._settings import ClassifierSettings, RowSettings
 

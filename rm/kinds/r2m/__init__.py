@@ -1,6 +1,6 @@
 """R2M: a scalar reward model whose head also attends to the policy's hidden states of the same completion."""
 
-from ...registry.kind import Kind
+from ...registry import Kind
 from ..scalar import ScalarContract
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pydantic import FiniteFloat
 
 from ...contract.scoring_contract import ScoringContract
-from ...registry.kind import Kind
+from ...registry import Kind
 from ...registry.settings import AT_LEAST_0, Rule, changed_settings, setting
 from ...types import OVERALL
 from .._settings import ClassifierSettings, EosSettings, LabelSettings, StreamSettings

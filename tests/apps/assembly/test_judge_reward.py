@@ -13,7 +13,7 @@ from rewardlab.apps.assembly.judge_reward import (
     win_share,
 )
 from rewardlab.apps.rewards._hints import hints_by_prompt, hints_of
-from rewardlab.apps.rewards._run import RunFacts
+from rewardlab.apps.rewards._open import RunFacts
 from rewardlab.apps.rewards.judge import judge, labels
 from rewardlab.benchmarks import garden
 from rewardlab.judges.backends.chat import Ask, failed_reply

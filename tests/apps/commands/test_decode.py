@@ -96,7 +96,7 @@ def test_a_cut_off_output_is_continued_to_the_same_file(arm, prompts, tmp_path, 
     assert run(capsys, *asked, str(whole))[0] == 0
     rows = [json.loads(line) for line in whole.read_text().splitlines()]
     assert [rows[end]["preference"] for end in (0, -1)] == [{"helpful": n, "harmless": 1 - n} for n in (0, 1)]
-    monkeypatch.setattr("rewardlab.apps.runs.resumable_rows.ResumableRows.finish", lambda *_: sys.exit("killed"))
+    monkeypatch.setattr("rewardlab.apps.commands.decode.run.ResumableRows.finish", lambda *_: sys.exit("killed"))
     with pytest.raises(SystemExit, match="killed"):
         run(capsys, *asked, str(cut))
     monkeypatch.undo()
@@ -130,7 +130,7 @@ def test_completions_of_other_weights_are_never_mixed_in(arm, prompts, tmp_path,
     folder, output = tmp_path / "arm", tmp_path / "out.jsonl"
     shutil.copytree(arm, folder)
     asked = ("--preference", "helpful=1,harmless=0", "--data", prompts, "--output", str(output))
-    monkeypatch.setattr("rewardlab.apps.runs.resumable_rows.ResumableRows.finish", lambda *_: sys.exit("killed"))
+    monkeypatch.setattr("rewardlab.apps.commands.decode.run.ResumableRows.finish", lambda *_: sys.exit("killed"))
     with pytest.raises(SystemExit, match="killed"):
         run(capsys, "--arm", str(folder), *asked)
     monkeypatch.undo()

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from rewardlab.apps.assembly.policy_training.step_metrics import summary
+from rewardlab.apps.assembly.policy_training.run import summary
 from rewardlab.apps.cli import main
 from rewardlab.benchmarks import garden
 from rewardlab.rm.backbones.loading import load_causal_lm, load_tokenizer

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from rewardlab.apps.assembly.policy_training.checks import check_together
+from rewardlab.apps.assembly.policy_training.run import check_together
 from rewardlab.apps.cli import VERBS, main, parse
 from rewardlab.apps.serving.process import serve_in_thread
 from rewardlab.apps.serving.settings import ServeConfig
@@ -51,7 +51,7 @@ def test_the_recipe_trains_with_served_rewards_a_judge_and_a_server_that_is_rest
     small = {"max_steps: 24": "max_steps: 8", "train_batch_size: 32": "train_batch_size: 8"}
     recipe = tmp_path / "rl.yaml"
     recipe.write_text(whole.addressed(whole.RECIPE, urls, **small) + "use_cpu: true\n")
-    from rewardlab.apps.assembly.policy_training.step_metrics import WriteSteps
+    from rewardlab.apps.assembly.policy_training.run import WriteSteps
 
     wrote = WriteSteps.on_log
 

@@ -1,11 +1,11 @@
 """`--reward rlpr`, `--reward rlvrr`: rewards that know each prompt's row, from the files of prompts to the steps."""
 
 import pytest
-from rewardlab.apps.rewards._run import RunFacts
+from rewardlab.apps.rewards._open import RunFacts
 from rewardlab.apps.rewards.rlpr import rlpr
 from rewardlab.apps.rewards.rlvrr import rlvrr
 from rewardlab.benchmarks import garden
-from rewardlab.policy.decoding.language_models import decoding_model
+from rewardlab.policy.decoding.engines import decoding_model
 from rewardlab.policy.rewards.reference_probability import reasoning_prefix, reference_probabilities
 from rewardlab.rm.backbones.loading import load_causal_lm, load_tokenizer
 from rewardlab.rm.errors import DataError, UsageError

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from rewardlab.apps.rewards._run import RunFacts
+from rewardlab.apps.rewards._open import RunFacts
 from rewardlab.apps.rewards.laser import laser
 from rewardlab.policy.advantages.laser import self_reward
-from rewardlab.policy.decoding.language_models import decoding_model
+from rewardlab.policy.decoding.engines import decoding_model
 from rewardlab.rm.backbones.loading import load_causal_lm, load_tokenizer
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.types import Example, user_turn

@@ -3,7 +3,7 @@ import json
 import datasets
 import pytest
 from rewardlab.apps.cli import main, parse
-from rewardlab.apps.settings.aliases import translate_config, translate_words
+from rewardlab.apps.settings.parser import translate_config, translate_words
 from rewardlab.apps.verbs import VERBS
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from transformers import AutoModelForCausalLM

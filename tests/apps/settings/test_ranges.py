@@ -6,8 +6,7 @@ from typing import get_args, get_type_hints
 import pytest
 from rewardlab.apps.api.calls import parse_settings
 from rewardlab.apps.cli import parse
-from rewardlab.apps.settings.help import is_trainers
-from rewardlab.apps.settings.preflight import NAMES_BY_RANGE, TRAINER_RANGES, check_ranges
+from rewardlab.apps.settings.preflight import NAMES_BY_RANGE, TRAINER_RANGES, check_ranges, is_trainers
 from rewardlab.apps.verbs import VERBS
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.registry.settings import declarations

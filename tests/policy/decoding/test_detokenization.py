@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from rewardlab.policy.decoding.detokenization import CompletionReader, TextStream
+from rewardlab.policy.decoding.guided import CompletionReader, TextStream
 from rewardlab.policy.decoding.requests import Request
 from rewardlab.rm.backbones.loading import small_tokenizer
 from rewardlab.rm.types import user_turn

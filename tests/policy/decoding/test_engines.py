@@ -8,9 +8,8 @@ import pytest
 import torch
 from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden import models
-from rewardlab.policy.decoding.engines import SeparateModels, SharedBackbone
+from rewardlab.policy.decoding.engines import SeparateModels, SharedBackbone, decoding_model, shared_vocabulary
 from rewardlab.policy.decoding.guided import decode, stream
-from rewardlab.policy.decoding.language_models import decoding_model, shared_vocabulary
 from rewardlab.policy.decoding.requests import Request
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.types import user_turn

@@ -8,9 +8,8 @@ import pytest
 import torch
 from rewardlab.benchmarks import garden
 from rewardlab.policy.decoding import guided
-from rewardlab.policy.decoding.engines import SeparateModels, SharedBackbone
+from rewardlab.policy.decoding.engines import SeparateModels, SharedBackbone, decoding_model
 from rewardlab.policy.decoding.guided import decode, stream
-from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.decoding.requests import Request
 from rewardlab.policy.decoding.static.steps import GRAPH_FROM
 from rewardlab.rm.types import user_turn

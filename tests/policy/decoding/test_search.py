@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 import torch
 from rewardlab.benchmarks import garden
-from rewardlab.policy.decoding.engines import SeparateModels, SharedBackbone
+from rewardlab.policy.decoding.engines import SeparateModels, SharedBackbone, decoding_model
 from rewardlab.policy.decoding.guided import decode
-from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.decoding.requests import DecodedCompletion, Request
 from rewardlab.policy.decoding.search import Candidate, best_of_n, by_reward_model, derived, mean_logprob, step_beam
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer

@@ -8,13 +8,11 @@ import pytest
 import torch
 from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden import models
-from rewardlab.policy.decoding.detokenization import CompletionReader
-from rewardlab.policy.decoding.engines import SeparateModels
-from rewardlab.policy.decoding.guided import decode
-from rewardlab.policy.decoding.language_models import decoding_model
+from rewardlab.policy.decoding.engines import SeparateModels, decoding_model
+from rewardlab.policy.decoding.guided import CompletionReader, decode
 from rewardlab.policy.decoding.requests import Request
 from rewardlab.policy.decoding.speculative import Writing, accepted, draw, probabilities, residual, speculate, uniforms
-from rewardlab.policy.decoding.static.session import Logits
+from rewardlab.policy.decoding.static.steps import Logits
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.types import user_turn

@@ -10,9 +10,8 @@ import pytest
 import torch
 from peft import LoraConfig
 from rewardlab.benchmarks import garden
-from rewardlab.policy.decoding.engines import SeparateModels
+from rewardlab.policy.decoding.engines import SeparateModels, decoding_model
 from rewardlab.policy.decoding.guided import decode
-from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.decoding.requests import Request
 from rewardlab.policy.rewards.r2m_controls import CONTROLS, R2MArguments, fixed, noise, shuffled, stale
 from rewardlab.policy.rewards.r2m_online_updates import Anchor, OnlineR2M, ask, rows_of_groups

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from rewardlab.policy.decoding.language_models import decoding_model
+from rewardlab.policy.decoding.engines import decoding_model
 from rewardlab.policy.rewards.reference_probability import (
     debiased,
     is_well_formed,

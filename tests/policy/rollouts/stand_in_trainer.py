@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from rewardlab.policy.decoding.language_models import decoding_model
+from rewardlab.policy.decoding.engines import decoding_model
 from rewardlab.rm.data.conversation_split import as_prompt
 
 

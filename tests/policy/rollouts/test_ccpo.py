@@ -8,7 +8,7 @@ import torch
 from rewardlab.benchmarks import garden
 from rewardlab.policy.advantages.ccpo import adv_ccpo, ccpo, event
 from rewardlab.policy.advantages.dr_grpo import dr_grpo
-from rewardlab.policy.decoding.language_models import decoding_model
+from rewardlab.policy.decoding.engines import decoding_model
 from rewardlab.policy.decoding.search import derived
 from rewardlab.policy.rollouts import ccpo as search
 from rewardlab.policy.rollouts._partners import sample_texts, with_role, with_thought

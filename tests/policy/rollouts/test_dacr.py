@@ -9,9 +9,8 @@ import torch
 from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden import models
 from rewardlab.policy.advantages.dacr import adv_dacr, dacr, location_function
-from rewardlab.policy.decoding.engines import SeparateModels
+from rewardlab.policy.decoding.engines import SeparateModels, decoding_model
 from rewardlab.policy.decoding.guided import decode
-from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.decoding.requests import Request
 from rewardlab.policy.decoding.search import derived
 from rewardlab.policy.rollouts import dacr as search

@@ -4,9 +4,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from rewardlab.benchmarks import garden
-from rewardlab.policy.decoding.engines import SeparateModels
+from rewardlab.policy.decoding.engines import SeparateModels, decoding_model
 from rewardlab.policy.decoding.guided import decode
-from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.decoding.requests import Request
 from rewardlab.policy.decoding.search import derived
 from rewardlab.policy.rollouts.sage import sage

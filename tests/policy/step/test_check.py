@@ -1,4 +1,4 @@
-"""policy/step/check.py: every composition runs, or is refused with a sentence before the first step."""
+"""policy/step/composition.py: every composition runs, or is refused with a sentence before the first step."""
 
 import copy
 import itertools
@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from rewardlab.policy.step.algorithm import Algorithm, Penalty
-from rewardlab.policy.step.check import RunInputs, check_composition, made_up_rewards, made_up_rollout
+from rewardlab.policy.step.composition import RunInputs, check_composition, made_up_rewards, made_up_rollout
 from rewardlab.policy.types import Rewards, TokenEstimator, Transform
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.registry import load, names

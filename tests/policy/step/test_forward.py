@@ -5,8 +5,7 @@ import copy
 import pytest
 import torch
 from rewardlab.benchmarks.garden import models
-from rewardlab.policy.step.forward import completion_batch, completion_states, install, own_states
-from rewardlab.policy.step.reference_policy import frozen_copy, soup
+from rewardlab.policy.step.forward import completion_batch, completion_states, frozen_copy, install, own_states, soup
 from rewardlab.rm.errors import DataError
 from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -110,4 +109,4 @@ def test_a_soup_lies_between_two_models():
     with pytest.raises(DataError, match="not the same tensor in both models"):
         soup(one, models.causal_lm(words, "llama"), 0.5)
     with pytest.raises(ValueError, match=r"\[0, 1\], got 2"):
-        soup(one, other, 2)
+        soup(one, other, 2.0)

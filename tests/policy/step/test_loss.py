@@ -10,8 +10,7 @@ from rewardlab.policy.losses.kimi import kimi
 from rewardlab.policy.losses.p3o import p3o
 from rewardlab.policy.losses.rpo import rpo
 from rewardlab.policy.step.forward import CompletionBatch
-from rewardlab.policy.step.loss import completion_loss, shares_and_slopes
-from rewardlab.policy.step.step import PolicyStep, Processes
+from rewardlab.policy.step.step import PolicyStep, Processes, completion_loss, shares_and_slopes
 from rewardlab.rm.errors import UsageError
 from transformers import TrainerCallback
 

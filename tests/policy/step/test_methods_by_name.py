@@ -6,7 +6,7 @@ import pytest
 import torch
 from rewardlab.apps.assembly.policy_training.settings import RlConfig
 from rewardlab.policy.advantages.laser import laser
-from rewardlab.policy.step.by_name import build_algorithm
+from rewardlab.policy.step.composition import build_algorithm
 from rewardlab.policy.types import Rewards, Rollout
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.registry.specs import build

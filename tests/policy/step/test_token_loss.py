@@ -9,7 +9,7 @@ from rewardlab.policy.aggregations.token_mean import token_mean
 from rewardlab.policy.losses.kimi import kimi
 from rewardlab.policy.losses.ppo import ppo
 from rewardlab.policy.step.algorithm import Algorithm, Penalty
-from rewardlab.policy.step.loss import token_objective
+from rewardlab.policy.step.step import token_objective
 
 RESPONSE = torch.tensor([[True, True], [True, False]])
 OLD = torch.tensor([[-1.0, -2.0], [-1.0, 0.0]])

@@ -1,11 +1,11 @@
-"""policy/training/prompt_sampling.py: which prompts come, in which order, and what is told to the curriculum."""
+"""policy/training/prompts.py: which prompts come, in which order, and what is told to the curriculum."""
 
 import json
 from collections import Counter
 
 import pytest
 import torch
-from rewardlab.policy.training.prompt_sampling import CurriculumSampler, spread_over_variants
+from rewardlab.policy.training.prompts import CurriculumSampler, spread_over_variants
 from rewardlab.policy.types import Cycle, Rollout
 from rewardlab.rm.registry import load
 

@@ -16,7 +16,7 @@ from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden import models
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.step.algorithm import Penalty
-from rewardlab.policy.step.by_name import build_algorithm
+from rewardlab.policy.step.composition import build_algorithm
 from rewardlab.policy.step.forward import completion_states
 from rewardlab.policy.step.metrics import LearningSignal
 from rewardlab.policy.training.arguments import PolicyArguments

@@ -8,7 +8,7 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from rewardlab.apps.assembly.policy_training.checks import check_together
+from rewardlab.apps.assembly.policy_training.run import check_together
 from rewardlab.apps.cli import VERBS, parse
 from rewardlab.research.studies.seeds import Plan, figure, side_by_side, text
 from rewardlab.research.worlds.guides import Base

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from rewardlab.rm.errors import UsageError
-from rewardlab.rm.registry import names
-from rewardlab.rm.registry.kind import kind_of, trained_kinds
+from rewardlab.rm.registry import kind_of, names, trained_kinds
 from rewardlab.rm.registry.settings import Rule, Settings, declarations
 from rewardlab.rm.training.protocol import Training
 

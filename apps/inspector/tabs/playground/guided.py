@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from .....policy.decoding.detokenization import token_texts
 from ... import html
 from ...figures import PALETTE
 from ...html import number, text_html
@@ -59,6 +58,8 @@ class ShownCompletion:
 
 def shown_completion(title: str, answer: Any, tokenizer: Any, weights: Mapping[str, float]) -> ShownCompletion:
     """Convert a completion of `policy.decoding.guided` for display."""
+    from .....policy.decoding.guided import token_texts
+
     curves = answer.base, answer.mixed, answer.kl, answer.entropy, answer.guides
     texts = tuple(token_texts(tokenizer, answer.tokens))
     return ShownCompletion(title, answer.text, answer.finished, texts, *curves, weights)

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from .....policy.decoding import detokenization
 from .....rm.errors import UNREADABLE, DataError, UsageError
 from .....rm.io.reading_faults import reading_fault
 from .....rm.training import CHECKPOINTS
@@ -298,9 +297,9 @@ def token_texts(folder: Path, tokens: Sequence[int]) -> list[str]:
     home = next((home for home in homes if (home / "tokenizer.json").is_file()), None)
     if home is None:
         return [f"{token} " for token in tokens]
-    return detokenization.token_texts(
-        _tokenizer(home, (home / "tokenizer.json").stat().st_mtime_ns), list(tokens[:MOST_TOKENS])
-    )
+    from .....policy.decoding.guided import token_texts as texts_of
+
+    return texts_of(_tokenizer(home, (home / "tokenizer.json").stat().st_mtime_ns), list(tokens[:MOST_TOKENS]))
 
 
 @lru_cache(maxsize=2)

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 from rewardlab.apps.rewards import ccpo as thinkers_reward
-from rewardlab.apps.rewards._run import RunFacts
+from rewardlab.apps.rewards._open import RunFacts
 from rewardlab.apps.rewards.ccpo import ccpo
 from rewardlab.apps.rewards.dacr import ExchangeRewards
 from rewardlab.benchmarks import garden
 from rewardlab.policy.advantages.dacr import adv_dacr, location_function
-from rewardlab.policy.decoding.language_models import decoding_model
+from rewardlab.policy.decoding.engines import decoding_model
 from rewardlab.policy.rollouts import ccpo as search
 from rewardlab.policy.rollouts._partners import sample_texts, seeds_of, with_thought
 from rewardlab.policy.training.trainer import PolicyTrainer

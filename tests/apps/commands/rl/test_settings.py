@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from rewardlab.apps.assembly.policy_training.settings import RlConfig
-from rewardlab.policy.step.by_name import build_algorithm
+from rewardlab.policy.step.composition import build_algorithm
 from rewardlab.policy.training.arguments import PolicyArguments
 from rewardlab.policy.training.models import open_language_model
 from rewardlab.policy.training.prompts import load_prompts

@@ -14,7 +14,7 @@ from rewardlab.rm.data.pairs import pair_row
 from rewardlab.rm.kinds.scalar.model import scalar_from_config
 from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.parity.parity import own_ways, parity
-from rewardlab.rm.registry.kind import trained_kinds
+from rewardlab.rm.registry import trained_kinds
 from rewardlab.rm.registry.settings import declarations
 
 from tests.apps.commands.conftest import save_policy

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from rewardlab.policy.decoding.static.layers import ONE_TOKEN_ATTENTION, attend, one_token_attention
+from rewardlab.policy.decoding.static.forward import ONE_TOKEN_ATTENTION, attend, one_token_attention
 from transformers import DynamicCache
 
 from .test_forward import made

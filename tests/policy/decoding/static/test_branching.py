@@ -1,8 +1,7 @@
 import pytest
 import torch
 from rewardlab.policy.decoding.static import forward
-from rewardlab.policy.decoding.static.forward import Forward
-from rewardlab.policy.decoding.static.layers import branching
+from rewardlab.policy.decoding.static.forward import Forward, branching
 
 from .test_forward import made
 

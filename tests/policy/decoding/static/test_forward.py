@@ -4,7 +4,7 @@ import pytest
 import torch
 from rewardlab.policy.decoding.static import forward
 from rewardlab.policy.decoding.static.forward import Forward, visible_slots
-from rewardlab.policy.decoding.static.session import exclusively
+from rewardlab.policy.decoding.static.steps import exclusively
 from rewardlab.rm.errors import UsageError
 from transformers import AutoConfig, AutoModelForCausalLM
 

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from rewardlab.policy.decoding.static.layers import TRANSPOSED, FewRowsLinear, fast_linear
+from rewardlab.policy.decoding.static.forward import TRANSPOSED, FewRowsLinear, fast_linear
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 

@@ -5,9 +5,8 @@ import pytest
 import torch
 from rewardlab.benchmarks import garden
 from rewardlab.kernels import guided_sampler
-from rewardlab.policy.decoding.engines import SeparateModels, SharedBackbone
+from rewardlab.policy.decoding.engines import SeparateModels, SharedBackbone, decoding_model, language_model
 from rewardlab.policy.decoding.guided import decode
-from rewardlab.policy.decoding.language_models import decoding_model, language_model
 from rewardlab.policy.decoding.requests import Request
 from rewardlab.policy.decoding.static import forward
 from rewardlab.policy.decoding.static.steps import Steps

@@ -12,7 +12,7 @@ from rewardlab.policy.losses.kimi import kimi
 from rewardlab.policy.losses.ppo import ppo
 from rewardlab.policy.step.algorithm import Algorithm
 from rewardlab.policy.training.critic import CriticArguments
-from rewardlab.policy.training.prompt_sampling import spread_over_variants
+from rewardlab.policy.training.prompts import spread_over_variants
 from rewardlab.research.worlds.small_policies import PolicyLoop, completion_readings, sample_completions, train_policy
 from rewardlab.rm.errors import UsageError
 from torch.optim.optimizer import register_optimizer_step_post_hook

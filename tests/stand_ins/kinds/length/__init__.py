@@ -1,6 +1,6 @@
 """A kind of reward model as a user adds one: the length of a completion, with a weight that is fitted to pairs."""
 
-from ...registry.kind import Kind
+from ...registry import Kind
 from .settings import LengthSettings
 
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 
-from ......policy.decoding.detokenization import token_texts
 from ......rm.errors import UNREADABLE
 from ......rm.io.checked_files import from_json
 from ......rm.kinds.autoregressive import LogprobContract
@@ -91,6 +90,8 @@ def token_rewards(model: Any, examples: Sequence[Example]) -> tuple[TokenRewards
     """
     read = [reading.logprobs(examples) for reading in _readings(model)]
     encoder = model.encoder
+    from ......policy.decoding.guided import token_texts
+
     rewards = []
     for index, example in enumerate(examples):
         row = encoder.encode_completion(example)
