@@ -27,6 +27,7 @@ from ...rm.registry.settings import (
     SHARE_BELOW_1,
     STEPS,
     Range,
+    Settings,
     as_list,
     check_number,
     declarations,
