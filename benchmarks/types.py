@@ -39,24 +39,31 @@ class Suite(Protocol):
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """Return the cases, and notes on the data for the report."""
+        ...
 
     def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
         """Return one value per measure for one judged case. NaN if a measure does not apply to the case."""
+        ...
 
     def margin(self, case: Case, scores: Sequence[float]) -> float:
         """Return the margin of the scores: positive if they are right, negative if wrong, 0 if undecided."""
+        ...
 
     def chosen(self, case: Case) -> Sequence[int]:
         """Return the indices of the responses to which `chosen` refers in files of stored scores."""
+        ...
 
     def aggregate(self, cells: "Cells") -> "dict[str, np.ndarray]":
         """Aggregate sums by subset to `overall` and the sections. Leading axes are bootstrap samples."""
+        ...
 
     def baselines(self, cases: Sequence[Case], seed: int = 0, chosen: Sequence[str] = ("all",)) -> Sequence["Scorer"]:
         """Return the baselines for comparison with models. `chosen` are names in `BASELINES`."""
+        ...
 
     def remarks(self, name: str, cases: Sequence[Case], judgments: Sequence[Judgment]) -> list[str]:
         """Return additional findings on a model's judgments that its figures do not show."""
+        ...
 
 
 Scorer = BatchJudge

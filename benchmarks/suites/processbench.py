@@ -110,8 +110,8 @@ def _case(values: Mapping[str, Any]) -> Case:
     free = len(steps) if label == NONE else label  # number of prefixes without an error
     group = solution.id.rpartition("-")[0]
     best, kind = (range(len(steps)), RIGHT) if label == NONE else ((label,), WRONG)
-    values = tuple(float(index < free) for index in range(len(steps)))
-    return case(solution.id, solution.prompt, prefixes, best, _subset(group, kind), values=values)
+    gold = tuple(float(index < free) for index in range(len(steps)))
+    return case(solution.id, solution.prompt, prefixes, best, _subset(group, kind), values=gold)
 
 
 def _subset(group: str, kind: str) -> str:

@@ -54,6 +54,7 @@ class ReportsReadings(Protocol):
 
     def rated(self, examples: Sequence[Example]) -> Rated:
         """Return rewards and readings of the conversations."""
+        ...
 
 
 def encoders_of(model: RewardModel) -> list[Any]:

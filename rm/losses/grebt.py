@@ -37,6 +37,7 @@ class GroupLoss(Protocol):
 
     def __call__(self, rewards: Float[Tensor, "G R"], pairs: Pairs) -> GroupLosses:
         """Return the losses of every group; the caller averages over groups whose loss is not NaN."""
+        ...
 
 
 def omega(step: int, steps: int, floor: float) -> float:
