@@ -10,6 +10,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from ...rm.registry import names
+from ...rm.registry.settings import Settings
 
 WIDTH, INDENT = 132, 34
 ESSENTIAL = (
@@ -45,12 +46,12 @@ def help_page(description: str, example: str, usage: str, classes: Sequence[type
 
 def is_trainers(group: type) -> bool:
     """Return whether a dataclass inherits from the trainer arguments of Transformers or TRL."""
-    return any(map(is_dataclass, group.__mro__[1:]))
+    return any(is_dataclass(base) and not issubclass(base, Settings) for base in group.__mro__[1:])
 
 
 def _lines(group: type) -> Iterator[SettingLine]:
     hints = get_type_hints(group)
-    inherited = {name for base in group.__mro__[1:] for name in get_annotations(base)}
+    inherited = {name for base in group.__mro__[1:] if not issubclass(base, Settings) for name in get_annotations(base)}
     subject = "Settings"
     for field in fields(group):
         if not field.init:
