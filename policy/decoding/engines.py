@@ -11,7 +11,7 @@ forward pass per token for any number of objectives.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from jaxtyping import Float
@@ -236,6 +236,11 @@ def open_engine(
     late = adapter is not None and adapter.settings.from_layer > 0
     late = late and guide.contract.template == decoder.contract.template  # base and guide then read the same prompt
     return SharedBackbone(guide, encoder=decoder.encoder, late=late), objectives
+
+
+def engine_identity(engine: Engine) -> list[Any]:
+    """Return the guides' names, and weights and contracts of all models, as JSON: equal for equal completions."""
+    return [engine.guides, [(fingerprint(model.model), model.contract.hash()) for model in engine.models]]
 
 
 def _adapts(folder: str, base: DecodingModel) -> bool:
