@@ -208,7 +208,10 @@ def test_wrong_settings_get_one_sentence(base, capsys):
         (["--base", base, "--model", "m"], "--endpoint and --model stand together"),
         (["--base", base, "--n", "1", "--select", "pairs"], "--select pairs needs --n 2 or more"),
         (["--base", base, "--select", "worst"], "--select is one of best, pairs, top, got 'worst'"),
-        (["--endpoint", "http://127.0.0.1:1/v1", "--model", "m", "--reward", "laser"], "the policy is behind a server"),
+        (
+            ["--endpoint", "http://127.0.0.1:1/v1", "--model", "m", "--reward", "laser(token=x)"],
+            "the policy is behind a server",
+        ),
     ):
         code, _, err = run(capsys, [], *words)
         assert code == 2 and sentence in err, (words, err)
