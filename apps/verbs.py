@@ -156,6 +156,12 @@ VERBS = {
         "commands.decode.run:run_decode",
         "rewardlab decode --base M --arm A --preference helpful=0.7,harmless=0.3 --weight 1.0 --data prompts.txt",
     ),
+    "sample": Verb(
+        "Sample several completions of each prompt and write the best ones, or pairs, as training data.",
+        ".commands.sample.settings:SampleConfig",
+        "commands.sample.run:run_sample",
+        "rewardlab sample --base M --data prompts.jsonl --reward rm=runs/rm --n 8 --select best pairs --output runs/s",
+    ),
     "rl": Verb(
         "Train a policy on reward models: GRPO, PPO and others, composed of formulas by name.",
         ".assembly.policy_training.settings:RlConfig",

@@ -14,6 +14,7 @@ from typing import Any
 from ...rm.errors import CheckFailed, UsageError
 from ...rm.io.checked_files import from_json_lines
 from ...rm.types import RewardModel
+from ..commands.sample.settings import SELECTIONS
 from . import results
 from .calls import add_verb_settings, call, plain_value, python_setting_names
 from .inputs import FilePath, Rows, conversation_rows, data_source, prompt_rows, write_rows
@@ -27,6 +28,7 @@ __all__ = [
     "load",
     "plan",
     "reinforce",
+    "sample",
     "score",
     "train",
     "train_judge",
@@ -215,6 +217,27 @@ def reinforce(
         rewards = plain_value(reward)
         facts = call("rl", {"model": model, "data": source, "reward": rewards, "output": output} | settings)
     return results.TrainedPolicy(facts, Path(output), "Trained policy")
+
+
+@add_verb_settings("sample")
+def sample(
+    data: Rows,
+    *,
+    reward: Model | Sequence[Model] | Mapping[str, Model],
+    output: FilePath | None = None,
+    **settings: Any,
+) -> results.Sampled:
+    """Sample completions of prompts, and return the rows of the first selection in `select`. Rewards as in `reinforce`.
+
+    `output` is a folder for the rows of all selections, their random controls and all completions with their rewards.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        source = data_source(data, Path(scratch), "data")
+        folder = Path(output or Path(scratch) / results.RUN)
+        facts = call("sample", {"data": source, "reward": plain_value(reward), "output": folder} | settings)
+        first = next(name for name in facts if name in SELECTIONS)
+        rows = _table_rows(folder / f"{first}.jsonl")
+    return results.Sampled(rows, Path(output) if output else None, f"Sampled {first}", facts=facts)
 
 
 def _table_rows(path: Path) -> list[dict[str, Any]]:

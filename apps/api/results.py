@@ -239,6 +239,17 @@ class Decoded(Table):
         return [row["completion"] for row in self.rows]
 
 
+@dataclass(frozen=True)
+class Sampled(Table):
+    """Selected completions or pairs in TRL's columns."""
+
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Summary of the run: `gain` (expected gain of best-of-n with its interval), `gains`, `dropped`, mean rewards."""
+
+    def _repr_html_(self) -> str:
+        return super()._repr_html_() + facts_table(self.facts["gain"] or {})
+
+
 class LintReport(Table):
     """Findings of preference data by row: columns row, reason, detail ... Empty without findings."""
 

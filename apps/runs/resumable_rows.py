@@ -51,10 +51,14 @@ class ResumableRows:
 
     def finish(self, keys: Sequence[str]) -> None:
         """Write the rows to the output file atomically, in the order of `keys`. The keys themselves are not written."""
+        write_rows(self.output, self.rows(keys))
+        self.partial.unlink()
+
+    def rows(self, keys: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the stored rows in the order of `keys`, without the keys themselves."""
         lines = self._lines()
         rows = [json.loads(lines[key]) for key in keys]
-        write_rows(self.output, [{name: value for name, value in row.items() if name != "key"} for row in rows])
-        self.partial.unlink()
+        return [{name: value for name, value in row.items() if name != "key"} for row in rows]
 
     def _lines(self) -> dict[str, str]:
         """Return the complete lines by key. An incomplete line is ignored, and its row is computed again."""

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from ...policy.decoding.best_of_n import best_of_n_kl, expected_best_of_n
 from ...rm.errors import DataError
-from .best_of_n import best_of_n, best_of_n_kl
 from .estimates import Estimate, t_interval
 
 Record = Mapping[str, Any]
@@ -73,7 +73,8 @@ def best_of_n_records(seed: int, proxy: np.ndarray, gold: np.ndarray) -> list[di
     """
     ns = [2**power for power in range(proxy.shape[1].bit_length())]
     of_proxy, of_gold = torch.from_numpy(proxy), torch.from_numpy(gold)
-    chosen = {name: best_of_n(of_proxy, values, ns) for name, values in (("proxy", of_proxy), ("gold", of_gold))}
+    tables = {"proxy": of_proxy, "gold": of_gold}
+    chosen = {name: expected_best_of_n(of_proxy, values, ns).mean(0) for name, values in tables.items()}
     spreads = {"gold_std": float(gold.std(ddof=1)), "proxy_std": float(proxy.std(ddof=1))}
     return [
         {"arm": BEST_OF_N, "seed": seed, "step": index, "n": n, "kl": best_of_n_kl(n)}

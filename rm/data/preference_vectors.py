@@ -54,6 +54,14 @@ def preference_vector(preference: Preference | None, objectives: Sequence[str]) 
     return shares / shares.sum()
 
 
+def checked_preference(text: str | None, objectives: Sequence[str]) -> dict[str, float] | None:
+    """Parse a preference and check it against the objectives of a model, if it has any. None if `text` is empty."""
+    preference = parse_preference(text) if text else None
+    if objectives:
+        preference_vector(preference, objectives)
+    return preference
+
+
 def preference_matrix(preferences: Sequence[Preference | None], objectives: Sequence[str]) -> np.ndarray:
     """Return α [N, K], one row per request."""
     return np.stack([preference_vector(preference, objectives) for preference in preferences])

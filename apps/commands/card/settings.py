@@ -11,7 +11,7 @@ class CardConfig(HubSettings):
     """Settings of a model card: a model folder and its evaluation runs."""
 
     required = ("model",)
-    model: str = setting("", "Model folder; can be given as a positional argument.")
+    model: str = setting("", "Model folder; can be given as a positional argument.", group="Model and card")
     runs: list[str] = setting(
         [],
         "Runs of `eval` with this model; the card shows their results. Those on data of the Hub are also written to "

@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from ....policy.decoding.engines import Engine, check_room, open_engine
+from ....policy.decoding.engines import Engine, check_room, engine_identity, open_engine
 from ....policy.decoding.guided import TextPiece, stream, token_texts
 from ....policy.decoding.requests import DecodedCompletion, Request
-from ....rm.backbones.loading import fingerprint
 from ....rm.data.pairs import read_prompts
-from ....rm.data.preference_vectors import Preference, parse_preference, preference_vector, simplex_grid
+from ....rm.data.preference_vectors import Preference, checked_preference, simplex_grid
 from ....rm.errors import UsageError
 from ....rm.io.escaping import escape_terminal, terminal_json
 from ....rm.types import Messages, content_hash
@@ -94,14 +93,10 @@ def _items(
 
     The seed depends only on the index of the prompt.
     """
-    rules: dict[str, Any] = {
-        name: vars(config)[name] for name in ("weight", "temperature", "top_k", "top_p", "min_p", "max_new_tokens")
-    }
-    if not engine.guides:
-        rules["weight"] = 0.0
-    models = [engine.guides, [(fingerprint(model.model), model.contract.hash()) for model in engine.models]]
+    common = config.request_settings(guided=bool(engine.guides))
+    models = engine_identity(engine)
     requests = [
-        (name, Request(prompt, preference, seed=config.seed + index, stop=tuple(config.stop), **rules))
+        (name, Request(prompt, preference, seed=config.seed + index, **common))
         for preference in _preferences(config, objectives)
         for index, (name, prompt) in enumerate(prompts)
     ]
@@ -114,10 +109,7 @@ def _preferences(config: DecodeConfig, objectives: tuple[str, ...]) -> list[Pref
     if config.sweep:
         grid = simplex_grid(2, config.sweep - 1)
         return [dict(zip(objectives, map(float, shares), strict=True)) for shares in grid.round(6)]
-    preference = parse_preference(config.preference) if config.preference else None
-    if objectives:
-        preference_vector(preference, objectives)
-    return [preference]
+    return [checked_preference(config.preference, objectives)]
 
 
 # ---- completions ----

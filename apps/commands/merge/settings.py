@@ -14,7 +14,9 @@ class MergeConfig(HubSettings):
 
     required = ("model", "output")
     model: str = setting(
-        "", "Folder or Hub id of a LoRA or of a value-head checkpoint; can be given as a positional argument."
+        "",
+        "Folder or Hub id of a LoRA or of a value-head checkpoint; can be given as a positional argument.",
+        group="Model and output",
     )
     output: str = setting("", "Output folder, which Transformers can load.")
     preference: str | None = setting(

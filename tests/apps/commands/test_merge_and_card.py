@@ -228,7 +228,7 @@ def test_every_figure_of_the_card_stands_in_a_file(model, measured):
     for name in ("longest", "shortest", "random", "prompt-blind tf-idf"):
         value, low, high = (100 * one for one in by_name[name]["overall"])
         assert f"| {name} | baseline | {value:.1f} [{low:.1f}, {high:.1f}] |" in card
-    assert f"rises by {by_name['<b>rm']['style']['length_slope']:+.2f} standard deviations" in card
+    assert f"changes by {by_name['<b>rm']['style']['length_slope']:+.2f} standard deviations" in card
     assert next(iter(manifest["data"].values())) in card
     assert load_contract(model).hash() in card and "120 rows of training data read, 0 dropped" in card
     assert next(iter(json.loads((model / "manifest.json").read_text())["data"].values())) in card

@@ -4,6 +4,7 @@ import dataclasses
 import re
 
 from rewardlab.apps.settings.help import _choices, _default
+from rewardlab.apps.settings.preflight import is_trainers
 from rewardlab.apps.verbs import VERBS
 
 
@@ -20,3 +21,8 @@ def test_help_has_no_words_of_the_project_s_own():
     for name, verb in VERBS.items():
         texts = [field.metadata.get("help", "") for group in verb.outlines for field in dataclasses.fields(group)]
         assert not [text for text in (verb.help, *texts) if own.search(text)], name
+
+
+def test_no_verb_hides_all_of_its_own_settings():
+    for name, verb in VERBS.items():
+        assert not is_trainers(verb.config), name

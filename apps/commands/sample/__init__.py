@@ -1,0 +1,1 @@
+"""`rewardlab sample`: training data from the best of several completions."""

@@ -1,0 +1,76 @@
+"""The settings of `rewardlab sample`."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ....policy.decoding.settings import DecodingSettings
+from ....rm.io.server_rotation import addresses
+from ....rm.registry.settings import AT_LEAST_0, AT_LEAST_1, SHARE_ABOVE_0, Rule, setting
+
+SELECTIONS = ("best", "pairs", "top")
+
+
+@dataclass
+class SampleConfig(DecodingSettings):
+    """Settings of sampling: prompts, policy, rewards, and the selection of rows."""
+
+    required = ("data", "reward", "output", "select")
+    rules = (
+        Rule(
+            lambda settings: not (settings.base or settings.arm or settings.endpoint),
+            "--base is missing; name a language model, or a server with --endpoint and --model",
+        ),
+        Rule(
+            lambda settings: bool(settings.endpoint) != bool(settings.model),
+            "--endpoint and --model stand together: the address of a server, and the name of a model there",
+        ),
+        Rule(
+            lambda settings: settings.endpoint and (settings.base or settings.arm),
+            "the policy is {model} at --endpoint {endpoint}; leave --base and --arm out",
+        ),
+        Rule(
+            lambda settings: settings.temperature == 0 and settings.n > 1,
+            "--temperature 0 makes all {n} completions of a prompt equal; raise it",
+        ),
+        Rule(lambda settings: settings.n < 2 and "pairs" in settings.select, "--select pairs needs --n 2 or more"),
+    )
+    data: list[str] = setting(
+        [], "Prompt files, preference files, .txt with a prompt per line, or hub-id[@revision][:split].", group="Data"
+    )
+    output: str = setting("", "Run folder: a file and its control for every selection, and all completions.")
+    on_bad_row: Literal["refuse", "skip"] = setting("refuse", "What to do with a row that has no prompt.")
+    reward: list[str] = setting(
+        [],
+        "Rewards as NAME=SOURCE: a model, file.py:function or judge(...). The total is their mean.",
+        group="Rewards and selection",
+    )
+    watch: list[str] = setting([], "Rewards in the same form that do not select; the gain in each is reported.")
+    on_fault: Literal["stop", "skip"] = setting(
+        "stop", "Effect of a reward that raises or is infinite; skip makes it missing."
+    )
+    n: int = setting(8, "Number of completions of each prompt.", range=AT_LEAST_1)
+    select: list[str] = setting(
+        ["best"],
+        "Files to write: best (one completion of each prompt), pairs (chosen and rejected), top (the best of all).",
+        choices=SELECTIONS,
+    )
+    rejected: Literal["worst", "random"] = setting("worst", "Rejected completion of a pair: the worst or a random one.")
+    margin: float = setting(0.0, "Smallest difference in reward of a pair.", range=AT_LEAST_0)
+    share: float = setting(0.1, "Share of all completions that top selects.", range=SHARE_ABOVE_0)
+    endpoint: list[str] = setting(
+        [],
+        "Address of an OpenAI-compatible server that generates, such as http://127.0.0.1:8000/v1; or several.",
+        group="Policy behind a server",
+    )
+    model: str | None = setting(None, "Name of the policy at the server.")
+    key_variable: str | None = setting(
+        None, "Environment variable with the API key, by default OPENAI_API_KEY; '' for a server that needs none."
+    )
+    concurrency: int = setting(16, "Maximum number of concurrent requests.", range=AT_LEAST_1)
+    resume: bool = setting(False, "Continue a run that was cut off.", group="Run")
+    overwrite: bool = setting(False, "Replace the run folder.")
+
+    def __post_init__(self) -> None:
+        """Check the addresses of servers."""
+        self.endpoint = [*addresses(self.endpoint, "--endpoint")] if self.endpoint else []
+        super().__post_init__()

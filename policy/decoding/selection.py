@@ -1,0 +1,128 @@
+"""Selection of training data from sampled completions by their rewards, and matched random selections.
+
+Rewards are [P, M]: M completions of each of P prompts, NaN for a missing reward. A `usable` mask [P, M] marks the
+completions that may be selected.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+
+class Pick(NamedTuple):
+    """Indices of a prompt and of one of its completions."""
+
+    prompt: int
+    completion: int
+
+
+class PickedPair(NamedTuple):
+    """Indices of a prompt and of its chosen and rejected completion."""
+
+    prompt: int
+    chosen: int
+    rejected: int
+
+
+def usable_completions(
+    completions: Sequence[Sequence[str]], rewards: Float[np.ndarray, "P M"]
+) -> tuple[Bool[np.ndarray, "P M"], Counter[str]]:
+    """Return which completions may be selected, and the number of the others by reason.
+
+    Of equal completions of a prompt only the first is usable, blank ones and those without a reward are not.
+    """
+    usable, dropped = np.zeros(rewards.shape, bool), Counter[str]()
+    for row, texts in enumerate(completions):
+        seen: set[str] = set()
+        for column, text in enumerate(texts):
+            if not text.strip():
+                dropped["blank"] += 1
+            elif np.isnan(rewards[row, column]):
+                dropped["missing reward"] += 1
+            elif text in seen:
+                dropped["duplicate"] += 1
+            else:
+                usable[row, column] = True
+                seen.add(text)
+    return usable, dropped
+
+
+# ---- by reward ----
+
+
+def select_best(rewards: Float[np.ndarray, "P M"], usable: Bool[np.ndarray, "P M"]) -> list[Pick]:
+    """Return the completion of highest reward for each prompt with a usable one; the first of several."""
+    return [Pick(row, _best(rewards[row], usable[row])) for row in np.flatnonzero(usable.any(1)).tolist()]
+
+
+def select_top(rewards: Float[np.ndarray, "P M"], usable: Bool[np.ndarray, "P M"], share: float) -> list[Pick]:
+    """Return the `share` of all usable completions with the highest rewards, rounded up, by prompt.
+
+    Ties at the threshold are taken in order.
+    """
+    positions = np.argwhere(usable)
+    number = int(np.ceil(round(share * len(positions), 9)))
+    order = np.argsort(-rewards[usable], kind="stable")[:number]
+    return _picks(positions[np.sort(order)])
+
+
+def select_pairs(
+    rewards: Float[np.ndarray, "P M"],
+    usable: Bool[np.ndarray, "P M"],
+    rng: np.random.Generator,
+    *,
+    rejected: Literal["worst", "random"] = "worst",
+    margin: float = 0.0,
+) -> tuple[list[PickedPair], Counter[str]]:
+    """Return the best completion of each prompt against its worst, or a random other one, and counts of other prompts.
+
+    Prompts have no pair if they have fewer than two usable completions ("single"), the two rewards are equal ("tie"),
+    or they differ by less than `margin` ("margin").
+    """
+    pairs, dropped = [], Counter[str]()
+    for row, columns in enumerate(map(np.flatnonzero, usable)):
+        if len(columns) < 2:
+            dropped["single"] += 1
+            continue
+        best = _best(rewards[row], usable[row])
+        others = columns[columns != best]
+        other = int(rng.choice(others) if rejected == "random" else others[np.argmin(rewards[row, others])])
+        gap = rewards[row, best] - rewards[row, other]
+        if gap > 0 and gap >= margin:
+            pairs.append(PickedPair(row, best, other))
+        else:
+            dropped["margin" if gap > 0 else "tie"] += 1
+    return pairs, dropped
+
+
+def _best(rewards: Float[np.ndarray, " M"], usable: Bool[np.ndarray, " M"]) -> int:
+    return int(np.argmax(np.where(usable, rewards, -np.inf)))
+
+
+def _picks(positions: np.ndarray) -> list[Pick]:
+    return [Pick(*position) for position in positions.tolist()]
+
+
+# ---- at random, in the same numbers ----
+
+
+def random_of_prompts(picks: Sequence[Pick], usable: Bool[np.ndarray, "P M"], rng: np.random.Generator) -> list[Pick]:
+    """Return a random usable completion of each prompt in `picks`."""
+    return [Pick(pick.prompt, int(rng.choice(np.flatnonzero(usable[pick.prompt])))) for pick in picks]
+
+
+def random_of_all(number: int, usable: Bool[np.ndarray, "P M"], rng: np.random.Generator) -> list[Pick]:
+    """Return `number` different usable completions at random, by prompt."""
+    positions = np.argwhere(usable)
+    return _picks(positions[np.sort(rng.choice(len(positions), number, replace=False))])
+
+
+def random_pairs(
+    pairs: Sequence[PickedPair], usable: Bool[np.ndarray, "P M"], rng: np.random.Generator
+) -> list[PickedPair]:
+    """Return two different usable completions in random order for each prompt in `pairs`."""
+    drawn = [rng.choice(np.flatnonzero(usable[pair.prompt]), 2, replace=False).tolist() for pair in pairs]
+    return [PickedPair(pair.prompt, *both) for pair, both in zip(pairs, drawn, strict=True)]

@@ -1,0 +1,251 @@
+"""`rewardlab sample` as a user sees it."""
+
+import json
+import math
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import rewardlab as rl
+from datasets import load_dataset
+from rewardlab.apps.assembly.policy_sampling import generation
+from rewardlab.apps.cli import main
+from rewardlab.judges.store import Store
+from rewardlab.policy.decoding.guided import decode
+from rewardlab.rm.data.pairs import load_examples, load_pairs
+from rewardlab.tests.stand_ins.chat_server import ChatServer
+
+from tests.apps.commands.conftest import save_policy
+
+REWARDS = """
+def length(prompts, completions, **columns):
+    return [None if "herbs" in prompt and i % 4 == 1 else float(len(text))
+            for i, (prompt, text) in enumerate(zip(prompts, completions))]
+
+def vowels(prompts, completions):
+    return [float(sum(letter in "aeiou" for letter in text)) for text in completions]
+
+def brevity(prompts, completions):
+    return [-float(len(text)) for text in completions]
+
+def broken(completions):
+    if completions[0] != "A made-up completion.":
+        raise ValueError("out of order")
+    return [0.0] * len(completions)
+"""
+PROMPTS = ["tell me about bees", "how do i start with herbs", "friend describe ponds"]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory) -> str:
+    return save_policy(tmp_path_factory.mktemp("sample") / "base")
+
+
+@pytest.fixture(autouse=True)
+def working_folder(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(REWARDS)
+    Path("prompts.jsonl").write_text("".join(json.dumps({"prompt": text}) + "\n" for text in PROMPTS))
+    return tmp_path
+
+
+def run(capsys, policy: list[str], *words: str, output: str = "out", reward: str = "mine.py:length"):
+    given = ["--data", "prompts.jsonl", "--reward", reward, "--n", "4", "--max_new_tokens", "6", "--batch_size", "4"]
+    code = main(["sample", *policy, *given, "--output", output, *words])
+    out, err = capsys.readouterr()
+    return code, json.loads(out) if code == 0 else {}, err
+
+
+def rows(name: str) -> list[dict]:
+    return [json.loads(line) for line in Path(name).read_text().splitlines()]
+
+
+def contents(folder: str) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in Path(folder).glob("*.jsonl")} | {
+        "all": json.dumps(pq.read_table(f"{folder}/all.parquet").to_pylist()).encode()
+    }
+
+
+def test_every_selection_has_rows_a_control_and_the_gain(base, capsys):
+    words = ("--select", "best", "pairs", "top", "--share", "0.5")
+    code, facts, err = run(capsys, ["--base", base], *words)
+    assert code == 0 and (facts["prompts"], facts["completions"], facts["generated"]) == (3, 12, 12)
+    table = pq.read_table("out/all.parquet")
+    assert json.loads(table.schema.metadata[b"contracts"]) == {} and table.num_rows == 12
+    every = table.to_pylist()
+    assert [row["length"] for row in every[4:8]] == [len(every[4]["completion"]), None, *map(
+        len, (row["completion"] for row in every[6:8]))]  # fmt: skip
+    assert facts["dropped"]["missing reward"] == 1
+    rated = [[row["reward"] for row in every[at : at + 4] if row["reward"] is not None] for at in (0, 4, 8)]
+    best, control = rows("out/best.jsonl"), rows("out/best_control.jsonl")
+    assert [row["reward"] for row in best] == [max(rewards) for rewards in rated]
+    assert [row["prompt"] for row in best] == [row["prompt"] for row in control]
+    assert facts["best"]["mean_reward"] == pytest.approx(np.mean([row["reward"] for row in best]))
+    assert facts["best"]["control_mean_reward"] == pytest.approx(np.mean([row["reward"] for row in control]))
+    assert all(row["completion"][0]["content"] for row in best + control)
+    # the second prompt has three rewards, so that the gain of four is that of the others
+    gain = np.mean([max(rewards) - np.mean(rewards) for rewards in (rated[0], rated[2])])
+    assert facts["gain"]["value"] == pytest.approx(gain) and (facts["gain"]["n"], facts["gain"]["prompts"]) == (4, 2)
+    assert facts["gain"]["kl_bound"] == pytest.approx(math.log(4) - 3 / 4)
+    assert "expected gain" in err and "KL of at most 0.636 nats" in err
+    usable = 12 - sum(facts["dropped"].values())
+    assert (
+        facts["top"]["rows"]
+        == len(rows("out/top.jsonl"))
+        == len(rows("out/top_control.jsonl"))
+        == math.ceil(usable / 2)
+    )
+    assert len(rows("out/pairs.jsonl")) == len(rows("out/pairs_control.jsonl")) == facts["pairs"]["rows"] > 0
+
+
+def test_the_files_are_read_as_examples_and_pairs(base, capsys):
+    assert run(capsys, ["--base", base], "--select", "best", "pairs", "top", "--share", "1.0")[0] == 0
+    for name in ("best", "top"):
+        examples, _ = load_examples(f"out/{name}.jsonl")
+        assert [example.text for _, example in examples] == [
+            row["completion"][0]["content"] for row in rows(f"out/{name}.jsonl")
+        ]
+    pairs, _ = load_pairs(["out/pairs.jsonl"])
+    assert all(len(pair.texts[0]) > len(pair.texts[1]) for pair in pairs)
+    load_pairs(["out/pairs_control.jsonl"])
+
+
+def test_a_killed_run_continues_to_the_same_files(base, capsys, monkeypatch):
+    words = ("--select", "best", "pairs")
+    assert run(capsys, ["--base", base], *words, output="whole")[0] == 0
+    decoded: list[int] = []
+
+    def interrupted(engine, requests, **options):
+        if len(decoded) == 2:
+            raise KeyboardInterrupt
+        decoded.append(len(requests))
+        return decode(engine, requests, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(generation, "decode", interrupted)
+        assert run(capsys, ["--base", base], *words, output="cut")[0] == 130
+    partial = Path("cut.partial/progress/.completions.jsonl.partial")
+    partial.write_bytes(partial.read_bytes()[:-5])  # a kill within a line
+    assert decoded == [4, 4] and not Path("cut").exists()
+    code, _, err = run(capsys, ["--base", base], *words, output="cut")
+    assert code == 2 and "holds a run that was cut off; continue it with --resume" in err
+    code, _, err = run(capsys, ["--base", base], *words, "--resume", "--temperature", "0.5", output="cut")
+    assert code == 2 and "was begun with temperature = 1.0 and is now given 0.5" in err
+    code, facts, _ = run(capsys, ["--base", base], *words, "--resume", output="cut")
+    assert code == 0 and facts["generated"] == 12 - 7
+    assert contents("cut") == contents("whole")
+
+
+def test_a_reward_that_fails_is_mended_without_another_generation(base, capsys):
+    code, _, err = run(capsys, ["--base", base], reward="r=mine.py:broken")
+    assert code == 3 and "reward 'r' raised ValueError: out of order" in err
+    code, facts, _ = run(capsys, ["--base", base], "--resume", reward="r=mine.py:length")
+    assert code == 0 and facts["generated"] == 0
+
+
+def test_several_rewards_are_averaged_with_their_spread(base, capsys):
+    assert run(capsys, ["--base", base], "--reward", "mine.py:vowels")[0] == 0
+    for row in pq.read_table("out/all.parquet").to_pylist():
+        if row["length"] is None:
+            assert row["reward"] is None and row["spread"] is None
+        else:
+            assert row["reward"] == (row["length"] + row["vowels"]) / 2
+            assert row["spread"] == pytest.approx(abs(row["length"] - row["vowels"]) / 2)
+
+
+def test_a_watched_reward_does_not_select_and_its_gain_is_reported(base, capsys):
+    assert run(capsys, ["--base", base], output="alone")[0] == 0
+    words = ("--watch", "mine.py:vowels", "short=mine.py:brevity")
+    code, facts, err = run(capsys, ["--base", base], *words)
+    assert code == 0 and rows("out/best.jsonl") == rows("alone/best.jsonl")
+    every = pq.read_table("out/all.parquet").to_pylist()
+    assert all(row["reward"] == row["length"] and "spread" not in row for row in every)
+    gains = []
+    for first in (0, 8):  # a completion of the second prompt has no reward
+        group = every[first : first + 4]
+        best = max(row["length"] for row in group)
+        of_best = [row["vowels"] for row in group if row["length"] == best]
+        gains.append(np.mean(of_best) - np.mean([row["vowels"] for row in group]))
+    assert facts["watched"]["vowels"]["value"] == pytest.approx(np.mean(gains))
+    assert facts["watched"]["short"]["value"] == pytest.approx(-facts["gain"]["value"])
+    assert "the same in 'short': -" in err
+
+
+def test_a_server_is_not_asked_twice_for_a_completion(capsys, monkeypatch):
+    def answer(asked) -> str:
+        return f"{asked['messages'][-1]['content']} {'o' * (asked['seed'] % 7)}"
+
+    add, stored = Store.add, []
+
+    def interrupted(self, *given):
+        add(self, *given)
+        stored.append(given)
+        if len(stored) == 5:
+            raise KeyboardInterrupt
+
+    with ChatServer(answer=answer) as server:
+        policy = ["--endpoint", server.url, "--model", "m", "--concurrency", "1", "--top_p", "0.9"]
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "add", interrupted)
+            assert run(capsys, policy)[0] == 130
+        code, facts, _ = run(capsys, policy, "--resume")
+        requests = Counter((body["messages"][-1]["content"], body["seed"]) for body in server.requests)
+    assert code == 0 and facts["generated"] == 12 - 5 and facts["completions"] == 12
+    assert len(requests) == 12 and {*requests.values()} == {1}
+    assert {body["top_p"] for body in server.requests} == {0.9}
+    table = pq.read_table("out/all.parquet").to_pylist()
+    assert {(row["completion"]) for row in table} == {
+        answer({"messages": [{"content": text}], "seed": seed}) for text, seed in requests
+    }
+
+
+def test_wrong_settings_get_one_sentence(base, capsys):
+    for words, sentence in (
+        ([], "--base is missing; name a language model, or a server"),
+        (["--base", base, "--temperature", "0"], "--temperature 0 makes all 4 completions of a prompt equal"),
+        (["--base", base, "--model", "m"], "--endpoint and --model stand together"),
+        (["--base", base, "--n", "1", "--select", "pairs"], "--select pairs needs --n 2 or more"),
+        (["--base", base, "--select", "worst"], "--select is one of best, pairs, top, got 'worst'"),
+        (
+            ["--endpoint", "http://127.0.0.1:1/v1", "--model", "m", "--reward", "laser(token=x)"],
+            "the policy is behind a server",
+        ),
+    ):
+        code, _, err = run(capsys, [], *words)
+        assert code == 2 and sentence in err, (words, err)
+
+
+def test_from_python_the_rows_of_the_first_selection_come_back(base):
+    def brevity(prompts, completions):
+        return [-float(len(text)) for text in completions]
+
+    sampled = rl.sample(
+        [{"prompt": text} for text in PROMPTS],
+        reward=brevity,
+        base=base,
+        n=3,
+        max_new_tokens=6,
+        select=["pairs", "best"],
+    )
+    assert {*sampled[0]} >= {"prompt", "chosen", "rejected"} and sampled.facts["gain"]["n"] == 3
+    assert all(len(row["chosen"][0]["content"]) < len(row["rejected"][0]["content"]) for row in sampled.rows)
+    assert "Sampled" in sampled._repr_html_() and len(sampled.to_pandas()) == len(sampled)
+
+
+@pytest.mark.slow
+def test_trls_trainers_train_on_the_files(base, capsys):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
+
+    assert run(capsys, ["--base", base], "--select", "best", "pairs")[0] == 0
+    settings = {"max_steps": 2, "per_device_train_batch_size": 2, "report_to": "none", "use_cpu": True, "bf16": False}
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    for name, trainer, config in (("best", SFTTrainer, SFTConfig), ("pairs", DPOTrainer, DPOConfig)):
+        for suffix in ("", "_control"):
+            data = load_dataset("json", data_files=f"out/{name}{suffix}.jsonl", split="train")
+            arguments = config(output_dir=f"trained/{name}{suffix}", **settings)
+            model = AutoModelForCausalLM.from_pretrained(base)
+            result = trainer(model, args=arguments, train_dataset=data, processing_class=tokenizer).train()
+            assert math.isfinite(result.training_loss)
