@@ -23,6 +23,7 @@ def report_to_setting() -> Any:
         "none",
         "Experiment tracker that gets accuracy, interval, abstentions and cost once the run has finished.",
         choices=TRACKERS,
+        advanced=True,
     )
 
 

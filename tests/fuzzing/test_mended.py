@@ -77,7 +77,7 @@ REFUSED = [
     ("suites/rmb", lambda: b'{"conversation_input":[1],"chosen":{},"reject":{},"category_path":"x"}', "another kind"),
     ("suites/rewardbench2", lambda: ties(id="ref:1", rejected=[]), "no usable row"),
     ("suites/rewardbench2", lambda: ties(id="x"), "ref:NUMBER"),
-    ("settings/levels.json", lambda: b"false", "an object with criteria"),
+    ("settings/levels.json", lambda: b"false", "levels need criteria"),
     ("settings/checklist.toml", lambda: b"\xfe", "can't decode"),
     ("settings/rubrics.jsonl", lambda: b'{"case": "1", "rubrics": [null]}', "list of objects"),
     ("settings/rubrics.jsonl", lambda: b'{"case": "1", "rubrics": 3}', "list of objects"),
