@@ -272,7 +272,7 @@ def test_settings_that_make_no_adapter_are_refused():
         ({"kind": "lora"}, "a plain LoRA has one objective"),
         ({"kind": "moslora", "shared_rank": 4}, "shared_rank >= 0 for pblora only"),
         ({"kind": "moslora", "texts": ("one",)}, "2 objectives and 1 texts"),
-        ({"kind": "moslora", "objectives": ("a", "a")}, "different names"),
+        ({"kind": "moslora", "objectives": ("a", "a")}, "distinct names"),
     ]:
         with pytest.raises(UsageError, match=sentence):
             AdapterSettings(**{"objectives": NAMES} | changes)
