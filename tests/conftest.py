@@ -84,6 +84,7 @@ install_import_hook(
         "rewardlab.rm.backbones.loading",
         "rewardlab.rm.backbones.logprobs",
         "rewardlab.rm.backbones.packing",
+        "rewardlab.rm.backbones.sequence_scores",
     ],
     "beartype.beartype" if BEARTYPE else None,
 )

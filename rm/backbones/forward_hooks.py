@@ -9,7 +9,7 @@ from accelerate.utils import extract_model_from_parallel
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from .loading import decoder_head
+from .sequence_scores import decoder_head
 
 T = TypeVar("T")
 

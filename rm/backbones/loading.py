@@ -1,4 +1,4 @@
-"""Load backbones of any Hugging Face architecture safely, build small ones, and compute one score per sequence."""
+"""Load backbones of any Hugging Face architecture safely, and build small ones."""
 
 import copy
 import hashlib
@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float, Int, Shaped
 from peft import PeftModel
 from safetensors import SafetensorError
-from torch import Tensor, nn
+from torch import nn
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -42,7 +41,8 @@ from .hub import (
     tokenizer_source,
     warn_of_unread,
 )
-from .tokenization import edge_tokens, right_padded
+from .sequence_scores import decoder_head
+from .tokenization import edge_tokens
 
 PAD = "<|pad|>"
 SMALL_TEMPLATE = (
@@ -376,42 +376,3 @@ def fingerprint(model: nn.Module, values: int = 64) -> str:
         sample = flat[indices.to(flat.device)].to(torch.bfloat16).float().tolist()
         digest.update(f"{name} {tuple(weight.shape)} {sample}".encode())
     return digest.hexdigest()[:16]
-
-
-# ---- one score per sequence ----
-
-
-def decoder_head(model: nn.Module) -> nn.Module | None:
-    """Return the head that a decoder applies at every position; None for an encoder, whose head does the pooling."""
-    return next((module for name, module in model.named_modules() if name.rpartition(".")[2] == HEAD), None)
-
-
-def sequence_scores(
-    model: nn.Module, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]
-) -> Float[Tensor, "N K"]:
-    """Return the head's output of the model's own forward at the last token, found by mask and not by token id.
-
-    Transformers reads at the last token that is not the pad token, which is the wrong one if pad equals EOS, and
-    refuses batches without a pad token. Its head runs at every position anyway; we select the position given by the
-    mask. Padding is moved to the right first, so that the caller's padding side does not matter.
-    """
-    tokens, attention = right_padded(tokens, attention)
-    if decoder_head(model) is None:
-        return model(input_ids=tokens, attention_mask=attention.long()).logits
-    last = attention.sum(dim=1) - 1
-    return head_outputs(model, tokens, attention)[torch.arange(len(tokens), device=tokens.device), last]
-
-
-def head_outputs(
-    model: nn.Module, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]
-) -> Float[Tensor, "N L K"]:
-    """Return the outputs of a decoder's head at every position; the model must have a `decoder_head`."""
-    head = decoder_head(model)
-    assert head is not None
-    everywhere: list[Tensor] = []
-    hook = head.register_forward_hook(lambda _module, _inputs, output: everywhere.append(output))
-    try:
-        model(input_ids=tokens, attention_mask=attention.long(), use_cache=False)
-    finally:
-        hook.remove()
-    return everywhere[0]

@@ -9,7 +9,7 @@ import torch
 from scipy.special import expit, softmax
 
 from ..backbones.forward_hooks import head_bias, head_inputs
-from ..backbones.loading import decoder_head, head_outputs
+from ..backbones.sequence_scores import decoder_head, head_outputs
 from ..backbones.tokenization import edge_tokens
 from ..contract.scoring_contract import PLAIN_TEMPLATE, Edge
 from ..types import Example, LatentSteps, ScoresSteps, ScoresTokens

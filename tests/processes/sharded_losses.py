@@ -20,7 +20,8 @@ from rewardlab.policy.training.critic import CriticArguments, CriticLearner, Tar
 from rewardlab.rm.adapters.adapter import attach
 from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.backbones.forward_hooks import install as install_reading
-from rewardlab.rm.backbones.loading import sequence_scores, small_config, small_tokenizer
+from rewardlab.rm.backbones.loading import small_config, small_tokenizer
+from rewardlab.rm.backbones.sequence_scores import sequence_scores
 from rewardlab.rm.contract.golden_scores import check_golden, write_golden
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.data.preference_vectors import dirichlet

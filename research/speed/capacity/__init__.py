@@ -24,8 +24,9 @@ from ....policy.decoding.guided import decode
 from ....policy.step.forward import CompletionBatch, install
 from ....rm.adapters.adapter import attach
 from ....rm.adapters.settings import AdapterSettings
-from ....rm.backbones.loading import classifier_from_config, sequence_scores, share_weights
+from ....rm.backbones.loading import classifier_from_config, share_weights
 from ....rm.backbones.logprobs import completion_logprobs
+from ....rm.backbones.sequence_scores import sequence_scores
 from ....rm.capacity.choices import PRECISIONS
 from ....rm.capacity.config_shapes import shape_of
 from ....rm.capacity.flops import Adapters, Answered, forward_flops, training_flops

@@ -26,7 +26,8 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from ..forward_hooks import head_inputs, language_model_of
 from ..hub import text_option
-from ..loading import decoder_head, embedding_rows
+from ..loading import embedding_rows
+from ..sequence_scores import decoder_head
 
 NAME = "rewardlab_packed"
 LEAST = 16

@@ -11,7 +11,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from ...backbones.loading import decoder_head
+from ...backbones.sequence_scores import decoder_head
 from ...contract.scoring_contract import load_contract
 from ...errors import UNREADABLE, DataError, UsageError
 from ...io.checked_files import from_json

@@ -11,8 +11,8 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers import EvalPrediction
 
-from ...backbones.loading import sequence_scores
 from ...backbones.lora_classifier import ADAPTER
+from ...backbones.sequence_scores import sequence_scores
 from ...backbones.tokenization import Encoded, Encoder, pad
 from ...data.pairs import RowReport
 from ...data.preference_vectors import costs_sentence, parse_preference

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ....kernels.packed import bounds_of
 from ....kernels.r2m_attention import r2m_attention
 from ...backbones.forward_hooks import head_bias, head_inputs
-from ...backbones.loading import decoder_head
+from ...backbones.sequence_scores import decoder_head
 from ...backbones.tokenization import pad, right_padded
 from ...contract.scoring_contract import load_contract
 from ...errors import DataError, UsageError
@@ -152,7 +152,7 @@ def reward_tokens(
 def tokens_before_head(
     model: nn.Module, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]
 ) -> Float[Tensor, "N D"]:
-    """Return the input of a decoder's head at the last token of the mask; see `backbones.loading.sequence_scores`."""
+    """Return the input of a decoder's head at the last token of the mask; see `backbones.sequence_scores`."""
     tokens, attention = right_padded(tokens, attention)
     states = head_inputs(model, input_ids=tokens, attention_mask=attention.long())
     return states[torch.arange(len(tokens), device=tokens.device), attention.sum(dim=1) - 1]

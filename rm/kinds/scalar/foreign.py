@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from yaml import YAMLError
 
 from ...backbones.hub import Head, file_of, put_head
-from ...backbones.loading import decoder_head, load_config, name_labels
+from ...backbones.loading import load_config, name_labels
 from ...backbones.lora_classifier import ADAPTER, base_of, head_rows, read_lora
+from ...backbones.sequence_scores import decoder_head
 from ...contract.scoring_contract import FILE
 from ...errors import UNREADABLE, DataError, UsageError, did_you_mean
 

@@ -12,16 +12,9 @@ from peft import LoraConfig, PeftModel, TaskType
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ...backbones.loading import (
-    check_vocabulary,
-    classifier_from_config,
-    decoder_head,
-    embedding_rows,
-    ensure_pad,
-    load_tokenizer,
-    sequence_scores,
-)
+from ...backbones.loading import check_vocabulary, classifier_from_config, embedding_rows, ensure_pad, load_tokenizer
 from ...backbones.packing import Packed, packed_attention, packed_scores, packing_limit, prefix_batches
+from ...backbones.sequence_scores import decoder_head, sequence_scores
 from ...backbones.tokenization import Encoder
 from ...contract.scoring_contract import Edge, ScoringContract
 from ...errors import UsageError

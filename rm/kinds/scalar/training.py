@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...backbones.loading import sequence_scores
+from ...backbones.sequence_scores import sequence_scores
 from ...backbones.tokenization import Encoded, Encoder, pad
 from ...data.scored_rows import Judged
 from ...errors import UsageError

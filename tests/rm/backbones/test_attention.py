@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, TaskType, get_peft_model
-from rewardlab.rm.backbones.loading import sequence_scores, small_config, small_tokenizer
+from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.backbones.packing import attention as attention_module
 from rewardlab.rm.backbones.packing.attention import check_padding_free, padding_free, set_attention
+from rewardlab.rm.backbones.sequence_scores import sequence_scores
 from rewardlab.rm.backbones.tokenization import pad
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.kinds.scalar.model import scalar_from_config

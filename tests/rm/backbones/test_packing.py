@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from peft import LoraConfig, PromptTuningConfig, TaskType, get_peft_model
 from rewardlab.rm.backbones import packing
-from rewardlab.rm.backbones.loading import sequence_scores, small_config, small_tokenizer
+from rewardlab.rm.backbones.loading import small_config, small_tokenizer
+from rewardlab.rm.backbones.sequence_scores import sequence_scores
 from rewardlab.rm.backbones.tokenization import pad
 from rewardlab.rm.kinds import _batches
 from rewardlab.rm.kinds.scalar import model as scalar_module

@@ -4,7 +4,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from rewardlab.rm.backbones.loading import head_outputs
+from rewardlab.rm.backbones.sequence_scores import head_outputs
 from rewardlab.rm.contract.scoring_contract import PLAIN_TEMPLATE
 from rewardlab.rm.kinds.ensemble.model import EnsembleRewardModel
 from rewardlab.rm.parity.known_faults import score_ids, untruncated_ids

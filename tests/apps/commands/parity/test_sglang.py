@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from rewardlab.rm.backbones.forward_hooks import head_inputs
-from rewardlab.rm.backbones.loading import decoder_head
+from rewardlab.rm.backbones.sequence_scores import decoder_head
 from rewardlab.rm.contract.golden_scores import write_golden
 from rewardlab.rm.parity.known_faults import score_ids
 from scipy.special import softmax
