@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ...policy.decoding.engines import Engine
+from ...rm.backbones.loading import fingerprint
 from ...rm.errors import UsageError
 from .run_folder import PARTIAL, only_writer, replace_text, to_json_types, write_rows
 from .signals import Terminated
@@ -82,3 +84,8 @@ def resumable_rows(output: Path, *, resume: bool, overwrite: bool) -> Iterator[R
             if rows.partial.exists():
                 signal.mark_resumable()
             raise
+
+
+def engine_identity(engine: Engine) -> list[Any]:
+    """Return the guides' names, and weights and contracts of all models, as JSON: equal for equal completions."""
+    return [engine.guides, [(fingerprint(model.model), model.contract.hash()) for model in engine.models]]

@@ -336,11 +336,6 @@ def open_engine(
     return SharedBackbone(guide, encoder=decoder.encoder, late=late), objectives
 
 
-def engine_identity(engine: Engine) -> list[Any]:
-    """Return the guides' names, and weights and contracts of all models, as JSON: equal for equal completions."""
-    return [engine.guides, [(fingerprint(model.model), model.contract.hash()) for model in engine.models]]
-
-
 def _adapts(folder: str, base: DecodingModel) -> bool:
     """Return whether the reward model in `folder` is an adapter on this base model."""
     path = Path(folder)

@@ -11,13 +11,13 @@ from ....judges.backends.chat import Ask, Reply
 from ....judges.backends.faults import EMPTY
 from ....judges.backends.openai_endpoint import Endpoint
 from ....judges.store import Store, StoredReplies
-from ....policy.decoding.engines import Engine, engine_identity
+from ....policy.decoding.engines import Engine
 from ....policy.decoding.guided import decode
 from ....policy.decoding.requests import Request
 from ....policy.decoding.search import derived
 from ....rm.errors import DataError, UsageError
 from ....rm.types import content_hash
-from ...runs.resumable_rows import ResumableRows
+from ...runs.resumable_rows import ResumableRows, engine_identity
 
 SEEDS = 2**31
 """Seeds of servers are below this number, which every server accepts."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from ....policy.decoding.engines import Engine, check_room, engine_identity, open_engine
+from ....policy.decoding.engines import Engine, check_room, open_engine
 from ....policy.decoding.guided import TextPiece, stream, token_texts
 from ....policy.decoding.requests import DecodedCompletion, Request
 from ....rm.data.pairs import read_prompts
@@ -20,7 +20,7 @@ from ....rm.io.escaping import escape_terminal, terminal_json
 from ....rm.types import Messages, content_hash
 from ...publishing.data_set import source_names, upload_data
 from ...publishing.hub_upload import open_repository
-from ...runs.resumable_rows import ResumableRows, resumable_rows
+from ...runs.resumable_rows import ResumableRows, engine_identity, resumable_rows
 from ...runs.run_folder import PRINTS_JSON, RESULTS, log, seconds_since, trust_option
 from .settings import DecodeConfig
 
