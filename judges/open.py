@@ -121,7 +121,7 @@ def _scorer(
 def _combine_judges(
     text: str, judges: Sequence[BatchJudge], chats: Mapping[str, Chat], materials: Materials
 ) -> BatchJudge:
-    """Combine judges into one. The kind takes a list of judges, or one parameter for each judge."""
+    """Combine judges into one of `kind`, whose constructor takes a list of judges, or one parameter for each."""
     name, source = split_name(text)
     parameters = _parameters(source)
     positional = [key for key, parameter in parameters.items() if parameter.kind is Parameter.POSITIONAL_OR_KEYWORD]

@@ -154,7 +154,7 @@ def judgment_from_scores(case: Case, scores: Sequence[float]) -> Judgment:
 def strictly_best(case: Case, scores: Sequence[float]) -> float:
     """Return 1 if every right response scores above every wrong one, else 0.
 
-    If all are right, their scores must be equal.
+    Without a wrong response it is 1 if all scores are equal.
     """
     wrong = [score for index, score in enumerate(scores) if index not in case.best]
     if not wrong:

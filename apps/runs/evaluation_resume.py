@@ -89,7 +89,7 @@ PARTIAL = ("truncated", "omitted")
 
 
 def _judgment_json(judgment: Judgment) -> Any:
-    """Return the scores or the reason for abstaining as JSON, with the fields `PARTIAL` if any is set."""
+    """Return the scores or the reason for abstaining as JSON, and those of the fields `PARTIAL` that are set."""
     value = judgment.abstained or judgment.scores
     partial = {name: vars(judgment)[name] for name in PARTIAL if vars(judgment)[name]}
     return {"value": value} | partial if partial else value

@@ -157,7 +157,7 @@ def pairs(
 ) -> list[PreferencePair]:
     """Generate preference pairs. `overall` is the noisy label from `labeller`; labels of objectives are exact.
 
-    `chosen` is the sampled winner, with the higher gold reward in about nine of ten pairs; the topic is the subset.
+    `chosen` is the sampled winner, with the higher gold reward in about nine of ten pairs; `subset` is the topic.
     """
     rng, judge = _random("pairs", seed, split), labeller(temperature=temperature, noise=noise)
     return [_pair(rng, f"garden-{split}-{seed}-{index}", split, judge) for index in range(n)]

@@ -160,7 +160,7 @@ class Trust(NamedTuple):
 
 
 def trusts(audit: Audit, limits: Limits | None = None) -> list[Trust]:
-    """Return the verdict on each use of the judge."""
+    """Return, for each use of a judge, whether the audit finds the judge reliable enough for it."""
     limits = limits or Limits()
     return [_trust(audit, use, names, limits) for use, names in uses(audit).items()]
 

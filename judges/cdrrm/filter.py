@@ -37,7 +37,7 @@ class FilteredRubric(NamedTuple):
     sides: Sides
     rubric: Rubric
     useful: bool
-    """Whether the judge without a rubric fails on the pair, so that this rubric helps."""
+    """Whether the judge gets the pair wrong without a rubric: then this rubric helps."""
     diagnoses: tuple[Profile, Profile] | None = None
     """Diagnoses of responses A and B from which the rubric was written."""
 

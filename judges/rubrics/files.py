@@ -169,5 +169,5 @@ def check_matches(file: str | None, source: Any, cases: Sequence[Case]) -> None:
 
 
 def rubric_row(case: str, rubric: Rubric, **facts: Any) -> dict[str, Any]:
-    """Return a row of a `.jsonl` file for `read_rubrics`."""
+    """Convert a rubric to a row of a `.jsonl` file that `read_rubrics` reads."""
     return {"case": case, "rubric": json.loads(rubric_json(rubric)), **facts}

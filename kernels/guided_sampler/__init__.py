@@ -30,7 +30,7 @@ def guided_sampler(
     keep x = u / T where x >= max(τ_k, τ_p, max x + log min_p),
     τ_k the k-th largest x, τ_p the largest τ with mass{x >= τ} >= p mass{x >= τ_k}: top-k, then top-p, then min-p
 
-    z_0 are the logits of the base model, z_g and w_g those of autoregressive reward model (guide) g and its weight.
+    z_0 are the logits of the base model, z_g those of guide g (an autoregressive reward model), w_g is its weight.
 
     Logits need not be normalised: a constant per row and model cancels. Every parameter is per row. Temperature 0 is
     greedy (the lowest id of equal logits); `None` means 0 for all rows, and is fastest. G may be 0. Tokens equal to a

@@ -47,7 +47,7 @@ def groups(rewards: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> Groups:
 
 
 def check_finite(rewards: Tensor) -> None:
-    """Raise a `ValueError` that names the first infinite reward, if there is one."""
+    """Raise a `ValueError` that names the first infinite reward, if there is one; NaN is a missing reward."""
     if rewards.isinf().any():
         location = tuple(rewards.isinf().nonzero()[0].tolist())
         raise ValueError(

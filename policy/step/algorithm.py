@@ -70,7 +70,7 @@ class Scored(NamedTuple):
     total: Float[Tensor, " N"]
     """Weighted sum Σ_k w_k r_k of the reward components after the transforms, before any KL; NaN if missing."""
     earned: Float[Tensor, "N ..."]
-    """`total` minus any KL in the reward, [N]. With token rewards it is [N, L], and `total` is at the last token."""
+    """`total` minus a KL penalty in the reward, [N]; with token rewards [N, L], and `total` at the last token."""
     terminal: bool
     """Whether `total` is a reward of the whole completion. False if only the steps of the completion have rewards."""
     advantages: dict[str, Tensor]

@@ -171,7 +171,7 @@ def plain_forms(folder: str) -> tuple[Plain, ...]:
 
 
 def plain_form(folder: str, function: Callable[..., Any]) -> Plain | None:
-    """Return the form of a plain function of this registry folder; None for a factory."""
+    """Return the declared signature that a plain function of this registry folder has; None for a factory."""
     names = tuple(signature(function).parameters)
     return next((plain for plain in plain_forms(folder) if names[: len(plain.parameters)] == plain.parameters), None)
 

@@ -82,7 +82,7 @@ class ServerProcess:
 
 
 def _end_server(running: subprocess.Popen) -> None:
-    """Close the watchdog's standard input, on which it ends the server, and wait for it."""
+    """Close the watchdog's standard input, which makes it end the server, and wait for the watchdog."""
     if running.stdin is not None:
         running.stdin.close()
     running.wait()

@@ -99,7 +99,7 @@ class ContextSpread:
 def guide_diagnostics(
     task: PreferenceTask, model: Any, rows: Sequence[PreferenceRow], *, batch: int = 32
 ) -> dict[str, GuideDiagnostics]:
-    """Return the diagnostics with all weight on each objective (its vertex), over the contexts of completion tokens."""
+    """Return the diagnostics with all weight on one objective after the other, over the prefixes of the completions."""
     training = model.training
     model.eval()
     wins = np.array([row.wins for row in rows], float)

@@ -86,7 +86,7 @@ def check_body(body: ScalarRewardModel) -> None:
 
 
 def load_multi_head(source: str, *, rule: Rule | None = None, **options: Any) -> MultiHeadRewardModel:
-    """Load the reward model in a folder written by `MultiHeadRewardModel.save`; options are those of `scalar`."""
+    """Load a reward model that `MultiHeadRewardModel.save` wrote. `options` are those of `load_scalar`."""
     folder = Path(source)
     body = load_scalar(str(folder / BODY), **options)
     try:

@@ -139,7 +139,7 @@ class ObjectivesTask(Task):
         }
 
     def items(self, inputs: dict[str, Tensor]) -> Tensor:
-        """Return the numbers of labels of pairs and of scores [2]."""
+        """Return two counts [2]: labels of pairs, and scores."""
         paired = (inputs["second"] >= 0)[:, None]
         labelled = paired & ~inputs["wins"].isnan()
         return torch.stack([labelled.sum(), (~inputs["stated"][:, 1].isnan()).sum()])

@@ -37,7 +37,7 @@ class Outputs(NamedTuple):
 
 
 def outputs_of(source: str, *, adapted: bool, trust_remote_code: bool) -> Outputs:
-    """Return the outputs of a folder or Hub id from its config.json, or for an adapter from its saved head.
+    """Return the names of the outputs, from the config.json of a folder or Hub id, or from an adapter's saved head.
 
     Labels are classes, unless the config states the problem type `regression` or uses custom model code.
     """

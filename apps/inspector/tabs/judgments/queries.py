@@ -138,7 +138,7 @@ def _check_tables(tables: Index, scorers: Sequence[str] | dict[str, str]) -> Non
 
 
 def _matching_cases_sql(tables: Index, filter: Filter, order: str = "items") -> str:
-    """Return SQL for the matching cases with place, margin, outcome and line, and gap in length if sorted by it."""
+    """Return SQL for the matching cases: rank, margin, outcome and line, and the gap in length if sorted by it."""
     if order not in ORDERS:
         raise UsageError(f"no order '{order}'; there is {', '.join(ORDERS)}")
     conditions = ["($outcome::VARCHAR = 'all' OR outcome = $outcome)"]

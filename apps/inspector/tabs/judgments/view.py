@@ -127,7 +127,7 @@ def _parse_address(site: Site, query: dict[str, str]) -> FilterValues:
 
 
 def _position(run: views.Run, filter: views.Filter, order: str, case: str | None) -> int:
-    """Return the position of the case in an address. Report a case that is hidden by the filter or missing."""
+    """Return the position in the list of the case that the URL names. Report a case that is missing or filtered out."""
     position = views.position(run, filter, case, order=order) if case else 0
     if position is None:
         gr.Warning(shown_text(f"The case '{case}' does not pass this filter, or is not in this run."))

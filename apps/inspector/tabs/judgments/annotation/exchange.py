@@ -150,7 +150,7 @@ def _of_record(record: Mapping[str, Any], item: Item, run: Run) -> list[Annotati
 
 
 def _responses(record: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return user -> question -> value, from responses by question, or by user as in Argilla 1 and on its server.
+    """Return user -> question -> value, of responses grouped by question, or by user (Argilla 1, and Argilla's server).
 
     Responses by user have a status, and only submitted ones count.
     """
