@@ -91,6 +91,6 @@ def test_a_dry_run_trains_scores_and_reports(shared_data, tmp_path, small_langua
         model=small_language_model,
         log=lambda _: None,
     )
-    assert "## First errors" in study.text and "process, seed 1" in study.text
+    assert "## First errors" in study.text and "process, seed 0" in study.text
     assert set(study.evaluations) == {"first-errors", "best-of-n-gsm8k", "best-of-n-math-l5"}
     assert json.dumps(study.facts)
