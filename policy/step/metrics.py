@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,26 +15,6 @@ from ..advantages._groups import groups
 from ..types import Rewards, Rollout
 from .algorithm import Scored
 from .step import Processes
-
-
-def placeholder_reward(**_: Any) -> list[float]:
-    """Placeholder for TRL, which requires a reward function; never called, see `PolicyTrainer._calculate_rewards`."""
-    raise AssertionError("rewards are given in _generate_and_score_completions")
-
-
-def replace_statistics(metrics: dict, logs: dict, scored: Scored, rollout: Rollout) -> None:
-    """Remove TRL's reward statistics of a step, and log our rewards and advantages of its completions instead."""
-    for name in ("reward", "reward_std"):
-        metrics[name].pop()
-    placeholder = placeholder_reward.__name__
-    for name in ("frac_reward_zero_std", f"rewards/{placeholder}/mean", f"rewards/{placeholder}/std"):
-        metrics.pop(name)
-    rewards = [*scored.rewards.values()][-1]
-    logs["rewards"].clear()
-    for name, values in zip(rewards.names, rewards.values.T.tolist(), strict=True):
-        logs["rewards"][name].extend(values)
-    logs["advantages"].clear()
-    logs["advantages"].extend((scored.advantage * rollout.response).sum(1).tolist())
 
 
 def step_metrics(

@@ -46,25 +46,7 @@ from .critic import CriticArguments, CriticLearner
 from .prompts import CURRICULUM, CurriculumSampler, refuse_variants, spread_over_variants
 from .replay_buffer import ReplayBuffer
 from .rollout_files import write_rollouts
-
-
-class StepEvents(TrainerCallback):
-    """Calls the trainer around an optimizer step and at the end of a step; TRL has no methods to override for this."""
-
-    def __init__(self, trainer: "PolicyTrainer"):
-        self.trainer = trainer
-
-    def on_pre_optimizer_step(self, args, state, control, **kwargs):
-        """Call `before_step` when the gradients are complete."""
-        self.trainer.before_step()
-
-    def on_optimizer_step(self, args, state, control, **kwargs):
-        """Call `after_step` when the policy is updated, before the gradients are set to zero."""
-        self.trainer.after_step()
-
-    def on_step_end(self, args, state, control, **kwargs):
-        """Call `end_step` after `global_step` was incremented, and stop training if it returns True."""
-        control.should_training_stop |= self.trainer.end_step()
+from .trl_hooks import StepEvents, replace_statistics, uncalled_reward
 
 
 class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
@@ -108,7 +90,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
             reference = frozen_copy(model)
         super().__init__(
             model=model,
-            reward_funcs=[metrics.placeholder_reward],
+            reward_funcs=[uncalled_reward],
             args=args,
             train_dataset=train_dataset,
             eval_dataset=eval_dataset,
@@ -139,7 +121,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         self._log_ratios: list[Tensor] = []
         self.live, self.learns, self.kl, self.signal = False, False, 0.0, metrics.LearningSignal()
         check_composition(algorithm, self._run_inputs())
-        self.add_callback(StepEvents(self))
+        self.add_callback(StepEvents(self.before_step, self.after_step, self.end_step))
 
     def _run_inputs(self) -> RunInputs:
         """Return the description of the inputs that this run provides to its formulas."""
@@ -259,7 +241,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
 
     def _log_step(self, scored: Scored, rollout: Rollout, faults: int, is_own: Tensor) -> None:
         """Replace TRL's reward statistics by ours; `is_own` marks completions of this policy, not of partners."""
-        metrics.replace_statistics(self._metrics[self._mode], self._logs, scored, rollout)
+        replace_statistics(self._metrics[self._mode], self._logs, scored, rollout)
         facts = dict(metrics.step_metrics(scored, rollout, faults, is_own)) | self.sources.facts()
         for name, value in facts.items():
             self._note(name, value)
