@@ -21,6 +21,7 @@ TRAIN = "train --kind linear --data {w}/pairs.jsonl --output {w}/new"
 SCALAR = "train --data {w}/pairs.jsonl --output {w}/new"
 RL = "rl --model {w}/policy --data {w}/prompts.jsonl --reward {w}/rm --use_cpu True --output {w}/new"
 DECODE = "decode --base {w}/policy --data {w}/prompts.jsonl"
+SAMPLE = "sample --data {w}/prompts.jsonl --reward {w}/rm --output {w}/new"
 EVAL = "eval --model {w}/rm --data {w}/pairs.jsonl --output {w}/new"
 SCORE = "score --model {w}/rm --data {w}/pairs.jsonl --output {w}/new.jsonl"
 JUDGE = "judge --data {w}/pairs.jsonl --endpoint http://127.0.0.1:9/v1 --model M --output {w}/new"
@@ -35,6 +36,12 @@ CASES = [
     (f"{RL} --temperature 0", 2, "--temperature is above 0 and finite, got 0.0"),
     (f"{RL} --weight rm=inf", 2, "--weight is NAME=number, a finite one, got 'rm=inf'"),
     (f"{DECODE} --max_new_tokens 0", 2, "--max_new_tokens is at least 1, got 0"),
+    (f"{SAMPLE} --base {{w}}/policy --n 0", 2, "--n is at least 1, got 0"),
+    (f"{SAMPLE} --base {{w}}/policy --share 0", 2, "--share is a share in (0, 1], got 0.0"),
+    (f"{SAMPLE} --base {{w}}/policy --temperature 0", 2, "--temperature 0 makes all 8 completions of a prompt equal"),
+    (f"{SAMPLE}", 2, "--base is missing; name a language model, or a server with --endpoint and --model"),
+    (f"{SAMPLE} --endpoint http://127.0.0.1:9/v1", 2, "--endpoint and --model stand together"),
+    (f"{SAMPLE} --base {{w}}/nowhere", 3, "nowhere: no tokenizer there (no such file or folder here; check the path)"),
     (f"{EVAL} --limit 0", 2, "--limit is at least 1, got 0"),
     (f"{EVAL} --samples 20", 2, "no setting '--samples'; did you mean '--bootstrap_samples'?"),
     (f"{EVAL} --bootstrap_samples 0", 2, "--bootstrap_samples is at least 1, got 0"),
