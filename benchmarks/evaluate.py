@@ -15,10 +15,9 @@ from ..rm.types import OVERALL
 from .statistics.cluster_bootstrap import LEVEL, cell_sums, cluster_draws
 from .statistics.figures import INTERVALS, Figures, IntervalMethod, Layout, Paired, figures_of, is_section, pair_scorers
 from .statistics.style import StyleFacts, pair_marks, style_facts
-from .types import RANDOM, Difference, Interval, Report, Row, Scorer, Suite
+from .types import ALL, RANDOM, Difference, Interval, Report, Row, Scorer, Suite
 
 RANDOM_ALIKE = "random with the same ties"
-ALL = "all"  # the subset of cases that name no subset
 
 
 class Evaluation(NamedTuple):

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from .statistics.cluster_bootstrap import Cells
 
+ALL = "all"
+"""The subset of cases that name no subset."""
 RANDOM = "random"
 """Name of the baseline that guesses at random."""
 TFIDF = "prompt-blind tf-idf"

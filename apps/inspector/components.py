@@ -1,9 +1,8 @@
-"""Components shared by the tabs: the context `Site`, lists of runs, and error messages."""
+"""The context `Site` of the tabs, and what events of Gradio share: options, and errors as sentences."""
 
 import functools
-import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from itertools import islice
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -12,7 +11,6 @@ import gradio as gr
 
 from ...rm.errors import DataError, UsageError
 from ..runs.summaries import read_heading
-from .html import note_html
 from .models import Models
 from .run_list import ANSWERS, JUDGED, STUDY, TRAINED, Entry, Root, is_whole
 from .settings import InspectConfig
@@ -46,12 +44,8 @@ EMPTY = {
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_id": "in turn"}
 EACH: dict[str, Any] = QUIET | {"trigger_mode": "multiple"}
 """Options of events that carry data. By default Gradio drops an event while the previous event is processed."""
-DIMMED: dict[str, Any] = QUIET | {"show_progress": "minimal", "trigger_mode": "always_last"}
-"""Options of choices that update much of a tab: outputs are dimmed during the update, and the last choice wins."""
 SLOW: dict[str, Any] = {"show_progress": "minimal", "api_visibility": "private", "concurrency_id": "models"}
 """Options of events that run a model: one at a time, in a queue separate from other events."""
-ALL = 1_000_000
-"""Maximum number of choices in a list. Gradio 6.31 reads None as its default of 100."""
 
 
 class Site(NamedTuple):
@@ -61,8 +55,6 @@ class Site(NamedTuple):
     root: Root
     config: InspectConfig
     models: Models
-    tab: gr.Tab | None = None
-    """Tab that is being built."""
 
     def nothing_yet(self, kind: str) -> UsageError:
         """Return the error for a folder without a run of a kind: a sentence, and commands for `note_html`.
@@ -73,47 +65,12 @@ class Site(NamedTuple):
         folder = shlex.quote(str(self.root.folder))
         return UsageError("\n".join([sentence, *(f"`{command.format(folder=folder)}`" for command in commands)]))
 
-    def opening(self, name: str, function: Callable[..., list[Any]], inputs: list[Any], outputs: list[Any]) -> Any:
-        """Return the event at which the tab `name` is first shown: a hidden tab computes nothing.
+    def pick(self, preferred: str | None, kind: str, index: int = 0) -> str | None:
+        """Return the id of the preferred run, by its name when finished if it is finished; else of a complete run.
 
-        `function` receives the inputs, and the query of the address if the address names this tab.
+        Without a preferred run, return the one at `index` of the complete runs, or the last. None if there is no run.
         """
-        assert self.tab is not None
-        seen = gr.State(False)
-
-        def select(request: gr.Request, seen: bool, *values: Any) -> list[Any]:
-            if seen:
-                return [True, *(gr.skip() for _ in outputs)]
-            asked = dict(request.query_params)
-            return [True, *function(asked if asked_tab(asked) == name else {}, *values)]
-
-        return self.tab.select(select, [seen, *inputs], [seen, *outputs], **QUIET)
-
-    def chooser(self, kind: str, *, label: str = "Run", index: int = 0, **options: Any) -> gr.Dropdown:
-        """Return a dropdown list of the runs of a kind. The list is updated as runs are written.
-
-        The initial value is the run at `index` among the readable runs, or the last run.
-        """
-        entries = self.root.entries(kind)
-        value = _select_run(None, entries, index)
-        dropdown = gr.Dropdown(_choices(entries), value=value, label=label, num_choices_shown=ALL, **options)
-
-        def look(chosen: str | None) -> Any:
-            now = self.root.entries(kind)
-            known = _select_run(chosen, now, index)
-            value = {} if known == chosen else {"value": known}  # the reader may have chosen another one meanwhile
-            return gr.Dropdown(_choices(now), **value)
-
-        dropdown.focus(look, dropdown, dropdown, **QUIET)
-        return dropdown
-
-    def pick(self, preferred: str | None, kind: str) -> str | None:
-        """Return the id of the preferred run if it exists, else of the first complete run. None if there is no run."""
-        return _select_run(preferred, self.root.entries(kind), 0)
-
-    def run_list(self, run: str | None, kind: str) -> gr.Dropdown:
-        """Return an update of a `chooser` with the current runs."""
-        return gr.Dropdown(_choices(self.root.entries(kind)), value=run)
+        return _select_run(self.root.followed(preferred, kind), self.root.entries(kind), index)
 
     def scorers(self, run: str | None, preferred: str | None) -> tuple[list[tuple[str, str]], str | None]:
         """Return a run's scorers as choices with their roles, and the preferred scorer or the first model.
@@ -169,27 +126,6 @@ def number(value: float | None, name: str) -> float:
     return value
 
 
-def with_note(function: Callable[P, list[Any]], empty: Callable[[], list[Any]]) -> Callable[P, list[Any]]:
-    """Wrap an event's function to return a note as an additional first output. The note contains the error, if any.
-
-    After an error, `empty` supplies the other outputs.
-    """
-
-    @functools.wraps(function)
-    def answer(*args: P.args, **kwargs: P.kwargs) -> list[Any]:
-        try:
-            return [gr.HTML("", visible=False), *function(*args, **kwargs)]
-        except (UsageError, DataError) as error:
-            return [gr.HTML(note_html(str(error)), visible=True), *empty()]
-
-    return answer
-
-
-def asked_tab(query: Mapping[str, str]) -> str | None:
-    """Return the tab that an address names, as in `?tab=compare`. With only a run or item: `judgments`."""
-    return query.get("tab") or ("judgments" if query.keys() & {"run", "item"} else None)
-
-
 def _select_run(chosen: str | None, entries: Sequence[Entry], index: int) -> str | None:
     """Return the chosen run, else the run at `index` of the complete runs, or of all runs if none is complete."""
     ids = [entry.id for entry in entries]
@@ -197,27 +133,6 @@ def _select_run(chosen: str | None, entries: Sequence[Entry], index: int) -> str
         return chosen if ids else None
     readable = (entry.id for entry in entries if entry.kind != JUDGED or is_whole(entry.path))
     return ([*islice(readable, index + 1)] or ids[:1])[-1]
-
-
-def filled_list(label: str, **options: Any) -> gr.Dropdown:
-    """Return an empty dropdown list whose choices depend on another component.
-
-    It accepts any value, because an event may still carry the old value while the list is updated.
-    """
-    return gr.Dropdown([], label=label, allow_custom_value=True, num_choices_shown=ALL, **options)
-
-
-def address_script(tab: str, *names: str) -> str:
-    """Return JavaScript that writes the tab and the inputs of an event, named `names`, into the address bar."""
-    return (
-        f"(...values) => {{const query = new URLSearchParams({{tab: {json.dumps(tab)}}}); {json.dumps(names)}.forEach("
-        "(name, place) => {if (values[place] != null && String(values[place]) !== '') "
-        "query.set(name, values[place])}); window.rewardlabHistory?.go(query)}"
-    )
-
-
-def _choices(entries: Sequence[Entry]) -> list[tuple[str, str]]:
-    return [(entry.label, entry.id) for entry in entries]
 
 
 def button(text: str, **options: Any) -> gr.Button:

@@ -1,6 +1,7 @@
 """DuckDB queries over the Parquet files of a run, with bound parameters and a memory limit."""
 
 import glob
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,8 @@ SETTINGS = {
     "threads": 2,  # each holds a part of a file: more would exceed the memory that a page may take
     "temp_directory": "",  # nothing is written to the disk where too little memory is left
 }
+PARQUET = b"PAR1"
+"""The last bytes of a Parquet file."""
 WAY_OUT = "run `rewardlab eval` again with --overwrite"
 
 
@@ -58,6 +61,20 @@ def convert_query_errors(text: str, files: Mapping[str, Path], way_out: str = WA
     except duckdb.OutOfMemoryException as error:
         raise DataError(f"{read[0].parent} needs more memory than {SETTINGS['memory_limit']}; narrow it") from error
     except duckdb.Error as error:
-        names, reason = " or ".join(path.name for path in read), str(error).splitlines()[0]
+        reason = str(error).splitlines()[0]
+        named = (
+            [path for path in read if str(path) in str(error)] or [path for path in read if not ends_well(path)] or read
+        )
+        names = " or ".join(f"{path.parent}: {path.name}" for path in named)
         wrong = "has other columns than are read" if isinstance(error, duckdb.BinderException) else "is damaged"
-        raise DataError(f"{read[0].parent}: {names} {wrong} ({reason}); {way_out}") from error
+        raise DataError(f"{names} {wrong} ({reason}); {way_out}") from error
+
+
+def ends_well(path: Path) -> bool:
+    """Return whether a file ends like a Parquet file."""
+    try:
+        with path.open("rb") as file:
+            file.seek(-len(PARQUET), os.SEEK_END)
+            return file.read() == PARQUET
+    except OSError:
+        return False

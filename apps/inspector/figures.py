@@ -1,6 +1,5 @@
 """Style of figures: colours, axis titles, and escaped names."""
 
-import textwrap
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -8,10 +7,9 @@ from typing import Any
 import plotly.graph_objects as go
 
 from .html import HIDDEN
+from .palette import PALETTE
 
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#F0E442")
-"""Colour-blind-safe palette of Okabe and Ito. The first two colours are the ends of diverging scales."""
-
+__all__ = ["PALETTE", "layout", "link_options", "plot_text", "set_title"]
 
 FONT = '"Source Sans Pro", system-ui, sans-serif'
 """Font of the page. Plotly needs it to measure texts."""
@@ -44,17 +42,9 @@ def layout(figure: go.Figure, *, x: str, y: str, height: int = 320, **options: A
 
 
 def set_title(figure: go.Figure, title: str, definition: str = "") -> go.Figure:
-    """Return the figure with a title, and the definition of what it plots as the title's tooltip."""
-    legend = len(figure.data) > 1
-    figure.add_annotation(
-        text=f"<b>{plot_text(title)}</b>",
-        hovertext="<br>".join(textwrap.wrap(definition, 60)),
-        hoverlabel={"bgcolor": "#1f2937", "bordercolor": "#1f2937", "font": {"color": "white", "family": FONT}},
-        showarrow=False,
-        **{"xref": "paper", "x": 0, "xanchor": "left", "yref": "paper", "y": 1, "yanchor": "bottom"},
-        yshift=28 if legend else 6,
-    )
-    return figure.update_layout(margin={"t": 60 if legend else 36})
+    """Return the figure with a title, which the page shows above it, and the definition of what it plots."""
+    figure.update_layout(meta={"title": title, "definition": definition})
+    return figure.update_layout(margin={"t": 32 if len(figure.data) > 1 else 8})
 
 
 def plot_text(text: str, longest: int = 60) -> str:

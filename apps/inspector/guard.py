@@ -20,6 +20,7 @@ SERVED = f"{API}/component_server"
 """Path at which the script of a tab calls server functions."""
 PAGES = (
     *("/", "/config", "/theme.css", "/favicon.ico", "/manifest.json", "/robots.txt", "/login", "/logout"),
+    "/plotly.js",
     *(f"{API}/{name}" for name in ("startup-events", "theme.css", "queue/join", "queue/data", "cancel", "reset")),
     *(f"{API}/{name}" for name in ("user", "login_check", "token", "app_id", "info")),
     SERVED,

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Iterable
 from html import escape
+from typing import Any
 
 from .assets import stylesheet
 
@@ -62,14 +63,55 @@ def decimals_of(values: Iterable[float | None]) -> int:
     return min(4, max(0, 3 - math.floor(math.log10(max(known)))))
 
 
+def line_text(text: str) -> str:
+    """Return an untrusted text escaped for an attribute or an option, where no element can be: U+202E for a mark."""
+    return escape(HIDDEN.sub(lambda match: f"U+{ord(match[0]):04X}", text))
+
+
+def select_html(name: str, label: str, choices: Iterable[tuple[str, str]], value: str | None, drops: str = "") -> str:
+    """Return a list of labels and values. A choice becomes the value `name` of the address, and drops others there."""
+    options = "".join(
+        f'<option value="{line_text(choice)}"{" selected" if choice == value else ""}>{line_text(text)}</option>'
+        for text, choice in choices
+    )
+    dropped = f' data-drops="{drops}"' if drops else ""
+    return f'<label>{label}<select name="{name}"{dropped}>{options}</select></label>'
+
+
+def radio_html(name: str, label: str, choices: Iterable[tuple[str, str]], value: str, drops: str = "") -> str:
+    """Return labels and values of which one is chosen, as in `select_html`, all in sight."""
+    options = "".join(
+        f'<label><input type="radio" name="{name}" value="{line_text(choice)}" data-drops="{drops}"'
+        f"{' checked' if choice == value else ''}><span>{line_text(text)}</span></label>"
+        for text, choice in choices
+    )
+    return f'<fieldset class="choices"><legend class="unseen">{label}</legend>{options}</fieldset>'
+
+
+def input_html(name: str, label: str, value: Any, **attributes: Any) -> str:
+    """Return a field whose content becomes the value `name` of the address."""
+    more = "".join(f' {key}="{escape(str(text))}"' for key, text in attributes.items())
+    return f'<label>{label}<input name="{name}" value="{line_text(str(value))}"{more}></label>'
+
+
 def with_csv(table: str) -> str:
     """Return a table in a frame, with a button that copies it as CSV."""
     return f'<div class="with-csv"><div class="box scores">{table}</div>{CSV}</div>'
 
 
+def template(*ids: str) -> str:
+    """Return an empty element for each id."""
+    return "".join(f'<div class="part" id="{id}"></div>' for id in ids)
+
+
+def columns(*blocks: str) -> str:
+    """Return blocks of HTML side by side, or below each other on a narrow page."""
+    return f'<div class="columns">{"".join(f"<div>{block}</div>" for block in blocks)}</div>'
+
+
 def skeleton_html() -> str:
     """Return grey bars, which a page shows while texts are loaded."""
-    return f'{STYLE}<div class="rl" aria-busy="true"><div class="skeleton">{"<i></i>" * 8}</div></div>'
+    return f'<div class="skeleton" aria-busy="true">{"<i></i>" * 8}</div>'
 
 
 def note_html(text: str) -> str:
@@ -83,9 +125,9 @@ def note_html(text: str) -> str:
     sentences = "\n".join(line for line in lines if not COMMAND.fullmatch(line))
     note = f'<p class="note">{text_html(sentences)}</p>'
     if not commands:
-        return f'{STYLE}<div class="rl">{note}</div>'
+        return f'<div class="rl">{note}</div>'
     copied = "".join(
         f'<div class="command"><code>{text_html(command)}</code><button type="button" class="copy">Copy</button></div>'
         for command in commands
     )
-    return f'{STYLE}<div class="rl"><div class="empty">{note}{copied}</div></div>'
+    return f'<div class="rl"><div class="empty">{note}{copied}</div></div>'

@@ -10,12 +10,11 @@ from ...rm.errors import DataError, UsageError
 from ..runs.run_folder import CONFIG, MANIFEST, PARTIAL, read_settings
 from ..runs.summaries import SUMMARY, read_heading
 from ..runs.tables import ITEMS, SCORES, STEPS
+from .database import ends_well
 
 REPORT = "report.md"
 JUDGED, TRAINED, STUDY, ANSWERS, JOB = "judgments", "training", "study", "answers", "job"
 DEPTH = 6
-PARQUET = b"PAR1"
-"""The last bytes of a Parquet file."""
 MARKS = b'"tokens"', b'"base"'
 
 
@@ -33,8 +32,9 @@ class Entry(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Text in a list of runs."""
-        return f"{self.id} (running or cut off)" if self.growing else self.id
+        """Text in a list of runs. The root itself is called by the name of its folder."""
+        name = self.path.name if self.id == "." else self.id
+        return f"{name} (running or cut off)" if self.growing else name
 
 
 @dataclass(frozen=True)
@@ -136,15 +136,9 @@ def is_whole(folder: Path) -> bool:
     """Return whether an evaluation is complete: a summary with scorers, and two complete Parquet tables."""
     try:
         read_heading(folder)
-        return all(_ends_well(folder / name) for name in (ITEMS, SCORES))
+        return all(ends_well(folder / name) for name in (ITEMS, SCORES))
     except (DataError, OSError):
         return False
-
-
-def _ends_well(table: Path) -> bool:
-    with table.open("rb") as file:
-        file.seek(-len(PARQUET), os.SEEK_END)
-        return file.read() == PARQUET
 
 
 def _holds_answers(path: Path) -> bool:

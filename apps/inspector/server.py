@@ -1,25 +1,27 @@
 """Server of the page. Other machines need a token. Nothing is shared, sent as analytics or fetched from other sites."""
 
+import importlib.util
 import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
 from gradio.http_server import Server
 from gradio.routes import App
 from starlette.middleware import Middleware
+from starlette.responses import FileResponse
 from uvicorn import Config
 
 from ...rm.io.server_rotation import LOCAL
 from ..serving.access import address, check_reach, listen
-from .assets import CLONING, JOINING
 from .guard import Guard
 from .models import check_models
 from .settings import InspectConfig
 from .site import add_annotations, build
-from .style import CSS, POLICY, THEME
+from .style import CSS, HEAD, THEME
 
 USER = "rewardlab"
 
@@ -66,12 +68,21 @@ def launch(page: gr.Blocks, host: str = "127.0.0.1", port: int = 0, token: str |
         footer_links=[],
         theme=THEME,
         css=CSS,
-        head=POLICY + CLONING + JOINING,
+        head=HEAD,
     )
+    app.get("/plotly.js")(plotly_script)
     page.server = server = Server(Config(app, log_level="warning"))  # `page.close` stops it
     server.thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     server.thread.start()
     return url
+
+
+async def plotly_script() -> FileResponse:
+    """Return the script that draws figures, of the installed package `plotly`, without importing that."""
+    spec = importlib.util.find_spec("plotly")
+    assert spec and spec.origin
+    path = Path(spec.origin).parent / "package_data" / "plotly.min.js"
+    return FileResponse(path, media_type="text/javascript", headers={"cache-control": "max-age=86400"})
 
 
 @asynccontextmanager

@@ -1,8 +1,9 @@
-"""CSS of the page, and a content security policy that forbids loading from other sites."""
+"""CSS and scripts of the page, and a content security policy that forbids loading from other sites."""
 
 import gradio as gr
 
-from .assets import asset
+from .assets import asset, script, stylesheet
+from .texts import rendering, tokens
 
 SOURCES = (  # a run holds what strangers and models wrote: nothing of it may load or send anything
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
@@ -23,3 +24,7 @@ THEME = gr.themes.Default(primary_hue="blue", font=[FONT, "system-ui", "sans-ser
     button_small_text_size="13px",
 )
 CSS = asset("page.css")
+SHEETS = ("content.css", "areas.css", "board.css", "cases.css")
+SCRIPTS = ("store.js", "board.js", "copying.js", "lists.js")
+HEAD = "".join([POLICY, *map(stylesheet, SHEETS), tokens.STYLE, rendering.style(), *map(script, SCRIPTS)])
+"""HTML of the page's head. Gradio would change the selectors of these styles."""

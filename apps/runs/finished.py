@@ -3,10 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...benchmarks.compare import Comparison, check_samples, compare
-from ...benchmarks.statistics.figures import INTERVALS, section_members
 from ...benchmarks.types import Suite, part_of
 from ...judges.types import Case, Judgment
 from ...rm.errors import UNREADABLE, DataError, UsageError
@@ -14,6 +12,9 @@ from ...rm.io.checked_files import from_json
 from ...rm.registry.specs import build
 from ...rm.types import completion_json, content_hash
 from .tables import read_items, read_judgments
+
+if TYPE_CHECKING:
+    from ...benchmarks.compare import Comparison
 
 MOST_SAMPLES = 100_000
 """Largest number of bootstrap samples accepted from a stored summary."""
@@ -85,6 +86,8 @@ def _check_judgments(run: Finished) -> Finished:
 
 def _check(summary: Mapping[str, Any]) -> None:
     """Raise a `ValueError` if a field of the summary has the wrong type or range, because it may be untrusted."""
+    from ...benchmarks.statistics.figures import INTERVALS
+
     for name, least, most in (("samples", 1, MOST_SAMPLES), ("seed", 0, 2**64)):
         if type(summary[name]) is not int or not least <= summary[name] <= most:
             raise ValueError(f"{name} is a whole number from {least} to {most}, got {str(summary[name])[:40]}")
@@ -110,6 +113,8 @@ def sections_of(suite: str, subsets: Sequence[str]) -> dict[str, list[str]]:
     """Return section -> its subsets. Empty if the suite or a subset is unknown."""
     if len(subsets) > MOST_SUBSETS:
         return {}
+    from ...benchmarks.statistics.figures import section_members
+
     try:
         return section_members(open_suite(suite), subsets)
     except ValueError:
@@ -151,11 +156,13 @@ def check_shared(first: Path, second: Path, shared: int, changed: str | None) ->
 
 def compare_runs(
     first: str, second: str, *, scorers: Sequence[str] = (), samples: int = 1000, seed: int = 0
-) -> Comparison:
+) -> "Comparison":
     """Compare the second run folder with the first on their common cases.
 
     `scorers` is one name for both runs, or a name for each run. Default: the only model of each run.
     """
+    from ...benchmarks.compare import check_samples
+
     check_samples(samples)
     runs = [open_finished(first), open_finished(second)]
     cases = shared_cases(*runs)
@@ -173,8 +180,10 @@ def compare_finished(
     *,
     samples: int = 1000,
     seed: int = 0,
-) -> Comparison:
+) -> "Comparison":
     """Compare a scorer of the second run with a scorer of the first on common cases. See `compare`."""
+    from ...benchmarks.compare import compare
+
     before, after = labels(first, second)
     comparison = compare(
         first[0].suite,

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...benchmarks.evaluate import OVERALL
 from ...benchmarks.types import Interval, Report, Row
 from ...rm.errors import DataError
+from ...rm.types import OVERALL
 
 SUMMARY = "summary.json"
 

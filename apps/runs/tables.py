@@ -6,18 +6,20 @@ This module also defines the names of files that one verb writes and another ver
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...benchmarks.evaluate import Evaluation
 from ...judges.types import Case, Judgment
 from ...rm.data.conversation_split import as_completion, as_prompt
 from ...rm.errors import UNREADABLE, DataError
 from ...rm.io.checked_files import from_json
 from ...rm.io.reading_faults import reading_fault
 from ...rm.types import AnyCompletion, Messages, Steps, completion_json, prompt_text
+
+if TYPE_CHECKING:
+    from ...benchmarks.evaluate import Evaluation
 
 T = TypeVar("T")
 ITEMS, SCORES, JUDGMENTS = "items.parquet", "scores.parquet", "judgments.parquet"
@@ -32,7 +34,7 @@ ITEM_COLUMNS = pa.schema(
 )
 
 
-def write_items(evaluation: Evaluation, folder: Path) -> None:
+def write_items(evaluation: "Evaluation", folder: Path) -> None:
     """Write one row per case: texts, lengths of the responses in characters, correct responses, subset and cluster."""
     with pq.ParquetWriter(folder / ITEMS, ITEM_COLUMNS) as writer:
         for start in range(0, len(evaluation.cases), ROWS):
@@ -82,7 +84,7 @@ def _answer(stored: Any) -> AnyCompletion:
     return stored if isinstance(stored, str) else as_completion(stored, "answers")
 
 
-def write_scores(evaluation: Evaluation, folder: Path) -> None:
+def write_scores(evaluation: "Evaluation", folder: Path) -> None:
     """Write one row per scorer and case: a score per response in the case's order, or the reason for abstaining.
 
     `truncated` and `omitted` state whether the scorer read the case only in part.

@@ -1,4 +1,8 @@
-"""JavaScript and CSS files of the page, and functions that load them."""
+"""JavaScript and CSS files of the page, and functions that load them.
+
+`store.js` owns the address and fills the tabs, `board.js` sorts and filters leaderboards, `copying.js` copies tables
+and texts, and `lists.js` keeps a list of Gradio closed when Tab moves the focus away (Gradio 6.31 opens it again).
+"""
 
 from pathlib import Path
 
@@ -13,16 +17,6 @@ def stylesheet(name: str) -> str:
     return f"<style>\n{asset(name)}\n</style>"
 
 
-CLONING, JOINING = (f"<script>{asset(name)}</script>" for name in ("cloning.js", "joining.js"))
-"""HTML scripts: a faster `structuredClone`, and delivery of events in order without loss."""
-CLICKS = asset("clicks.js")
-"""JavaScript: a click on a point of a trace with `figures.opens` follows its link."""
-LISTS = asset("lists.js")
-"""JavaScript: keep a list closed when Tab moves the focus away. Gradio 6.31 opens it again."""
-HISTORY = asset("history.js")
-"""JavaScript of the address bar: every tab, run and case has an address, and Back and Forward work.
-
-`rewardlabHistory.go(query)` writes an address. A change of tab, run or case adds an entry to the browser's history.
-"""
-COPYING = asset("copying.js")
-"""JavaScript: `button.csv` copies the table beside it, `button.copy` the text before it, `rewardlabCopy` any text."""
+def script(name: str) -> str:
+    """Return a JavaScript file of this folder as a `<script>` element."""
+    return f"<script>{{\n{asset(name)}\n}}</script>"

@@ -1,7 +1,3 @@
-() => {
-    if (window.rewardlabLists) return;
-    window.rewardlabLists = true;
-    document.addEventListener("keydown", event => {
-        if (event.key === "Tab" && event.target.matches?.("[role=listbox], [role=combobox]")) event.stopPropagation();
-    }, true);
-}
+document.addEventListener("keydown", event => {
+    if (event.key === "Tab" && event.target.matches?.("[role=listbox], [role=combobox]")) event.stopPropagation();
+}, true);

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from html import escape
 from urllib.parse import urlencode
 
-from ....benchmarks.evaluate import OVERALL
+from ....rm.types import OVERALL
 
 METRICS = {
     "overall": "Accuracy over the benchmark as its authors aggregate it: the share of cases in which the model scores "
@@ -38,20 +38,27 @@ METRICS = {
     "pairs": "Pairs with a preference for the objective.",
     "reward": "Mean over completions of the weighted sum of rewards that the policy is trained on.",
     "components": "Mean over completions of each reward before weighting. Dashed: only watched, not trained on.",
-    "proxy and gold": "The reward trained on beside rewards that are only watched. Where they part, the reward is "
-    "over-optimised.",
+    "proxy and gold": "The reward trained on beside rewards that are only watched, each in standard deviations from "
+    "its mean over the run. Where they part, the reward is over-optimised.",
     "KL": "Divergence of the policy from the reference policy, in nats per completion. Shaded: plus and minus one "
     "standard error.",
     "length": "Mean number of tokens of a completion.",
+    "change over the run": "Mean over the last tenth of the steps (1 to 20) minus that over the first, with the "
+    "standard error of the difference of both means, as if steps were independent.",
 }
-"""Metric -> its definition, shown as a tooltip."""
+"""Metric -> its definition, which the page shows at its name: by mouse, keyboard and touch."""
 SECTION = "section:"
 """Prefix of values of the filter `subset` in the judgments tab that select all subsets of a section."""
 
 
 def metric_html(name: str, label: str = "") -> str:
-    """Return a metric's name with its definition as a tooltip."""
-    return f'<abbr title="{escape(METRICS[name])}">{escape(label or name)}</abbr>'
+    """Return a metric's name, which shows its definition."""
+    return f'<button type="button" class="metric" {definition(name)}>{escape(label or name)}</button>'
+
+
+def definition(name: str) -> str:
+    """Return the attribute that holds the definition of a metric."""
+    return f'data-definition="{escape(METRICS[name])}"'
 
 
 def header_row(names: Sequence[str], words: Collection[int] = ()) -> str:

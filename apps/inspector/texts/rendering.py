@@ -49,7 +49,10 @@ ATTRIBUTES = {
     "math": {"display"},
     "ol": {"dir", "start"},
     "p": {"class", "dir"},
+    "img": {"src", "alt"},
+    **{f"h{level}": {"dir"} for level in range(1, 7)},
 }
+HEADINGS = {f"h{level}" for level in range(1, 7)}
 
 
 @cache
@@ -62,11 +65,12 @@ def style() -> str:
     return f"<style>\n{asset('rendered.css')}\n{light}\n{dark}\n</style>"
 
 
-def rendered_html(text: str, longest: int = LONGEST) -> str:
+def rendered_html(text: str, longest: int = LONGEST, figures: Mapping[str, str] | None = None) -> str:
     r"""Return Markdown as inert HTML.
 
     Raw HTML is shown as text, and a link or image as its text and URL. Control and direction characters are visible,
-    as in `html.shown`. The result is filtered by an allowlist of tags and attributes.
+    as in `html.shown`. The result is filtered by an allowlist of tags and attributes. In a report, which has `figures`
+    (name -> `data:` URL of a PNG file, the only URLs that pass), headings are headings and these images are shown.
 
     >>> rendered_html("*a* <b>b</b> [c](https://x.example)")
     '<p dir="auto"><em>a</em> &lt;b&gt;b&lt;/b&gt; c <span class="faint">(https://x.example)</span></p>\n'
@@ -74,10 +78,16 @@ def rendered_html(text: str, longest: int = LONGEST) -> str:
     if text.count("[", 0, longest) > MOST_BRACKETS:  # CommonMark's search for links is quadratic in them
         return f'<p class="raw" dir="auto">{text_html(text, longest)}</p>'
     cut = f'<span class="mark">… {len(text) - longest:,} more characters</span>' if len(text) > longest else ""
-    environment: dict[str, Any] = {"formulas": 0}
+    environment: dict[str, Any] = {"formulas": 0, "figures": figures}
     html = _markdown().render(HIDDEN.sub(_visible, text[:longest]), environment)
-    clean = nh3.clean(html, tags=TAGS, attributes=ATTRIBUTES, link_rel=None, strip_comments=False)
+    allowed = TAGS if figures is None else TAGS | HEADINGS | {"img"}
+    options: dict[str, Any] = {"attributes": ATTRIBUTES, "url_schemes": {"data"}, "link_rel": None}
+    clean = nh3.clean(html, tags=allowed, strip_comments=False, attribute_filter=_only_png, **options)
     return MARK.sub(MARKED, clean) + cut
+
+
+def _only_png(_tag: str, name: str, value: str) -> str | None:
+    return None if name == "src" and not value.startswith("data:image/png;base64,") else value
 
 
 def _visible(match: re.Match[str]) -> str:
@@ -93,7 +103,7 @@ def _markdown() -> MarkdownIt:
     parser.inline.ruler.before("escape", "tex", _tex)
     for name in (*BLOCKS, "heading"):
         parser.add_render_rule(f"{name}_open", _block_open)
-    parser.add_render_rule("heading_close", lambda *_: "</p>\n")
+    parser.add_render_rule("heading_close", _heading_close)
     for name in ("fence", "code_block"):
         parser.add_render_rule(name, _code)
     for name in ("math_inline", "math_inline_double", "math_single", "math_block", "math_block_label"):
@@ -132,14 +142,18 @@ def _keep_addresses(state: Any) -> None:
                 token.meta = {"address": str(opened.pop().attrs.get("href", ""))}
 
 
-def _block_open(self: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) -> str:
+def _block_open(self: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, environment: Any) -> str:
     token = tokens[index]
     if token.hidden:  # the paragraph of an item in a tight list
         return ""
-    if token.type == "heading_open":  # a response has no part in the page's outline
+    if token.type == "heading_open" and environment["figures"] is None:  # no part of the page's outline
         return '<p class="heading" dir="auto">'
     start = f' start="{token.attrs["start"]}"' if "start" in token.attrs else ""
     return f'<{token.tag} dir="auto"{start}>' + ("\n" if token.type.endswith(("list_open", "table_open")) else "")
+
+
+def _heading_close(self: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, environment: Any) -> str:
+    return f"</{'p' if environment['figures'] is None else tokens[index].tag}>\n"
 
 
 def _link_close(self: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) -> str:
@@ -147,8 +161,10 @@ def _link_close(self: RendererHTML, tokens: Sequence[Token], index: int, *_: Any
     return f' <span class="faint">({text_html(address)})</span>' if address else ""
 
 
-def _image(self: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) -> str:
+def _image(self: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, environment: Any) -> str:
     token = tokens[index]
+    if figure := (environment["figures"] or {}).get(str(token.attrs.get("src", ""))):
+        return f'<img src="{figure}" alt="{text_html(token.content)}">'
     return f'<span class="mark">image: {text_html(token.content)} ({text_html(str(token.attrs.get("src", "")))})</span>'
 
 

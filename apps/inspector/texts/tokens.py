@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..figures import PALETTE
 from ..html import number, text_html
+from ..palette import PALETTE
 
 UP, DOWN = PALETTE[:2]
 STRONGEST = 75  # per cent of the colour, so that letters stay readable on it

@@ -1,1 +1,13 @@
-"""The compare tab: two scorers on the same cases."""
+"""The compare tab: two scorers on the same cases, and all pairs of more."""
+
+from ...html import columns, skeleton_html, template
+
+TEMPLATE = "".join(
+    [
+        template("compare-controls", "pairs"),
+        columns(
+            f'<div class="part" id="differences">{skeleton_html()}</div>', template("outcomes", "margins", "drawn")
+        ),
+        template("flip-bar", "flips"),
+    ]
+)

@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 import plotly.graph_objects as go
 
 from .....benchmarks.compare import Change, Comparison, cases_text, change_texts, items_text, verdict
-from .....benchmarks.evaluate import OVERALL
+from .....rm.types import OVERALL
 from ...figures import PALETTE, layout, link_options, plot_text, set_title
-from ...html import STYLE, decimals_of, number, pill, text_html, with_csv
+from ...html import decimals_of, number, pill, text_html, with_csv
 from ..metrics import METRICS, cases_query, header_row, link_html, metric_html, section_filter, table_html
 from .queries import OUTCOMES, SEED, Flip, Point, Side
 
@@ -35,11 +35,11 @@ def agreement_html(counts: Mapping[tuple[str, str], int], first: Side, second: S
         f'<tr><th scope="row">{pill(was)}</th>{"".join(cell(was, now) for now in OUTCOMES)}</tr>' for was in OUTCOMES
     )
     return (
-        f'{STYLE}<div class="rl"><h2 class="part">Agreement</h2><p>{total:,} cases; the same outcome in {same:,} of '
+        f'<h2 class="part">Agreement</h2><p>{total:,} cases; the same outcome in {same:,} of '
         f"them, {100 * same / total:.1f} %. Rows: <b>{text_html(called[0])}</b>. Columns: "
         f"<b>{text_html(called[1])}</b>. A number lists its cases.</p>"
         f'<div class="box scores"><table id="agreement"><thead><tr><td></td>{head}</tr>'
-        f"</thead><tbody>{rows}</tbody></table></div></div>"
+        f"</thead><tbody>{rows}</tbody></table></div>"
     )
 
 
@@ -59,7 +59,7 @@ def _cell(count: int, total: int, same: bool, address: str) -> str:
 def flips_html(lines: list[Flip], first: Side, second: Side) -> str:
     """Return a table of cases with different outcomes, with links to the judgments in both runs."""
     if not lines:
-        return f'{STYLE}<div class="rl"><p class="faint">No such case.</p></div>'
+        return '<p class="faint">No such case.</p>'
     columns = (
         "case",
         "subset",
@@ -71,7 +71,7 @@ def flips_html(lines: list[Flip], first: Side, second: Side) -> str:
     )
     decimals = decimals_of(margin for line in lines for margin in (line.first, line.second))
     rows = (_flip_html(line, first, second, decimals) for line in lines)
-    return f'{STYLE}<div class="rl">{with_csv(table_html(columns, rows, words={0, 1, 2, 4}))}</div>'
+    return with_csv(table_html(columns, rows, words={0, 1, 2, 4}))
 
 
 def _flip_html(line: Flip, first: Side, second: Side, decimals: int) -> str:
@@ -139,9 +139,9 @@ def statistics_html(comparison: Comparison, first: Side, second: Side) -> str:
         f"{''.join(row(name, change, subset=name) for name, change in subsets.items())}</tbody></table>"
     )
     return (
-        f'{STYLE}<div class="rl"><h2 class="part">Differences</h2><p id="verdict">'
+        f'<h2 class="part">Differences</h2><p id="verdict">'
         f"<b>{text_html(verdict(comparison))}</b> {text_html(cases_text(comparison))}</p>"
-        f'<p class="faint">{text_html(items_text(comparison), 1000)}</p>{with_csv(table)}</div>'
+        f'<p class="faint">{text_html(items_text(comparison), 1000)}</p>{with_csv(table)}'
     )
 
 

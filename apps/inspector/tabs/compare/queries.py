@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .....benchmarks.compare import Comparison
-from .....rm.errors import UsageError
+from .....rm.errors import DataError, UsageError
 from ....runs.finished import check_shared, check_suites, compare_finished, open_finished, shared_cases
 from ....runs.summaries import SUMMARY, read_heading
 from ....runs.tables import ITEMS, SCORES
@@ -109,7 +109,19 @@ def check(first: Side, second: Side) -> int:
     return cases
 
 
-@lru_cache(maxsize=16)
+def goes_with(first: Path, second: Path) -> bool:
+    """Return whether two complete runs are of one suite and have cases in common, which are the same."""
+    try:
+        check(
+            Side(first.name, first, read_heading(first).first()),
+            Side(second.name, second, read_heading(second).first()),
+        )
+    except (DataError, UsageError):
+        return False
+    return True
+
+
+@lru_cache(maxsize=64)
 def _count_shared_cases(first: Path, second: Path, *_stamps: tuple) -> tuple[int, str | None]:
     """Return the number of common cases, and the first case that differs between the runs, if any."""
     files = _files(first, second)
@@ -163,7 +175,7 @@ def statistics(first: Side, second: Side) -> Comparison:
     return _statistics(first, second, *_stamps(first, second))
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def _statistics(first: Side, second: Side, *_stamps: tuple) -> Comparison:
     runs = [open_finished(str(side.folder)) for side in (first, second)]
     sides = [(run, side.scorer) for run, side in zip(runs, (first, second), strict=True)]

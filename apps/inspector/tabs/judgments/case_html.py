@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from .....rm.types import message_text, tools_of, tools_text
-from ...html import STYLE, decimals_of, number, pill, text_html
-from ...texts.rendering import completion_html, message_html, style
+from ...html import decimals_of, number, pill, text_html
+from ...texts.rendering import completion_html, message_html
 from ..metrics import table_html
 from .annotation.annotation_html import order_of
 from .cases import Item, Verdict
@@ -26,9 +26,7 @@ def case_html(item: Item, *, diff: bool = False, raw: bool = True, blind: bool =
         _response_html(item, index, texts[index], position + 1, blind=blind) for position, index in enumerate(order)
     )
     scores = "" if blind else f'<div class="box scores">{_scores_html(item)}</div>'
-    styles = STYLE if raw else f"{STYLE}{style()}"
-    body = f'{_prompt_html(item, raw, blind=blind)}{note}<div class="answers">{responses}</div>{scores}'
-    return f'{styles}<div class="rl">{body}</div>'
+    return f'{_prompt_html(item, raw, blind=blind)}{note}<div class="answers">{responses}</div>{scores}'
 
 
 def _texts(item: Item, diff: bool, raw: bool) -> tuple[list[str], str]:

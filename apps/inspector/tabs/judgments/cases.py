@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from .....benchmarks.evaluate import ALL
-from .....benchmarks.types import Interval
+from .....benchmarks.types import ALL, Interval
 from .....rm.errors import UNREADABLE, DataError, UsageError
 from .....rm.types import AnyCompletion, Messages, completion_text
 from ....runs.tables import ITEMS, conversations

@@ -15,9 +15,11 @@ ORDERS = [
     ("smallest |margin| first", "margin"),
     ("most wrong first", "worst"),
     ("largest length gap first", "gap"),
+    ("doubtful labels first", "doubtful"),
 ]
 ONLY = [
     ("a baseline is right too", "baseline"),
+    ("every model is against the label", "against"),
     ("★ bookmarked", "marked"),
     ("annotated", "annotated"),
     ("not annotated", "unannotated"),
@@ -37,27 +39,38 @@ class FilterValues(NamedTuple):
     margin: str
     gap: str
     length: str
-    only: list[str]
+    only: str
+    """Names of `ONLY`, separated by commas."""
     order: str
+    verdict: str
+    """Verdict of an annotation: one of `annotations.VERDICTS`, or empty for any."""
+    reader: str
+    note: str
 
 
-START = FilterValues(None, None, "wrong", EVERY, "", "", "", "", [], "items")
+START = FilterValues(None, None, "wrong", EVERY, "", "", "", "", "", "items", "", "", "")
 
 
 def parse_filter_values(values: Mapping[str, Any]) -> FilterValues:
     """Return the values in an address or a request. Missing or unknown values become the initial values."""
     asked = FilterValues(*(values.get(name) or initial for name, initial in START._asdict().items()))
-    only = asked.only.split(",") if isinstance(asked.only, str) else asked.only
-    texts = [value for name, value in asked._asdict().items() if name != "only" and value is not None]
-    if not (isinstance(only, list) and all(isinstance(value, str) for value in texts)):
+    texts = [value for value in asked if value is not None]
+    if not all(isinstance(value, str) for value in texts):
         raise UsageError("filter values must be strings")
     if any("\ud800" <= letter <= "\udfff" for text in texts for letter in text):
         raise UsageError("a value of the filter has an unpaired surrogate; type it again")
     return asked._replace(
         outcome=asked.outcome if asked.outcome in OUTCOMES else START.outcome,
-        only=[name for _, name in ONLY if name in only],
+        only=",".join(name for _, name in ONLY if name in asked.only.split(",")),
         order=asked.order if asked.order in dict(map(reversed, ORDERS)) else START.order,
+        verdict=asked.verdict if asked.verdict in annotations.VERDICTS else "",
     )
+
+
+def complete(asked: FilterValues, choices: Sequence[tuple[str, str]]) -> FilterValues:
+    """Return the values with a subset that the run has: a section of the address may be a subset."""
+    values, names = [value for _, value in choices], (asked.subset, (asked.subset or "").removeprefix(SECTION))
+    return asked._replace(subset=next((name for name in names if name in values), EVERY))
 
 
 def filter_of(run: Run, values: FilterValues, bookmarks: Sequence[str]) -> Filter:
@@ -65,13 +78,14 @@ def filter_of(run: Run, values: FilterValues, bookmarks: Sequence[str]) -> Filte
     subset: str | list[str] | None = {EVERY: None, UNNAMED: ""}.get(values.subset or EVERY, values.subset)
     if isinstance(subset, str) and subset.startswith(SECTION):
         subset = sections(run).get(subset.removeprefix(SECTION)) or subset
-    annotated: set[str] = set()
-    if {"annotated", "unannotated"} & {*values.only}:
-        annotated = {
-            annotation.case for annotation in annotations.current_annotations(run, annotations.read(run.folder))
-        }
-    among = [set(bookmarks)] if "marked" in values.only else []
-    among += [annotated] if "annotated" in values.only else []
+    only = {*values.only.split(",")}
+    asked = (values.verdict, values.reader.strip().lower(), values.note.strip().lower())
+    known: Sequence[annotations.Annotation] = ()
+    if {"annotated", "unannotated"} & only or any(asked):
+        known = annotations.current_annotations(run, annotations.read(run.folder))
+    among = [set(bookmarks)] if "marked" in only else []
+    among += [{annotation.case for annotation in known}] if "annotated" in only else []
+    among += [{annotation.case for annotation in known if _matches(annotation, *asked)}] if any(asked) else []
     return Filter(
         str(values.scorer),
         values.outcome,
@@ -79,11 +93,18 @@ def filter_of(run: Run, values: FilterValues, bookmarks: Sequence[str]) -> Filte
         _number("largest |margin|", values.margin),
         values.search,
         _number("length gap", values.gap),
-        "baseline" in values.only,
+        "baseline" in only,
         sorted(set.intersection(*among)) if among else None,
-        sorted(annotated) if "unannotated" in values.only else (),
+        sorted({annotation.case for annotation in known}) if "unannotated" in only else (),
         _range("response length", values.length),
+        "against" in only,
     )
+
+
+def _matches(annotation: annotations.Annotation, verdict: str, reader: str, note: str) -> bool:
+    """Return whether an annotation has the verdict, and a reader and a note that contain these texts."""
+    texts = reader in annotation.who.lower() and note in annotation.note.lower()
+    return texts and verdict in ("", annotation.verdict)
 
 
 def _number(name: str, text: str) -> float | None:

@@ -55,7 +55,7 @@ class Index:
     """In-memory DuckDB tables over a run's cases. The column `place` is the row in the table of items.
 
     Tables are created on first use: `cases`; `lines` of each scorer; `gaps` in length; `beaten`, cases that a baseline
-    gets right; and the results of searches.
+    gets right; `doubts` of the models about labels; and the results of searches.
     """
 
     def __init__(self, folder: Path, heading: Heading):
@@ -95,6 +95,20 @@ class Index:
         baselines = [self.lines(name) for name, role in self.heading.scorers.items() if role == "baseline"]
         right = [f"SELECT place FROM {name} WHERE margin > 0" for name in baselines]
         return self._make("beaten", " UNION ".join(right or ["SELECT place FROM cases WHERE false"]))
+
+    def doubts(self) -> str:
+        """Return the name of a table with what the models make of each label.
+
+        `against` is the share of models whose margin is below 0, `spread` the standard deviation of their margins and
+        `near` the smallest |margin|, margins in units of the mean |margin| of their model.
+        """
+        models = [self.lines(name) for name, role in self.heading.scorers.items() if role == "model"]
+        scaled = " UNION ALL ".join(
+            f"SELECT place, margin / nullif(avg(abs(margin)) OVER (), 0) AS margin FROM {name} WHERE margin IS NOT NULL"
+            for name in models or [self.lines(self.heading.first())]
+        )
+        columns = "avg((margin < 0)::INT) AS against, stddev_pop(margin) AS spread, min(abs(margin)) AS near"
+        return self._make("doubts", f"SELECT place, {columns} FROM ({scaled}) GROUP BY place")
 
     def matches(self, search: str) -> str:
         """Return the name of a table with the places of cases whose texts or name contain `search`, ignoring case."""

@@ -13,7 +13,7 @@ from ....runs.summaries import SUMMARY, read_heading, read_report
 from ....runs.tables import ITEMS, SCORES
 from ...database import WAY_OUT
 from ...run_list import REPORT, stamp
-from ..studies.queries import read_text, safe_markdown
+from ..studies.queries import read_text, report_html
 from .index import ITEM_COLUMNS, ITEM_TABLE, SCORE_COLUMNS, SCORE_TABLE, WITHIN_LENGTH, Index, index
 
 OUTCOMES = ("all", "wrong", "right", "tie", "abstained")
@@ -22,6 +22,7 @@ ORDERS = {
     "margin": "abs(margin), place",  # DuckDB sorts NULL, an abstention, last
     "worst": "margin, place",
     "gap": "abs(gap) DESC NULLS LAST, place",
+    "doubtful": "against DESC NULLS LAST, spread DESC NULLS LAST, near, place",
 }
 
 
@@ -40,7 +41,7 @@ class Run:
     suite: str
     scorers: tuple[Scorer, ...]
     report: str
-    """Report as Markdown without HTML and images."""
+    """Report as HTML without images."""
     intervals: dict[str, dict[str, Interval]] = field(default_factory=dict)
     """Scorer -> subset -> accuracy with its interval. Empty for a run of a version that did not store intervals."""
     texts: dict[str, str] = field(default_factory=dict)
@@ -67,6 +68,8 @@ class Filter:
     """Names of cases to exclude."""
     length: tuple[int, int] | None = None
     """Minimum and maximum length in characters. A case needs a response in this range."""
+    all_against: bool = False
+    """Whether to select only cases in which no model that judged them scores a right response highest."""
 
     def __post_init__(self):
         if self.outcome not in OUTCOMES:
@@ -111,7 +114,7 @@ def _open(folder: Path, _stamp: Any) -> Run:
         folder,
         heading.suite,
         tuple(Scorer(name, role) for name, role in heading.scorers.items()),
-        safe_markdown(read_text(folder)),
+        report_html(read_text(folder)),
         _intervals(folder),
     )
     _check_tables(index(folder), heading.scorers)
@@ -154,11 +157,14 @@ def _matching_cases_sql(tables: Index, filter: Filter, order: str = "items") -> 
         conditions.append(f"place IN ({WITHIN_LENGTH})")
     if filter.baseline_right:
         conditions.append(f"place IN (SELECT place FROM {tables.beaten()})")
+    if filter.all_against:
+        conditions.append(f"place IN (SELECT place FROM {tables.doubts()} WHERE against = 1)")
     if filter.among is not None:
         conditions.append('place IN (SELECT place FROM cases WHERE list_contains($among::VARCHAR[], "case"))')
     if filter.without:
         conditions.append('place IN (SELECT place FROM cases WHERE NOT list_contains($without::VARCHAR[], "case"))')
     joined = f"LEFT JOIN {tables.gaps()} USING (place)" if order == "gap" or filter.gap is not None else ""
+    joined += f" LEFT JOIN {tables.doubts()} USING (place)" if order == "doubtful" else ""
     return f"SELECT * FROM {tables.lines(filter.scorer)} {joined} WHERE {' AND '.join(conditions)}"
 
 
@@ -234,10 +240,15 @@ def position(run: Run, filter: Filter, case: str, *, order: str = "items") -> in
     return rows[0][0] if rows else None
 
 
-def margin_scale(run: Run, scorer: str) -> float:
-    """Return the 95th percentile of a scorer's |margin|. 0 if the scorer abstained on every case."""
+def margin_scale(run: Run, filter: Filter, *, largest: bool = False) -> float:
+    """Return the 95th percentile of a scorer's |margin|, or the largest of the matching cases; 0 without margins."""
     tables = index(run.folder)
-    ((scale,),) = tables.query(f"SELECT quantile_cont(abs(margin), 0.95) FROM {tables.lines(scorer)}")
+    source, share = (
+        (_matching_cases_sql(tables, filter), 1)
+        if largest
+        else (f"SELECT margin FROM {tables.lines(filter.scorer)}", 0.95)
+    )
+    ((scale,),) = tables.query(f"SELECT quantile_cont(abs(margin), {share}) FROM ({source})", _values(filter))
     return float(scale or 0.0)
 
 

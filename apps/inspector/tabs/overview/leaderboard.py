@@ -3,28 +3,25 @@
 import json
 from html import escape
 
-from .....benchmarks.evaluate import OVERALL
 from .....benchmarks.types import Interval
-from ...assets import asset, stylesheet
-from ...html import CSV, STYLE, text_html
-from ..metrics import cases_query, link_html, metric_html, results_query, section_filter
-from ..results.areas import AXIS, interval_mark, interval_text, share_html, tick_mark
+from .....rm.types import OVERALL
+from ...html import CSV, text_html
+from ..metrics import cases_query, definition, link_html, results_query, section_filter
+from ..results.areas import interval_mark, interval_text, share_html, tick_mark
 from .queries import Board, Standing
 
-CSS = stylesheet("board.css")
 TOOLS = (
     '<div class="tools"><input type="search" id="board-filter" placeholder="Filter models, runs and benchmarks" '
     'aria-label="Filter models, runs and benchmarks" autocomplete="off"><a id="board-compare" role="button" '
-    'aria-disabled="true">Compare</a><span class="faint" id="board-chosen">Choose two models to compare.</span></div>'
+    'aria-disabled="true">Compare</a>'
+    '<span class="faint" id="board-chosen">Choose two or more models to compare.</span></div>'
 )
-SCRIPT = asset("board.js")
-"""JavaScript of the leaderboard: sorting by column, filtering while typing, and comparison of two selected models."""
 
 
 def boards_html(boards: tuple[Board, ...]) -> str:
     """Return HTML with a filter field, and a table for every benchmark."""
     tables = "".join(_board_html(board, index) for index, board in enumerate(boards))
-    return f'{STYLE}{AXIS}{CSS}<div class="rl">{TOOLS}{tables}</div>' if boards else ""
+    return TOOLS + tables if boards else ""
 
 
 def _board_html(board: Board, index: int) -> str:
@@ -32,14 +29,10 @@ def _board_html(board: Board, index: int) -> str:
     heads += '<th scope="col" class="axis"><span class="track">' + "".join(
         f'<span style="left:{at}%">{at}</span>' for at in (0, 50, 100)
     )
-    heads += "</span></th>" + _column_head(metric_html("overall", "overall, %"), ordered="descending")
-    heads += "".join(_column_head(metric_html("section", text_html(name, 40))) for name in board.sections)
-    heads += (
-        _column_head(metric_html("gain"))
-        + _column_head(metric_html("unscored", "abstained"))
-        + _column_head("date")
-        + _column_head("run", up=True)
-    )
+    heads += "</span></th>" + _column_head("overall, %", "overall", ordered="descending")
+    heads += "".join(_column_head(text_html(name, 40), "section") for name in board.sections)
+    heads += _column_head("gain", "gain") + _column_head("abstained", "unscored")
+    heads += _column_head("date") + _column_head("run", up=True)
     rows = "".join(_standing_html(standing, board) for standing in board.standings)
     number = len(board.standings)
     return (
@@ -52,11 +45,12 @@ def _board_html(board: Board, index: int) -> str:
     )
 
 
-def _column_head(label: str, *, up: bool = False, ordered: str = "") -> str:
+def _column_head(label: str, metric: str = "", *, up: bool = False, ordered: str = "") -> str:
     options = ' class="name"' if label in ("model", "run") else ""
     options += ' data-up="1"' if up else ""
     options += f' aria-sort="{ordered}"' if ordered else ""
-    return f'<th scope="col"{options}><button type="button">{label}</button></th>'
+    defined = f" {definition(metric)}" if metric else ""
+    return f'<th scope="col"{options}><button type="button"{defined}>{label}</button></th>'
 
 
 def _standing_html(standing: Standing, board: Board) -> str:

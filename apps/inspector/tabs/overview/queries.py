@@ -8,16 +8,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .....benchmarks.evaluate import OVERALL
 from .....benchmarks.types import Difference, Interval, Report, Row, part_of
 from .....rm.errors import UNREADABLE, DataError
 from .....rm.training import CHECKPOINTS
+from .....rm.types import OVERALL
 from ....runs.evaluation_resume import CHUNK, PLAN, PROGRESS
 from ....runs.run_folder import MANIFEST, read_settings
 from ....runs.summaries import SUMMARY, areas, read_report
 from ....runs.tables import SCORES, STEPS, stored_judgments
 from ...run_list import ANSWERS, JUDGED, STUDY, TRAINED, Entry, Root, stamp
-from ..training.queries import Steps, read_sources, read_steps
+from ..training.log import Steps, read_sources, read_steps
 
 POINTS = 120
 """Largest number of points of a curve."""

@@ -5,10 +5,9 @@ import time
 from html import escape
 from urllib.parse import urlencode
 
-from ...figures import PALETTE
-from ...html import STYLE, decimals_of, note_html, number, text_html
+from ...html import decimals_of, note_html, number, text_html
+from ...palette import PALETTE
 from ..metrics import METRICS, link_html
-from .leaderboard import CSS
 from .queries import Curve, Job, Overview, Training, Unreadable
 
 WIDTH, HEIGHT = 120.0, 34.0
@@ -26,7 +25,7 @@ def runs_html(listed: Overview, empty: str) -> str:
     others = [_others_html(kind, count) for kind, count in listed.others.items()]
     parts += [f'<h2 class="part">Other runs</h2><p>{", ".join(others)}</p>'] if others else []
     note = "" if listed.boards or any(parts) else note_html(empty)
-    return f'{STYLE}{CSS}<div class="rl">{"".join(parts)}{note}</div>'
+    return "".join(parts) + note
 
 
 def _part(title: str, cards: list[str]) -> str:
@@ -67,7 +66,8 @@ def _curve_html(curve: Curve) -> str:
     decimals = min(2, decimals_of([first, last]))
     ends = f"{number(first, decimals)} to {number(last, decimals)}"
     return (
-        f'<figure title="{title}"><figcaption><span>{text_html(label, 30)}</span><span class="faint">{ends}</span>'
+        f'<figure><figcaption><button type="button" class="metric" data-definition="{title}">{text_html(label, 30)}'
+        f'</button><span class="faint">{ends}</span>'
         f'</figcaption><svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" preserveAspectRatio="none" role="img" '
         f'aria-label="{escape(label)} from {ends}"><polyline points="{points(curve.values)}" fill="none" '
         f'stroke="{colour}" stroke-width="1.8" vector-effect="non-scaling-stroke"/></svg></figure>'

@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ... import html
 from ...figures import PALETTE
 from ...html import number, text_html
-from ...texts import tokens
 from ...texts.tokens import Shade, heat_html, legend_html, scale_of, shades, swatches_html
 
 WHO, ALL = "who pushed most", "the guide's push"
@@ -89,7 +87,7 @@ def answers_html(answers: Sequence[ShownCompletion], colour: str = ALL) -> str:
         scale = scale_of(values)
         boxes = [_box(answer, shades(row, scale)) for answer, row in zip(answers, values, strict=True)]
         legend = legend_html(scale, unit="nats", low="", high=colour)
-    return f'{html.STYLE}{tokens.STYLE}<div class="rl">{legend}<div class="answers">{"".join(boxes)}</div></div>'
+    return f'<div class="rl">{legend}<div class="answers">{"".join(boxes)}</div></div>'
 
 
 def _values(answer: ShownCompletion, colour: str) -> np.ndarray:
@@ -145,4 +143,4 @@ def streaming_html(titles: Sequence[str], texts: Sequence[str]) -> str:
         f'<div class="text">{text_html(text)}<span class="faint"> …</span></div></div></div>'
         for title, text in zip(titles, texts, strict=True)
     )
-    return f'{html.STYLE}<div class="rl"><div class="answers">{boxes}</div></div>'
+    return f'<div class="rl"><div class="answers">{boxes}</div></div>'

@@ -10,10 +10,9 @@ import plotly.graph_objects as go
 from .....benchmarks.statistics.pareto import non_dominated
 from .....rm.errors import UsageError
 from .....rm.types import user_turn
-from ... import figures, html
+from ... import figures
 from ...figures import PALETTE
 from ...html import text_html
-from ...texts import tokens
 from .guided import ShownCompletion
 
 MOST_SETTINGS, MOST_SWEPT = 8, 21
@@ -107,7 +106,7 @@ def weights_of(setting: Setting, guides: Sequence[str]) -> dict[str, float]:
 def settings_html(settings: Sequence[Setting]) -> str:
     """Return the settings of the next batch as HTML."""
     pills = " ".join(f'<span class="pill">{text_html(setting.label)}</span>' for setting in settings)
-    return f'{html.STYLE}{tokens.STYLE}<div class="rl"><div class="legend">To be decoded together: {pills}</div></div>'
+    return f'<div class="rl"><div class="legend">To be decoded together: {pills}</div></div>'
 
 
 # ---- the figure of a sweep ----

@@ -3,7 +3,7 @@
 import json
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -13,16 +13,18 @@ from .....rm.errors import DataError, UsageError
 from .....rm.types import Example, user_turn
 from ...assets import asset
 from ...components import EACH, QUIET, Site, button, number, show_errors, stream_updates
-from ...html import note_html, text_html
-from . import decoded_view as files
+from ...html import note_html, template, text_html
+from ...panes import pane
 from . import guided
 from . import queries as views
+from .decoded_view import figure_of
 from .queries import MOST_SETTINGS, MOST_SWEPT, Setting
 
 START = (
     "The playground decodes with a guide that is named at the start; --base MODEL is needed where it is no adapter:\n"
     "`rewardlab inspect {run} --arm GUIDE`"
 )
+FILES = ("file-controls", "file-note", "file-prompt", "file-answers", "file-axes", "file-figure")
 CANCELLED = "Cancelled."
 WAITING = "Completions appear here, those of all settings beside each other."
 SECONDS = 0.2  # between two looks at answers that are being written
@@ -41,20 +43,14 @@ class Decoded(NamedTuple):
 
 def tab(site: Site) -> None:
     """Build the tab: decoding, and files of decoded completions."""
-    with gr.Tabs(elem_id="playgrounds") as tabs:
+    with gr.Tabs(elem_id="playgrounds"):
         with gr.Tab("Decode", id="decode"):
             if site.models.decodes:
                 _decode(site)
             else:
                 gr.HTML(note_html(START.format(run=shlex.quote(site.config.run))), apply_default_css=False)
-        with gr.Tab("Decoded files", id="files") as files_tab:
-            files.part(site._replace(tab=files_tab))
-    site.opening("playground", _select_section, [], [tabs])
-
-
-def _select_section(query: Mapping[str, str]) -> list[gr.Tabs]:
-    """Return an update that selects the section of files if the address names a file: `?tab=playground&run=ID`."""
-    return [gr.Tabs(selected="files") if query.get("run") else gr.Tabs()]
+        with gr.Tab("Decoded files", id="files"):
+            pane(site, "playground", template(*FILES), "playground.decoded_view")
 
 
 def _decode(site: Site) -> None:
@@ -239,20 +235,31 @@ def _pieces(engine: Any, requests: Sequence[Any]) -> Iterator[Any]:
 
 
 def _partial_outputs(status: str, titles: Sequence[str], texts: Sequence[str]) -> list[Any]:
-    return [None, note_html(status), guided.streaming_html(titles, texts), gr.Radio(visible=False), *files.no_figure()]
+    return [None, note_html(status), guided.streaming_html(titles, texts), gr.Radio(visible=False), *_no_figure()]
 
 
 def _final_outputs(site: Site, prompt: str, status: str, answers: list[guided.ShownCompletion]) -> list[Any]:
     """Return the coloured completions. For several completions, add a figure of their measures with its axes."""
     colours = guided.colours_of(answers)
     coloured = guided.answers_html(answers, colours[0])
-    measured, refused, figure = {}, [], files.no_figure()
+    measured, refused, figure = {}, [], _no_figure()
     if len(answers) > 1:
         rewards, refused = _rewards(site, prompt, answers)
         measured = views.measures(answers, rewards)
-        figure = files.figure_and_axes(answers, measured, len(rewards))
+        figure = _figure(answers, measured, len(rewards))
     note = note_html(" ".join([status, *refused]))
     return [Decoded(answers, measured), note, coloured, gr.Radio(colours, value=colours[0], visible=True), *figure]
+
+
+def _no_figure() -> list[Any]:
+    """Return the updates that hide a figure and the lists of its axes."""
+    return [gr.Plot(visible=False), gr.Dropdown(visible=False), gr.Dropdown(visible=False)]
+
+
+def _figure(answers: Sequence[guided.ShownCompletion], measured: Any, first: int, *axes: str) -> list[Any]:
+    """Return the figure of several completions, and the lists of its axes."""
+    *names, figure = figure_of(answers, measured, first, *axes)
+    return [gr.Plot(figure, visible=True), *(gr.Dropdown([*measured], value=name, visible=True) for name in names)]
 
 
 def _rewards(
@@ -283,4 +290,4 @@ def _recolour(decoded: Decoded | None, colour: str) -> Any:
 def _redraw(decoded: Decoded | None, x: str, y: str) -> Any:
     if decoded is None:
         raise UsageError("nothing is decoded yet; press Decode or Sweep")
-    return files.figure_and_axes(decoded.answers, decoded.measured, 0, x, y)[0]
+    return _figure(decoded.answers, decoded.measured, 0, x, y)[0]

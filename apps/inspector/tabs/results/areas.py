@@ -4,18 +4,16 @@ from collections.abc import Mapping
 from html import escape
 from typing import NamedTuple
 
-from .....benchmarks.evaluate import ALL, OVERALL
-from .....benchmarks.types import Interval, Report, Row
+from .....benchmarks.types import ALL, Interval, Report, Row
+from .....rm.types import OVERALL
 from ....runs.finished import sections_of
 from ....runs.summaries import areas
-from ...assets import stylesheet
-from ...figures import PALETTE
-from ...html import HIDDEN, STYLE, text_html, with_csv
+from ...html import HIDDEN, text_html, with_csv
+from ...palette import PALETTE
 from ..metrics import cases_query, header_row, link_html, metric_html, section_filter
 
 MOST_SUBSETS, MOST_LANES = 200, 6
 COLOURS = [colour for colour in PALETTE if colour != "#999999"]
-AXIS = stylesheet("areas.css")
 
 
 class Area(NamedTuple):
@@ -83,10 +81,10 @@ def scores_html(report: Report, run: str) -> str:
     details = f'<details style="margin: 8px 0"><summary>Notes and findings</summary><ul>{notes}</ul></details>'
     table = f'<table class="heat"><thead>{header_row(heads, words={0, 1})}</thead><tbody>{rows}</tbody></table>'
     return (
-        f'{STYLE}{AXIS}<div class="rl"><h2 class="part">{text_html(report.suite)}</h2><p>'
+        f'<h2 class="part">{text_html(report.suite)}</h2><p>'
         f"Version {text_html(str(report.version))}: {report.cases:,} cases over {report.clusters:,} prompts; 95 % "
         f"intervals from {report.samples:,} bootstrap samples of whole prompts. A number opens its cases.</p>"
-        f"{with_csv(table)}{details if notes else ''}</div>"
+        f"{with_csv(table)}{details if notes else ''}"
     )
 
 
@@ -142,9 +140,7 @@ def areas_html(report: Report, run: str, scorer: str) -> str:
         f'<table class="areas" style="--lanes:{max(1, len(lanes))}"><thead><tr>{heads}</tr></thead>'
         f"<tbody>{body}</tbody></table>"
     )
-    return (
-        f'{STYLE}{AXIS}<div class="rl"><h2 class="part">{title}</h2>{_lane_legend(lanes)}{with_csv(table)}{below}</div>'
-    )
+    return f'<h2 class="part">{title}</h2>{_lane_legend(lanes)}{with_csv(table)}{below}'
 
 
 def _lane_legend(lanes: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ from .....benchmarks.statistics.calibration import reliability
 from .....benchmarks.suites import rm_bench
 from .....benchmarks.types import Row
 from ...figures import PALETTE, layout, link_options, set_title
-from ...html import STYLE, with_csv
+from ...html import with_csv
 from ..metrics import METRICS, cases_query, metric_html, table_html
 from .areas import share_html
 from .queries import Lengths
@@ -27,9 +27,9 @@ def matrix_html(matrix: np.ndarray) -> str:
     levels = {name: float(np.mean([matrix[cell] for cell in cells])) for name, cells in rm_bench.LEVELS.items()}
     text = ", ".join(f"{name} {100 * share:.1f}" for name, share in levels.items())
     return (
-        f'{STYLE}<div class="rl"><p>How often, in %, the right response in one style beats the wrong one in another: '
+        f"<p>How often, in %, the right response in one style beats the wrong one in another: "
         f"{text} (hard: the plainer right response against the fancier wrong one).</p>"
-        f"{with_csv(table_html(heads, rows, name='styles'))}</div>"
+        f"{with_csv(table_html(heads, rows, name='styles'))}"
     )
 
 
@@ -82,11 +82,11 @@ def largest_margin(confidence: float) -> str:
 def calibration_html(margins: np.ndarray) -> str:
     """Return the expected calibration error and its number of cases."""
     if not len(margins):
-        return f'{STYLE}<div class="rl"><p class="faint">This scorer judged no case.</p></div>'
+        return '<p class="faint">This scorer judged no case.</p>'
     error = metric_html("calibration error", "Expected calibration error")
     return (
-        f'{STYLE}<div class="rl"><p>{error} {reliability(margins)[1]:.3f} over {len(margins):,} '
-        "cases. A larger point stands for more cases.</p></div>"
+        f"<p>{error} {reliability(margins)[1]:.3f} over {len(margins):,} "
+        "cases. A larger point stands for more cases.</p>"
     )
 
 
@@ -149,8 +149,8 @@ def length_html(row: Row, lengths: Lengths) -> str:
         else ""
     )
     return (
-        f'{STYLE}<div class="rl"><p>Over all responses to all prompts the score changes by {_slope(lengths.slope)} '
-        f"(its own unit) a doubling of length.{within}</p></div>"
+        f"<p>Over all responses to all prompts the score changes by {_slope(lengths.slope)} "
+        f"(its own unit) a doubling of length.{within}</p>"
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from .....rm.errors import UNREADABLE
 from .....rm.io.checked_files import from_json
 from ....runs.run_folder import MANIFEST
-from ...html import STYLE, number, pill, text_html, with_csv
+from ...html import number, pill, text_html, with_csv
 from ..metrics import metric_html, table_html
 
 MEASURES = ("context_sensitivity", "entropy", "length_correlation", "accuracy", "accuracy_without_length", "pairs")
@@ -58,9 +58,9 @@ def _guide_html(name: str, guide: Guide) -> str:
         for objective, values in guide.objectives.items()
     )
     return (
-        f'{STYLE}<div class="rl"><p>Guide <b>{text_html(name)}</b> at the end of its training, with all weight on one '
+        f"<p>Guide <b>{text_html(name)}</b> at the end of its training, with all weight on one "
         f"objective. Context sensitivity of its base model: {_text('', guide.base)}.</p>"
-        f"{with_csv(table_html(['objective', *map(metric_html, names)], rows))}</div>"
+        f"{with_csv(table_html(['objective', *map(metric_html, names)], rows))}"
     )
 
 

@@ -2,22 +2,19 @@
 
 import base64
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
 from .....rm.errors import DataError
-from ...html import STYLE, text_html
+from ...html import text_html
 from ...run_list import REPORT
+from ...texts.rendering import rendered_html
 
 LARGEST, LARGEST_TOTAL, MOST_FIGURES = 4_000_000, 16_000_000, 24  # bytes, bytes, files
 LONGEST = 400_000  # characters of a report
 PNG = b"\x89PNG\r\n\x1a\n"
-PROSE = r"(?:(?!.*(?:```|~~~)).*\n)*"  # lines that neither begin nor end a fence
-FENCED = re.compile(rf"({PROSE})(```[^`~\n]*\n{PROSE}```[ \t]*(?:\n|\Z))")
-SPAN = re.compile(r"(?<![`\\])(?P<ticks>`+)(?!`)[^|\n]+?(?<!`)(?P=ticks)(?!`)")
-BLANK = re.compile(r"(\n[ \t]*(?=\n))")
 IMAGE = re.compile(r"!\[([^\]\n]*)\]\(([^()\s]*)\)")
 
 
@@ -26,6 +23,9 @@ class Figures(NamedTuple):
 
     addresses: Mapping[str, str]
     left_out: tuple[str, ...]
+
+
+NONE = Figures({}, ())
 
 
 def read_text(folder: Path) -> str:
@@ -58,55 +58,13 @@ def read_figures(folder: Path) -> Figures:
     return Figures(figures, tuple(left_out))
 
 
-def safe_markdown(text: str, figures: Mapping[str, str] | None = None) -> str:
-    """Return a report with escaped HTML. Images in `figures` are embedded; other images are replaced by their names.
+def report_html(text: str, figures: Figures = NONE) -> str:
+    """Return a report as inert HTML. Images in `figures` are embedded; other images are replaced by their names.
 
-    >>> safe_markdown("a <b> `x<y` ![all](all.png) ![it](http://x/y.png)", {"all.png": "data:image/png;base64,AA=="})
-    'a &lt;b> `x<y` ![all](data:image/png;base64,AA==) *[it]*'
+    >>> report_html("# a <b>\n![all](all.png)", Figures({"all.png": "data:image/png;base64,AA=="}, ()))
+    '<h1 dir="auto">a &lt;b&gt;</h1>\\n<p dir="auto"><img src="data:image/png;base64,AA==" alt="all"></p>\\n'
     """
-    pieces = list(_pieces(text))
-    return "".join(piece if code else _outside(piece, figures or {}) for piece, code in pieces)
-
-
-def _pieces(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield parts of the text, and whether each is code.
-
-    Markdown renderers may disagree on where code ends. So only unambiguous code counts: plain fences without other
-    fence marks before or inside them, and single-line spans in a paragraph without another backtick, outside of tables.
-    """
-    start = 0
-    while match := FENCED.match(text, start):
-        yield from _spans(match[1])
-        yield match[2], True
-        start = match.end()
-    yield from _spans(text[start:])
-
-
-def _spans(text: str) -> Iterator[tuple[str, bool]]:
-    for paragraph in BLANK.split(text):
-        end = 0
-        for match in SPAN.finditer(paragraph) if "`" not in SPAN.sub("", paragraph) else ():
-            yield paragraph[end : match.start()], False
-            yield match[0], True
-            end = match.end()
-        yield paragraph[end:], False
-
-
-def _outside(text: str, figures: Mapping[str, str]) -> str:
-    """Escape text outside of code. URLs of figures contain no `![`, `<` or bracket, so they need no escaping."""
-    known, last = [], 0
-    for match in IMAGE.finditer(text):
-        known += [_inert(text[last : match.start()]), _image(match[1], figures.get(match[2], ""))]
-        last = match.end()
-    return "".join([*known, _inert(text[last:])])
-
-
-def _inert(text: str) -> str:
-    return text.replace("<", "&lt;").replace("![", "!\\[")
-
-
-def _image(name: str, address: str) -> str:
-    return f"![{_inert(name)}]({address})" if address else f"*[{_inert(name)}]*"
+    return rendered_html(text, LONGEST + 100, figures.addresses)
 
 
 def figures_html(text: str, figures: Figures) -> str:
@@ -114,8 +72,7 @@ def figures_html(text: str, figures: Figures) -> str:
     mentioned = {match[2] for match in IMAGE.finditer(text)}
     images = "".join(_figure(*figure) for figure in figures.addresses.items() if figure[0] not in mentioned)
     notes = "".join(f"<p>{text_html(note)}</p>" for note in figures.left_out)
-    style = "<style>.rl figure {margin: 16px 0} .rl figure img {max-width: 100%; background: white}</style>"
-    return f'{STYLE}{style}<div class="rl">{images}{notes}</div>' if images or notes else ""
+    return images + notes
 
 
 def _figure(name: str, address: str) -> str:

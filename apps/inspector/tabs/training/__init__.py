@@ -1,1 +1,21 @@
-"""The training tab: metrics of a policy's training, rollouts and advantages."""
+"""The training tab: metrics over the steps of a training, and the completions of a policy."""
+
+from ...html import columns, skeleton_html, template
+
+PANELS = ("reward", "components", "proxy and gold", "KL", "length", "entropy")
+PANEL_IDS = {name: f"rl-{name.replace(' ', '-').lower()}" for name in PANELS}
+REWARD_IDS = [f"reward-{index}" for index in range(3)]
+TEMPLATE = "".join(
+    [
+        template("training-controls"),
+        f'<div class="part" id="progress">{skeleton_html()}</div>',
+        template("changes"),
+        f'<div class="panels">{template(*PANEL_IDS.values())}</div>',
+        columns(template("over-kl"), template("any-column", "own")),
+        template("reward-controls"),
+        f'<div class="panels">{template(*REWARD_IDS)}</div>',
+        template("reward-metrics", "rollouts-bar", "rollouts", "rollout"),
+        columns(template("waterfall", "waterfall-note"), template("strip-bar", "strip")),
+        template("about-training"),
+    ]
+)

@@ -1,97 +1,24 @@
 """Metrics of policy training: rewards, KL, length and entropy over steps, proxy and gold rewards."""
 
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from itertools import groupby
-from pathlib import Path
+from statistics import variance
 from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
-from .....rm.errors import UNREADABLE, DataError, UsageError
-from .....rm.io.checked_files import from_yaml
-from .....rm.registry.specs import split_name
-from ....runs.run_folder import CONFIG
+from .....rm.errors import UsageError
 from ....runs.tables import STEPS
 from ...figures import PALETTE, layout, plot_text, set_title
-from ...html import STYLE, number, text_html, with_csv
-from ...run_list import stamp
-from ..metrics import METRICS, table_html
+from ...html import number, text_html, with_csv
+from ..metrics import METRICS, metric_html, table_html
+from .log import Sources, Steps
 
-WAY_OUT = "start `rewardlab rl` again with --resume, or with --overwrite"
 MOST_LINES, MOST_POINTS = 8, 2_000
 MEAN = re.compile(r"rewards/.+/mean")
 DASHES, SYMBOLS = ("solid", "dash"), ("circle", "diamond-open")  # trained on, watched
-Steps = Sequence[Mapping[str, float]]
-
-# ---- reading ----
-
-
-class Sources(NamedTuple):
-    """Reward sources in a run's settings: rewards for training, rewards that are only logged (`watch`), weights."""
-
-    trained: tuple[str, ...]
-    watched: tuple[str, ...]
-    weights: Mapping[str, float]
-
-    def watches(self, component: str) -> bool:
-        """Return whether a component is only logged. A component is named SOURCE, or SOURCE.OBJECTIVE."""
-        return not self._of(component, self.trained) and self._of(component, self.watched)
-
-    def weight(self, component: str) -> float:
-        """Return the weight of a component: the weight in the settings, else 1 if used for training, else 0."""
-        return self.weights.get(component, float(not self.trained or self._of(component, self.trained)))
-
-    @staticmethod
-    def _of(component: str, sources: Sequence[str]) -> bool:
-        return any(component == source or component.startswith(f"{source}.") for source in sources)
-
-
-def read_sources(folder: Path) -> Sources:
-    """Load the reward sources from `config.yaml`. Without that file, every logged reward counts with weight 1."""
-    try:
-        settings = from_yaml((folder / CONFIG).read_text(encoding="utf-8"))
-        trained, watched = (
-            tuple(split_name(str(text))[0] for text in settings.get(name) or ()) for name in ("reward", "watch")
-        )
-        pairs = [str(text).rpartition("=") for text in settings.get("weight") or ()]
-        return Sources(trained, watched, {name: float(value) for name, _, value in pairs})
-    except FileNotFoundError:
-        return Sources((), (), {})
-    except UNREADABLE as error:
-        raise DataError(f"{folder / CONFIG} is damaged ({error}); {WAY_OUT}") from error
-
-
-def read_steps(folder: Path) -> Steps:
-    """Return the log lines of a run that have a finite step. An incomplete last line is ignored."""
-    return _lines(folder / STEPS, stamp(folder, [STEPS]))[0]
-
-
-def damaged_lines(folder: Path) -> tuple[int, ...]:
-    """Return the line numbers (from 1) of complete log lines that cannot be parsed."""
-    return _lines(folder / STEPS, stamp(folder, [STEPS]))[1]
-
-
-@lru_cache(maxsize=64)
-def _lines(path: Path, _stamp: Any) -> tuple[Steps, tuple[int, ...]]:
-    try:
-        *complete, _unfinished = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise DataError(f"{path} cannot be read ({error}); {WAY_OUT}") from error
-    rows = [_line(line) for line in complete]
-    damaged = tuple(index for index, row in enumerate(rows, 1) if row is None)
-    return tuple(row for row in rows if row and math.isfinite(row.get("step", math.nan))), damaged
-
-
-def _line(line: bytes) -> dict[str, float] | None:
-    try:
-        row = json.loads(line)
-        return {name: float(value) for name, value in row.items() if isinstance(value, int | float)}
-    except (ValueError, AttributeError, RecursionError, OverflowError):
-        return None
 
 
 def series(steps: Steps, column: str, x: str = "step") -> tuple[list[float], list[float]]:
@@ -163,23 +90,91 @@ def _with_columns(panels: Mapping[str, Panel], steps: Steps) -> dict[str, Panel]
     return {name: panel for name, panel in panels.items() if any(line.column in known for line in panel.lines)}
 
 
-def step_figure(steps: Steps, panel: Panel, window: int = 1) -> go.Figure:
-    """Draw a line for each column. Rewards that are only logged are dashed."""
+def step_figure(
+    steps: Steps, panel: Panel, window: int = 1, beside: Steps = (), *, standardised: bool = False
+) -> go.Figure:
+    """Draw a line for each column. Rewards that are only logged are dashed, and the run `beside` is dotted.
+
+    Standardised values are in standard deviations from their mean over the run.
+    """
     figure = go.Figure()
     for index, line in enumerate(panel.lines[:MOST_LINES]):
-        x, y = series(steps, line.column)
-        colour, every = PALETTE[index % len(PALETTE)], _stride(len(x))
+        colour = PALETTE[index % len(PALETTE)]
         if panel.error and index == 0 and window == 1:
             rows = [row for row in steps if {"step", line.column} <= row.keys()]
-            figure.add_trace(_band(rows[::every], line.column, panel.error, colour))
+            figure.add_trace(_band(rows[:: _stride(len(rows))], line.column, panel.error, colour))
         name = f"{line.name} (watched)" if line.watched else line.name
-        name = name if every == 1 else f"{name}, 1 step of {every}"
-        figure.add_trace(_trace(x[::every], moving_mean(y, window)[::every], name, colour, DASHES[line.watched]))
-    figure.update_layout(showlegend=len(panel.lines) > 1 or _stride(len(steps)) > 1)
+        for run, dash, end in ((steps, DASHES[line.watched], ""), (beside, "dot", ", second run")):
+            x, y = series(run, line.column)
+            if standardised:
+                y = standardise(y)
+            every = _stride(len(x))
+            called = f"{name}{end}" if every == 1 else f"{name}{end}, 1 step of {every}"
+            if x:
+                figure.add_trace(_trace(x[::every], moving_mean(y, window)[::every], called, colour, dash))
+    figure.update_layout(showlegend=len(figure.data) > 1 + bool(panel.error) or _stride(len(steps)) > 1)
     left_out = len(panel.lines) - MOST_LINES
     title = f"{panel.title} ({left_out} more not drawn)" if left_out > 0 else panel.title
-    layout(figure, x="step" if window == 1 else f"step; mean of {window} steps", y=panel.unit, height=260)
+    unit = "standard deviations over the run" if standardised else panel.unit
+    layout(figure, x="step" if window == 1 else f"step; mean of {window} steps", y=unit, height=260)
     return set_title(figure, title, panel.definition)
+
+
+def standardise(values: Sequence[float]) -> list[float]:
+    """Return the values minus their mean, divided by their standard deviation. All 0 if they are equal.
+
+    >>> standardise([1.0, 3.0]), standardise([2.0])
+    ([-1.0, 1.0], [0.0])
+    """
+    mean = sum(values) / len(values) if values else 0.0
+    spread = math.sqrt(sum((value - mean) ** 2 for value in values) / len(values)) if values else 0.0
+    return [(value - mean) / spread if spread > 0 else 0.0 for value in values]
+
+
+def changes_html(steps: Steps, beside: Steps, panels: Mapping[str, Panel], run: str, other: str | None) -> str:
+    """Return a table with the first and last value of every panel's lines, and their change with its standard error.
+
+    First and last are means over a tenth of the steps each, 1 to 20; the error is that of the difference of both means
+    if steps were independent.
+    """
+    lines = dict.fromkeys(line for panel in panels.values() for line in panel.lines)
+    runs = [(run, steps), *([(other, beside)] if other else [])]
+    rows = []
+    for line in lines:
+        for name, log in runs:
+            if ends := change_of(series(log, line.column)[1]):
+                label = text_html(line.name) + (
+                    f' <span class="faint">{text_html(str(name), 60)}</span>' if other else ""
+                )
+                change = f"{ends.last - ends.first:+.3g} ± {ends.error:.2g}"
+                cells = f"<td>{number(ends.first)}</td><td>{number(ends.last)}</td><td>{change}</td>"
+                rows.append(f'<tr><th scope="row">{label}</th>{cells}</tr>')
+    if not rows:
+        return ""
+    return with_csv(table_html(["metric", "first", "last", metric_html("change over the run", "change")], rows))
+
+
+class Ends(NamedTuple):
+    """Means of the first and of the last steps of a training, and the standard error of their difference."""
+
+    first: float
+    last: float
+    error: float
+
+
+def change_of(values: Sequence[float]) -> Ends | None:
+    """Return the ends of a series; None for fewer than two finite values.
+
+    >>> change_of([1.0, 2.0])
+    Ends(first=1.0, last=2.0, error=0.0)
+    """
+    finite = [value for value in values if math.isfinite(value)]
+    if len(finite) < 2:
+        return None
+    size = max(1, min(20, len(finite) // 10))
+    ends = finite[:size], finite[-size:]
+    variances = [variance(end) / size if size > 1 else 0.0 for end in ends]
+    return Ends(sum(ends[0]) / size, sum(ends[1]) / size, math.sqrt(sum(variances)))
 
 
 def _stride(number: int) -> int:
@@ -267,7 +262,7 @@ def reward_metrics_html(name: str, names: Sequence[str], steps: Steps) -> str:
     """Return a table with the first and the last value of every column that a reward logs."""
     rows = (_metric_html(column.removeprefix(f"{name}/"), series(steps, column)[1]) for column in names)
     table = with_csv(table_html(["metric", "first", "last", "steps"], rows))
-    return f'{STYLE}<div class="rl"><p>Metrics logged by the reward <b>{text_html(name)}</b></p>{table}</div>'
+    return f"<p>Metrics logged by the reward <b>{text_html(name)}</b></p>{table}"
 
 
 def _metric_html(name: str, values: Sequence[float]) -> str:
@@ -281,7 +276,7 @@ def progress_html(steps: Steps, sources: Sources, growing: bool, damaged: Sequen
     lines = f"{len(damaged):,} damaged {'line' if len(damaged) == 1 else 'lines'}"
     left_out = f' <span class="wrong">{lines} of {STEPS} left out: {named}.</span>' if damaged else ""
     if not steps:
-        return f'{STYLE}<div class="rl"><p>No step is logged yet.{left_out}</p></div>'
+        return f"<p>No step is logged yet.{left_out}</p>"
     last = steps[-1]
     state = "running or cut off; this page follows it" if growing else "finished"
     rewards = ", ".join(
@@ -289,6 +284,6 @@ def progress_html(steps: Steps, sources: Sources, growing: bool, damaged: Sequen
         for name in components(steps)
     )
     return (
-        f'{STYLE}<div class="rl"><p><b id="laststep">step {last["step"]:,.0f}</b>, {state}. '
-        f"{f'Rewards: {text_html(rewards)}.' if rewards else ''}{left_out}</p></div>"
+        f'<p><b id="laststep">step {last["step"]:,.0f}</b>, {state}. '
+        f"{f'Rewards: {text_html(rewards)}.' if rewards else ''}{left_out}</p>"
     )

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,11 +14,10 @@ import pyarrow.parquet as pq
 from .....rm.errors import UNREADABLE, DataError, UsageError
 from .....rm.io.reading_faults import reading_fault
 from .....rm.training import CHECKPOINTS
-from ...html import STYLE, decimals_of, number, text_html
-from ...texts.tokens import STYLE as HEAT
+from ...html import decimals_of, number, text_html
 from ...texts.tokens import heat_html, legend_html, scale_of, shades
 from ..metrics import table_html
-from .queries import Sources
+from .log import Sources
 
 ROLLOUTS = "rollouts"
 FILE = re.compile(r"step-(\d+)\.parquet")
@@ -174,25 +174,23 @@ def advantage(rollout: Rollout) -> float | None:
     return float(known.mean()) if len(known) else None
 
 
-def headers(rollouts: Sequence[Rollout]) -> list[str]:
-    """Return the heads of the table's columns."""
-    components = [*[*rollouts[0].rewards.values()][-1]] if rollouts and rollouts[0].rewards else []
-    return ["prompt", "completion", *components, "trained on", "advantage", "finished"]
+def rows_html(rollouts: Sequence[Rollout], sources: Sources, chosen: int, address: str) -> str:
+    """Return a table of completions with rewards after the last transform and the mean advantage over tokens.
 
-
-def cells(rollouts: Sequence[Rollout], sources: Sources) -> list[list[str]]:
-    """Return the table rows with rewards after the last transform and the mean advantage over tokens."""
+    `address` and a position is the link to a completion, and `chosen` the position of the one that is shown.
+    """
+    names = [*[*rollouts[0].rewards.values()][-1]] if rollouts and rollouts[0].rewards else []
+    heads = ["prompt", "completion", *map(text_html, names), "trained on", "advantage", "finished"]
     columns = zip(*(_numbers(rollout, sources) for rollout in rollouts), strict=True)
     texts = [[_missing(value, decimals_of(column)) for value in column] for column in columns]
-    return [
-        [
-            _beginning(rollout.prompt.removeprefix("user: ")),
-            _beginning(rollout.answer),
-            *(column[index] for column in texts),
-            "yes" if rollout.finished else "no",
-        ]
+    rows = (
+        f'<tr{" class=mine" if rollout.position == chosen else ""}><th scope="row">{_beginning(rollout.prompt)}</th>'
+        f'<td class="words"><a href="{escape(address)}{rollout.position}">{_beginning(rollout.answer) or "(empty)"}</a>'
+        f"</td>{''.join(f'<td>{column[index]}</td>' for column in texts)}"
+        f"<td>{'yes' if rollout.finished else 'no'}</td></tr>"
         for index, rollout in enumerate(rollouts)
-    ]
+    )
+    return f'<div class="box scores">{table_html(heads, rows, words={1})}</div>'
 
 
 def _numbers(rollout: Rollout, sources: Sources) -> list[float | None]:
@@ -201,7 +199,7 @@ def _numbers(rollout: Rollout, sources: Sources) -> list[float | None]:
 
 
 def _beginning(text: str) -> str:
-    return " ".join(text[: 4 * SHOWN].split())[:SHOWN]
+    return text_html(" ".join(text.removeprefix("user: ")[: 4 * SHOWN].split())[:SHOWN])
 
 
 def _missing(value: float | None, decimals: int | None = None) -> str:
@@ -219,12 +217,12 @@ def answer_html(rollout: Rollout, sources: Sources) -> str:
         for name, value in rollout.versions.items()
     )
     return (
-        f'{STYLE}<div class="rl"><div class="box prompt"><div class="head"><span>Step {rollout.step}, completion '
+        f'<div class="box prompt"><div class="head"><span>Step {rollout.step}, completion '
         f'{rollout.position + 1}</span><span class="faint">group {rollout.group}, {finished}</span></div>'
         f'<div class="body"><div class="text">{text_html(rollout.prompt)}</div></div></div><div class="answers">'
         f'<div class="box answer"><div class="head">Completion</div><div class="body"><div class="text">'
         f"{text_html(rollout.answer)}</div></div></div></div>{_rewards_html(rollout, sources)}"
-        f"{f'<p class=faint>Rated by {text_html(versions)}.</p>' if versions else ''}</div>"
+        f"{f'<p class=faint>Rated by {text_html(versions)}.</p>' if versions else ''}"
     )
 
 
@@ -278,9 +276,9 @@ def strip_html(rollout: Rollout, texts: Sequence[str], name: str) -> str:
     unit = "nats" if name == "log π - log base" else "reward's unit" if name == "value" else ""
     cut = len(rollout.tokens) - len(values)
     return (
-        f'{STYLE}{HEAT}<div class="rl" id="tokens">{legend_html(scale, unit=unit, low="", high="")}'
+        f"{legend_html(scale, unit=unit, low='', high='')}"
         f"{heat_html(texts[: len(values)], shades(values.tolist(), scale), titles)}"
-        f"{f'<p class=faint>{cut:,} more tokens</p>' if cut else ''}</div>"
+        f"{f'<p class=faint>{cut:,} more tokens</p>' if cut else ''}"
     )
 
 

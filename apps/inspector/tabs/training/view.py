@@ -1,171 +1,146 @@
 """The training tab: figures over the steps of a policy training, metrics of rewards, and completions of a step."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
-import gradio as gr
-
-from ....runs.tables import STEPS
-from ...components import DIMMED, QUIET, Site, address_script, filled_list, with_note
-from ...html import skeleton_html
-from ...run_list import TRAINED, stamp
+from .....rm.errors import UsageError
+from ...components import Site
+from ...html import input_html, note_html, select_html
+from ...panes import Query, View, controls, noted, run_select
+from ...run_list import TRAINED
+from . import PANEL_IDS, REWARD_IDS, log, rollouts
 from . import queries as views
-from . import rollouts_view as rollouts
-from .rollouts import steps_of
+from .waterfall import MEANING, NO_WATERFALL, waterfall, waterfall_figure
 
-PANELS = ("reward", "components", "proxy and gold", "KL", "length", "entropy")
 OTHERS = ("reward_std", "watch/repetition", "loss")
 """Initial metrics of the figure: the first of these that the run logs."""
-REWARD_FIGURES = 3  # figures of a reward that logs metrics
-SECONDS = 5.0
-Values = list[Any]
+MOST_WINDOW, SIZE = 50, 10  # steps of a mean, completions of a page
+NONE = "No completions were stored: start `rewardlab rl` with --rollout_steps N to store those of every Nth step."
+NO_TOKENS = "The tokens of this completion were not stored."
 
 
-def tab(site: Site) -> None:
-    """Build the tab. An unfinished run is reloaded every few seconds; the selected step and completion stay."""
-    with gr.Row():
-        run = site.chooser(TRAINED, scale=3)
-        window = gr.Slider(1, 50, value=1, step=1, label="Smoothing: mean of this many steps", scale=2)
-    (metrics, column, reward), seen = _components(), gr.State()
-    below = rollouts.section(site, run)
-    asked = [run, window, column, reward]
-    outputs = [seen, *metrics, *below.outputs]
-
-    def show(run: str | None, window: float, column: str | None, reward: str | None, step: float, index: int) -> Values:
-        answers = rollouts.present(site, run, step, index, None)
-        return [_log_of(site, run), *_refresh(site, run, int(window), column, reward), *answers]
-
-    def arrive(query: Mapping[str, str], run: str | None, *rest: Any) -> Values:
-        run = site.pick(query.get("run") or run, TRAINED)
-        return [site.run_list(run, TRAINED), *show(run, *rest, *_slider_values(query))]
-
-    def chosen(*values: Any) -> Values:
-        return show(*values, 0, 0)
-
-    def tick(seen: Any, step: float, run: str | None, *rest: Any) -> Values:
-        now = site.root.followed(run, TRAINED)
-        log = _log_of(site, now)
-        if log == seen:
-            return [gr.skip() for _ in range(3 + len(metrics))]
-        updates = _refresh(site, now, *rest)
-        return [site.run_list(now, TRAINED), rollouts.slider(_stored_steps(site, now), step), log, *updates]
-
-    opened = site.opening("training", arrive, asked, [run, *outputs])
-    changed = run.input(chosen, asked, outputs, **DIMMED)
-    for event in (window.input, column.input, reward.input):
-        options = QUIET | {"trigger_mode": "always_last", "preprocess": False}  # the slider's field may be empty
-        event(lambda *values: _refresh(site, *values), asked, metrics, **options)
-    metrics[-1].tick(tick, [seen, below.step, *asked], [run, below.step, seen, *metrics], **QUIET)
-    names = address_script("training", "run", "step", "answer")
-    for event in (opened, changed, *below.events):
-        event.then(None, [run, below.step, below.position], None, js=names, **QUIET)
-
-
-def _components() -> tuple[Values, gr.Dropdown, gr.Dropdown]:
-    """Return the components for the logged metrics (the timer is the last), and the two dropdown lists among them."""
-    note = gr.HTML(elem_id="training-note", apply_default_css=False, visible=False)
-    progress = gr.HTML(skeleton_html(), elem_id="progress", apply_default_css=False)
-    panels = [plot for names in (PANELS[:3], PANELS[3:]) for plot in _plots(names)]
-    with gr.Row():
-        with gr.Column(min_width=300):
-            over_kl = gr.Plot(show_label=False, visible=False, elem_id="over-kl")
-        with gr.Column(min_width=300):
-            column = filled_list("Another metric", elem_id="any-column")
-            figure = gr.Plot(show_label=False, visible=False, elem_id="own")
-    reward = filled_list("Metrics logged by a reward", visible=False)
-    reward_figures = _plots([f"reward-{index}" for index in range(REWARD_FIGURES)])
-    status, timer = gr.HTML(elem_id="reward-metrics", apply_default_css=False), gr.Timer(SECONDS, active=False)
-    log = [note, progress, *panels, over_kl, column, figure, reward, *reward_figures, status, timer]
-    return log, column, reward
-
-
-def _plots(names: Sequence[str]) -> list[gr.Plot]:
-    with gr.Row():
-        return [
-            gr.Plot(show_label=False, visible=False, elem_id=f"rl-{name.replace(' ', '-').lower()}", min_width=300)
-            for name in names
-        ]
-
-
-def _slider_values(query: Mapping[str, str]) -> tuple[float, int]:
-    """Return the step and completion index of the page's URL. Values that are not numbers become 0."""
-    step, answer = (query.get(name, "") for name in ("step", "answer"))
-    return float(step) if step.isdecimal() else 0, int(answer) if answer.isdecimal() else 0
-
-
-def _log_of(site: Site, run: str | None) -> tuple[Any, ...]:
-    """Return a stamp of the run that changes when its log or rollouts change."""
-    try:
-        entry = site.root.entry(run, TRAINED)
-        return run, stamp(entry.path, [STEPS]), len(steps_of(entry.path)), entry.growing
-    except ValueError:
-        return (run,)
-
-
-def _stored_steps(site: Site, run: str | None) -> list[int]:
-    try:
-        return steps_of(site.root.find(run, TRAINED))
-    except ValueError:
-        return []
-
-
-def _refresh(site: Site, run: str | None, window: float | None, column: str | None, reward: str | None) -> Values:
-    """Return the values of all components for logged metrics."""
-    return with_note(_present, _empty_outputs)(site, run, int(window or 1), column, reward)
-
-
-def _empty_outputs() -> Values:
-    """Return empty outputs to show below a note."""
-    hidden = [_plot(None) for _ in range(len(PANELS) + 1)]
-    return ["", *hidden, gr.Dropdown([]), _plot(None), *_no_reward_metrics(), gr.skip()]
-
-
-def _no_reward_metrics() -> Values:
-    return [gr.Dropdown(visible=False), *(_plot(None) for _ in range(REWARD_FIGURES)), ""]
-
-
-def _present(site: Site, run: str | None, window: int, column: str | None, reward: str | None) -> Values:
+def view(site: Site, query: Query) -> View:
+    """Return the figures of a run, of a second run over them, and the completions of a step."""
+    run = site.pick(query.get("run"), TRAINED)
+    other = site.root.followed(query.get("with"), TRAINED)
+    window = min(MOST_WINDOW, max(1, _integer(query.get("window"), 1)))
     if not run:
-        raise site.nothing_yet(TRAINED)
+        return View({}, noted(lambda: _refuse(site), "progress"))
+    shown = {"run": run, "with": other, "window": window if window > 1 else ""}
+    lists = [run_select(site, TRAINED, run)]
+    choices = [("none", ""), *((entry.label, entry.id) for entry in site.root.entries(TRAINED) if entry.id != run)]
+    lists += [select_html("with", "Beside", choices, other)] if len(choices) > 1 else []
+    lists += [input_html("window", "Smoothing: mean of steps", window, type="number", min=1, max=MOST_WINDOW)]
+    logged = noted(lambda: _log(site, run, other, window, query), "progress")
+    chosen: dict[str, Any] = {}
+    completions = noted(lambda: _completions(site.root.find(run, TRAINED), query, chosen), "rollout")
+    kept = {name: query.get(name) for name in ("column", "reward")}
+    return View(
+        shown | kept | chosen,
+        {"training-controls": controls(lists), **logged, **completions},
+        site.root.growing(run),
+    )
+
+
+def _refuse(site: Site) -> Mapping[str, Any]:
+    raise site.nothing_yet(TRAINED)
+
+
+def _integer(text: str | None, default: int = 0) -> int:
+    return int(text) if text and text.isdecimal() else default
+
+
+# ---- what is logged ----
+
+
+def _log(site: Site, run: str, other: str | None, window: int, query: Query) -> Mapping[str, Any]:
     entry = site.root.entry(run, TRAINED)
-    steps, sources = views.read_steps(entry.path), views.read_sources(entry.path)
+    steps, sources = log.read_steps(entry.path), log.read_sources(entry.path)
+    beside = log.read_steps(site.root.find(other, TRAINED)) if other else ()
     panels = views.panels(steps, sources)
-    figures = [_plot(views.step_figure(steps, panels[name], window) if name in panels else None) for name in PANELS]
-    both = panels.get("proxy and gold") if "KL" in panels else None
-    against = _plot(views.kl_figure(steps, both, window) if both else None)
-    return [
-        views.progress_html(steps, sources, entry.growing, views.damaged_lines(entry.path)),
-        *figures,
-        against,
-        *_metric_plot(steps, column, window),
-        *_reward_metrics(steps, sources, reward, window),
-        gr.Timer(active=entry.growing),
-    ]
+    both = panels.get("proxy and gold")
+    figures = {
+        PANEL_IDS[name]: views.step_figure(steps, panel, window, beside, standardised=name == "proxy and gold")
+        for name, panel in panels.items()
+    }
+    if both and "KL" in panels:
+        figures["over-kl"] = views.kl_figure(steps, both, window)
+    return {
+        "progress": views.progress_html(steps, sources, entry.growing, log.damaged_lines(entry.path)),
+        "changes": views.changes_html(steps, beside, panels, run, other),
+        **figures,
+        **_any_column(steps, beside, query.get("column"), window),
+        **_reward(steps, sources, query.get("reward"), window),
+    }
 
 
-def _plot(figure: Any) -> Any:
-    return gr.Plot(visible=False) if figure is None else gr.Plot(figure, visible=True)
-
-
-def _metric_plot(steps: views.Steps, column: str | None, window: int) -> Values:
+def _any_column(steps: log.Steps, beside: log.Steps, column: str | None, window: int) -> Mapping[str, Any]:
     """Return the list of all columns, and the figure of the chosen column, by default the first of `OTHERS`."""
     names = views.columns(steps)
-    column = column if column in names else next((name for name in OTHERS if name in names), None)
-    panel = views.Panel(column or "", "", (views.Line(column or "", column or ""),))
-    return [gr.Dropdown(names, value=column), _plot(views.step_figure(steps, panel, window) if column else None)]
+    column = column if column in names else next((name for name in OTHERS if name in names), "")
+    panel = views.Panel(column, "", (views.Line(column, column),))
+    choices = [("choose", ""), *((name, name) for name in names)]
+    lists = controls([select_html("column", "Another metric", choices, column)]) if names else ""
+    return {"any-column": lists, "own": views.step_figure(steps, panel, window, beside) if column else ""}
 
 
-def _reward_metrics(steps: views.Steps, sources: views.Sources, name: str | None, window: int) -> Values:
+def _reward(steps: log.Steps, sources: log.Sources, name: str | None, window: int) -> Mapping[str, Any]:
     """Return the list of rewards with logged metrics, and the figures and columns of the chosen reward."""
     by_reward = views.reward_columns(steps, sources)
     if not by_reward:
-        return _no_reward_metrics()
+        return {}
     name = name if name in by_reward else next(iter(by_reward))
-    panels = [*views.reward_panels(name, steps).values()]
-    figures = [_plot(views.step_figure(steps, panel, window)) for panel in panels[:REWARD_FIGURES]]
-    figures += [_plot(None)] * (REWARD_FIGURES - len(figures))
-    return [
-        gr.Dropdown([*by_reward], value=name, visible=True),
-        *figures,
-        views.reward_metrics_html(name, by_reward[name], steps),
-    ]
+    choices = [(reward, reward) for reward in by_reward]
+    panels = views.reward_panels(name, steps).values()
+    figures = {id: views.step_figure(steps, panel, window) for id, panel in zip(REWARD_IDS, panels, strict=False)}
+    lists = controls([select_html("reward", "Metrics logged by a reward", choices, name)])
+    return {
+        "reward-controls": lists,
+        **figures,
+        "reward-metrics": views.reward_metrics_html(name, by_reward[name], steps),
+    }
+
+
+# ---- completions ----
+
+
+def _completions(folder: Path, query: Query, chosen: dict[str, Any]) -> Mapping[str, Any]:
+    """Return the completions of a step and one of them in full. `chosen` receives its values in the address."""
+    steps = rollouts.steps_of(folder)
+    if not steps:
+        raise UsageError(NONE)
+    step, sources = rollouts.nearest(steps, _integer(query.get("step"))), log.read_sources(folder)
+    total = rollouts.number_of(folder, step)
+    index = max(0, min(_integer(query.get("answer")), total - 1))
+    start = index // SIZE * SIZE
+    rows, rollout = rollouts.read_answers(folder, step, start, SIZE), rollouts.read_answer(folder, step, index)
+    bars, series = waterfall(rollout, sources), rollouts.token_series(rollout)
+    colour = query.get("colour") if query.get("colour") in series else next(iter(series), "")
+    chosen |= {"step": step, "answer": index, "colour": query.get("colour")}
+    address = "?" + urlencode({**query, "tab": "training", "step": step}) + "&answer="
+    texts = rollouts.token_texts(folder, rollout.tokens) if series else []
+    return {
+        "rollouts-bar": _bar(steps, step, index, total, address),
+        "rollouts": rollouts.rows_html(rows, sources, index, address),
+        "rollout": rollouts.answer_html(rollout, sources),
+        "waterfall": waterfall_figure(bars) if bars else "",
+        "waterfall-note": note_html(MEANING if bars else NO_WATERFALL),
+        "strip-bar": controls([select_html("colour", "Colour of the tokens", [(n, n) for n in series], colour)])
+        if series
+        else note_html(NO_TOKENS),
+        "strip": rollouts.strip_html(rollout, texts, str(colour)) if series else "",
+    }
+
+
+def _bar(steps: list[int], step: int, index: int, total: int, address: str) -> str:
+    """Return the list of steps, the position, and links to other completions and pages."""
+    choices = [(f"{number:,}" if number else "0 (before the first update)", str(number)) for number in steps]
+    page = index // SIZE * SIZE
+    targets = {"« Page": page - SIZE, "‹ Completion": index - 1, "Completion ›": index + 1, "Page »": page + SIZE}
+    links = "".join(
+        f'<a class="button" href="{address}{to}">{text}</a>' for text, to in targets.items() if 0 <= to < total
+    )
+    place = f'<span id="rollout-place">completion {index + 1:,} of {total:,}</span>'
+    return controls([select_html("step", "Completions of step", choices, str(step), "answer"), place, links])

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 from ...figures import PALETTE, layout, plot_text, set_title
 from ...html import number
-from .queries import Sources
+from .log import Sources
 from .rollouts import Rollout, total
 
 RELATIVE, TOTAL = "relative", "total"

@@ -2,14 +2,17 @@
 
 import hashlib
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 from ......judges.audit.agreement import krippendorff_alpha
 from ....html import text_html
+from ....texts.rendering import rendered_html
 from ..cases import Item
-from .annotations import VERDICTS, Annotation, case_annotations
+from .annotations import VERDICTS, Annotation, case_annotations, file_of
 
+GUIDELINES = "guidelines.md"
 QUESTION = "Is the label right?"
 BLIND_QUESTION = "Which response is better?"
 LABELS = {"agree": "Yes", "disagree": "No", "tie": "Tie"}
@@ -82,6 +85,15 @@ def annotations_html(item: Item, annotations: Sequence[Annotation]) -> str:
     if stale:
         rows.append(f'<div class="turn faint">{stale} of an earlier run with other texts under this name.</div>')
     return "".join(rows)
+
+
+def guidelines_html(run: Path) -> str:
+    """Return the guidelines for readers as HTML: `guidelines.md` in the folder of annotations. Empty without it."""
+    try:
+        text = (file_of(run).parent / GUIDELINES).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    return f'<details><summary>Guidelines</summary><div class="text rendered">{rendered_html(text)}</div></details>'
 
 
 def _annotation_html(annotation: Annotation) -> str:

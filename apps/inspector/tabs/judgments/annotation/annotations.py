@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ from ..queries import Run
 FOLDER = "annotations"
 VERDICTS = ("agree", "disagree", "tie")
 """Verdicts: the labelled response is better, another response is better, or neither."""
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 LONGEST = {"note": 10_000, "who": 100}
 
 
@@ -51,14 +53,18 @@ class Annotation:
                 raise UsageError(f"the {name} is {length:,} characters long; {most:,} are kept")
 
 
-def annotate(item: Item, verdict: str, reader: str, note: str = "", *, blind: bool = False) -> Annotation:
-    """Return a reader's annotation of a case, with the current time."""
+def annotate(
+    item: Item, verdict: str, reader: str, note: str = "", *, blind: bool = False, when: str = ""
+) -> Annotation:
+    """Return a reader's annotation of a case, by default with the current time."""
+    if when and not TIME.fullmatch(when):
+        raise UsageError(f"the time of an annotation is written as 2026-01-31T12:00:00Z, got '{when:.40}'")
     return Annotation(
         case=item.case,
         verdict=verdict,
         note=note.strip(),
         who=reader.strip(),
-        when=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        when=when or datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         scorer=item.scorer,
         outcome=item.verdict.outcome if item.verdict else "",
         texts=texts_of(item),

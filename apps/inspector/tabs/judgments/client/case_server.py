@@ -1,24 +1,30 @@
-"""Functions that the script of the judgments tab calls: rows of the list, one case, and an annotation of it."""
+"""Functions that the script of the judgments tab calls: an address, rows of the list, one case, and its annotation."""
 
-import functools
+import tempfile
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ......rm.errors import DataError, UsageError
 from ....components import Site
+from ....html import note_html
 from ....html import text_html as shown_text
+from ....panes import parse_query, server_functions
 from ....run_list import JUDGED
 from .. import queries as views
 from ..annotation import annotations
-from ..annotation.annotation_html import annotations_html, choices, progress
+from ..annotation.annotation_html import LABELS, annotations_html, choices, guidelines_html, progress
+from ..annotation.exchange import import_annotations
 from ..case_html import case_html
 from ..cases import Item, item
-from ..filters import FilterValues, filter_of, parse_filter_values
+from ..filters import FilterValues, complete, filter_of, parse_filter_values, subset_choices
+from ..toolbar import toolbar_html
 
 MOST_ROWS = 200
 LAST = 2**31 - 1
 """Largest position of a case, which fits the integers of the database."""
 OUTCOME_MARKS = {"right": "✓", "wrong": "✕", "tie": "=", "abstained": "–"}
+BEING_WRITTEN = "This run is being written, or was cut off; it is read again every few seconds. "
 Request = Mapping[str, Any]
 Response = dict[str, Any]
 
@@ -32,11 +38,11 @@ class View(NamedTuple):
     blind: bool
 
 
-def server_functions(site: Site) -> list[Callable[[Request], Response]]:
+def functions(site: Site) -> list[Callable[[Request], Response]]:
     """Return the functions that the script calls. A response to an invalid request has a message in `error`."""
 
     def rows(request: Request) -> Response:
-        return _rows(_view(site, request), _position(request["start"]), min(_position(request["size"]), MOST_ROWS))
+        return _rows(_view(site, request), _position(request["start"]), _size(request))
 
     def case(request: Request) -> Response:
         return _case(_view(site, request), request)
@@ -44,28 +50,22 @@ def server_functions(site: Site) -> list[Callable[[Request], Response]]:
     def annotate(request: Request) -> Response:
         return _annotate(_view(site, request), request)
 
-    return [_handler(function) for function in (rows, case, annotate)]
+    def add_annotations(request: Request) -> Response:
+        return {"added": _import(_view(site, request).run, str(request["name"]), str(request["text"]))}
+
+    def open_address(request: Request) -> Response:
+        return _open(site, request)
+
+    return server_functions(open=open_address, rows=rows, case=case, annotate=annotate, add_annotations=add_annotations)
 
 
-def _handler(function: Callable[[Request], Response]) -> Callable[[Request], Response]:
-    @functools.wraps(function)
-    def answer(request: Request) -> Response:
-        try:
-            return function(request)
-        except (UsageError, DataError) as error:
-            return {"error": str(error)}
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            return {"error": f"the request of the page is malformed: {error!r}; reload the page"}
-
-    return answer
-
-
-def _view(site: Site, request: Request) -> View:
+def _view(site: Site, request: Request, asked: FilterValues | None = None) -> View:
     """Return the view of a request. In blind mode it ignores scores: all outcomes, in the order of the data."""
-    asked, blind = parse_filter_values(request["query"]), bool(request.get("blind"))
+    asked, blind = asked or parse_filter_values(request["query"]), bool(request.get("blind"))
     if blind:
-        asked = asked._replace(outcome="all", margin="", order="items", only=[*{*asked.only} - {"baseline"}])
-    run = views.open_run(site.root.find(asked.run, JUDGED))
+        only = ",".join({*asked.only.split(",")} - {"baseline", "against"})
+        asked = asked._replace(outcome="all", margin="", order="items", only=only)
+    run = views.open_run(site.root.find(site.root.followed(asked.run, JUDGED), JUDGED))
     return View(run, filter_of(run, asked, [str(case) for case in request.get("marked", ())]), asked, blind)
 
 
@@ -73,27 +73,86 @@ def _position(value: Any) -> int:
     return min(max(0, int(value)), LAST)
 
 
+def _size(request: Request) -> int:
+    return min(_position(request["size"]), MOST_ROWS)
+
+
+# ---- an address ----
+
+
+def _open(site: Site, request: Request) -> Response:
+    """Return what an address selects: the filter as it was understood, numbers of cases, and the first rows.
+
+    The toolbar and the report are omitted for the run that the page has (`known`). An error of the run or the filter is
+    a note in `refused`.
+    """
+    query = parse_query(request["query"])
+    run, wanted, case = site.pick(query.get("run"), JUDGED), query.get("run"), query.get("item")
+    missing = wanted and run != site.root.followed(wanted, JUDGED)
+    notes = [f"There is no run '{wanted}' here; this is another."] if missing else []
+    asked = parse_filter_values({"outcome": "all" if case else "", **query, "run": run})
+    names, scorer = site.scorers(run, asked.scorer)
+    asked, subsets = asked._replace(scorer=scorer), []
+    answered: Response = {"total": 0, "counts": {}, "position": 0, "rows": [], "cases": [], "start": 0}
+    report = ""
+    try:
+        if run is None:
+            raise site.nothing_yet(JUDGED)
+        opened = views.open_run(site.root.find(run, JUDGED))
+        subsets, report = subset_choices(opened), opened.report
+        asked = complete(asked, subsets)
+        view = _view(site, request, asked)
+        position = views.position(opened, view.filter, case, order=view.asked.order) if case else 0
+        if position is None:
+            notes.append(f"The case '{case}' does not pass this filter, or is not in this run.")
+        size = _size(request)
+        answered |= _rows(view, max(0, (position or 0) - size // 2), size) | {"position": position or 0}
+    except (DataError, UsageError) as error:
+        growing = BEING_WRITTEN if site.root.growing(run) else ""
+        answered["refused"] = note_html(f"{growing}{error}")
+    if request.get("known") != (run or "-"):
+        answered |= {"toolbar": toolbar_html(site, asked, names, subsets), "report": report}
+    values = {name: value or "" for name, value in asked._asdict().items()}
+    return answered | {"query": values, "growing": site.root.growing(run), "note": " ".join(notes)}
+
+
+# ---- the list ----
+
+
 def _rows(view: View, start: int, size: int) -> Response:
     lines = views.lines(view.run, view.filter, start, size, order=view.asked.order)
-    scale = views.margin_scale(view.run, view.filter.scorer)
+    scale = views.margin_scale(view.run, view.filter, largest=view.asked.order == "worst")
     counts = views.outcomes(view.run, view.filter)
+    badges = {} if view.blind else badges_of(view.run)
     return {
         "start": start,
         "total": counts[view.filter.outcome],
         "counts": counts,
-        "rows": [row_html(line, scale, blind=view.blind) for line in lines],
+        "rows": [row_html(line, scale, badges.get(line.case, ""), blind=view.blind) for line in lines],
         "cases": [line.case for line in lines],
     }
 
 
-def row_html(line: views.Line, scale: float, *, blind: bool = False) -> str:
+def badges_of(run: views.Run) -> dict[str, str]:
+    """Return case -> HTML of its newest verdict by each reader."""
+    known = annotations.current_annotations(run, annotations.read(run.folder))
+    newest = {(annotation.case, annotation.who): annotation for annotation in known}
+    badges: dict[str, str] = {}
+    for (case, who), annotation in newest.items():
+        title = shown_text(f"{who}: {annotation.note}", 200)
+        badge = f'<span class="badge" title="{title}">{LABELS[annotation.verdict]}</span>'
+        badges[case] = badges.get(case, "") + badge
+    return badges
+
+
+def row_html(line: views.Line, scale: float, badge: str = "", *, blind: bool = False) -> str:
     """Return the inner HTML of a row. `scale` is the |margin| of a full bar; `blind` hides everything from scores.
 
     >>> "✕" in row_html(views.Line("c", "chat", "wrong", -1.0, 0.0, 1.0, "Name a tree"), 2.0)
     True
     """
     prompt = f'<span class="row-prompt" dir="auto">{shown_text(line.prompt) or "(empty prompt)"}</span>'
-    subset = f'<span class="row-subset">{shown_text(line.subset, 60)}</span>'
+    subset = f'<span class="row-subset">{badge}{shown_text(line.subset, 60)}</span>'
     if blind:
         return f'<span class="row-mark">·</span>{prompt}<span></span>{subset}'
     mark = (
@@ -114,6 +173,9 @@ def _bar(margin: float | None, scale: float) -> str:
     return f'<span class="row-bar">{bar}</span><span class="row-number">{margin:.3f}</span>'
 
 
+# ---- a case and its annotations ----
+
+
 def _case(view: View, request: Request) -> Response:
     """Return the case that a request selects by position or by name."""
     name = request.get("case")
@@ -131,7 +193,7 @@ def _case(view: View, request: Request) -> Response:
 
 
 def _annotation(view: View, shown: Item, request: Request) -> Response:
-    """Return the question about a case, its annotations, and the progress of this reader."""
+    """Return the question about a case, its annotations, the guidelines, and the progress of this reader."""
     known, reader = annotations.read(view.run.folder), str(request.get("reader") or "").strip()
     question, options = choices(shown, blind=view.blind)
     own_annotations = [
@@ -143,16 +205,33 @@ def _annotation(view: View, shown: Item, request: Request) -> Response:
         "question": question,
         "choices": options,
         "said": annotations_html(shown, visible),
+        "guidelines": guidelines_html(view.run.folder),
         "progress": progress(annotations.current_annotations(view.run, known), reader, total),
     }
 
 
 def _annotate(view: View, request: Request) -> Response:
-    """Store a reader's verdict, which in blind mode is the index of the better response."""
+    """Store a reader's verdict, which in blind mode is the index of the better response.
+
+    A request that is sent again has the time of the first one, and is stored once.
+    """
     shown = item(view.run, view.filter.scorer, str(request["case"]))
     verdict, reader = str(request["verdict"]), str(request.get("reader") or "")
     if verdict.isdecimal():
         verdict = "agree" if int(verdict) in shown.best else "disagree"
-    note = str(request.get("note") or "")
-    annotations.add(view.run.folder, annotations.annotate(shown, verdict, reader, note, blind=view.blind))
+    note, when = str(request.get("note") or ""), str(request.get("when") or "")
+    annotation = annotations.annotate(shown, verdict, reader, note, blind=view.blind, when=when)
+    if annotation not in annotations.read(view.run.folder):
+        annotations.add(view.run.folder, annotation)
     return _annotation(view, shown, request)
+
+
+def _import(run: views.Run, name: str, text: str) -> int:
+    """Add the annotations of an uploaded file to those of a run, and return how many are new."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"annotations{Path(name).suffix}"
+        path.write_text(text, encoding="utf-8", errors="surrogatepass")
+        try:
+            return import_annotations(run, str(path))
+        except (DataError, UsageError) as error:
+            raise UsageError(str(error).replace(str(path), name)) from error

@@ -1,28 +1,21 @@
-// The list of cases and the case beside it. Gradio calls this with `element` (the list), `trigger`, `props`,
-// `server` (functions of case_server.py) and `watch`. props.value: {query, total, counts, position, marked, error}.
-const ROW = 46, CHUNK = 60, SETTLED = 250;
-const NO_ANSWER = "The inspector does not answer: start it again, or look at its terminal.";
+// The list of cases and the case beside it. Gradio calls this with `element` (the list), `trigger` and `server`
+// (functions of case_server.py); the store calls `show` with an address.
+const ROW = 46, CHUNK = 60, SETTLED = 250, {ask, stored} = window.rewardlab;
 const NONE = "No case passes: choose another outcome or widen the filter.";
-const FIELDS = ["run", "scorer", "outcome", "subset", "search", "margin", "gap", "length", "only", "order"];
-const TEXTS = ["search", "margin", "gap", "length"];
 const byId = id => document.getElementById(id);
-const stored = (name, value) => {  // a value that this browser keeps
-    const key = `rewardlab-${name}`;
-    if (value === undefined) return JSON.parse(localStorage.getItem(key) ?? "null");
-    localStorage.setItem(key, JSON.stringify(value));
-};
-let view = {query: {}, total: 0, marked: []}, version = 0;
+let view = {query: {}, key: null, total: 0}, version = 0;
 let rows = new Map(), names = new Map(), fetching = false;
-const unstored = new Map();  // case -> why its annotation was not stored
-let wanted = 0, shown = null, loading = false, outdated = false, timer = null;
+let wanted = 0, shown = null, loading = false, outdated = false, timer = null, told = "";
 const options = {raw: stored("raw") ?? false, diff: false, blind: stored("blind") ?? false};
 const list = () => element.querySelector("#cases");
-const request = more => ({query: view.query, marked: view.marked, reader: stored("reader") ?? "", ...options, ...more});
+const finished = run => (run ?? "").replaceAll(/\.partial(?=\/|$)/g, "");  // what a run is called once it is finished
+const marked = (run = view.query.run) => stored("marks")?.[finished(run)] ?? [];
+const request = more => ({query: view.query, marked: marked(), reader: stored("reader") ?? "", ...options, ...more});
 
 // ---- the list: only the rows in sight are in the page ----
 
 const draw = () => {
-    const box = list();
+    const box = list(), stars = marked();
     if (!box) return;
     const space = box.firstElementChild;
     space.style.height = `${view.total * ROW}px`;
@@ -45,7 +38,7 @@ const draw = () => {
             row.dataset.full = 1;
             row.dataset.case = names.get(at);
         }
-        row.classList.toggle("marked", view.marked.includes(names.get(at)));
+        row.classList.toggle("marked", stars.includes(names.get(at)));
         row.setAttribute("aria-selected", at === wanted);
         if (!rows.has(at)) missing ??= at;
     }
@@ -55,18 +48,22 @@ const draw = () => {
 };
 const fetchRows = async start => {
     fetching = true;
-    const asked = version, found = await answer(server.rows(request({start, size: CHUNK})));
+    const asked = version, found = await ask(server.rows(request({start, size: CHUNK})));
     fetching = false;
     if (asked === version && !found.error) keep(found);
     if (asked !== version || !found.error) draw();
+    else rewardlab.tell(element, found.error, () => {rewardlab.tell(element); draw()});
 };
 const keep = found => {
     found.rows.forEach((html, index) => rows.set(found.start + index, html));
     found.cases.forEach((name, index) => names.set(found.start + index, name));
     view.total = found.total;
 };
-const answer = async promise => {  // Gradio's client returns undefined where the server does not answer
-    try {return await promise ?? {error: NO_ANSWER}} catch (error) {return {error: `${NO_ANSWER} (${error})`}}
+const forget = () => {
+    version += 1;
+    rows = new Map();
+    names = new Map();
+    list().firstElementChild.replaceChildren();
 };
 const reveal = () => {
     const box = list(), top = wanted * ROW;
@@ -74,32 +71,79 @@ const reveal = () => {
     else if (top + ROW > box.scrollTop + box.clientHeight) box.scrollTop = top + ROW - box.clientHeight;
 };
 
-// ---- the filter: one is asked for at a time, the last one counts, and its answer is taken for no other ----
+// ---- the address: one is asked for at a time, the last one counts, and its answer is taken for no other ----
 
-let latest = {}, filtering = false;
-const same = (one, other, names) => names.every(name => String(one[name] ?? "") === String(other[name] ?? ""));
-const filter = async (values, typed) => {
-    const query = Object.fromEntries(FIELDS.map((name, index) => [name, values[index]]));
-    if (!query.run || query.run !== latest.run) return;  // another run is on its way, with its filter
-    if (typed && same(query, latest, TEXTS)) return;  // filled in by an address
+const valuesOf = ({order, ...query}) => ({...query, order: order === "items" ? "" : order});
+const keyOf = query => {
+    const others = [...new URLSearchParams(query)].filter(([name, value]) => value && !["tab", "item"].includes(name));
+    return JSON.stringify(others.sort());
+};
+let latest = null, opening = false;
+const show = query => {
+    const item = query.get("item");
+    if (keyOf(query) !== view.key) return open(query);
+    if (opening) latest = query;
+    if (item && item !== shown) goTo(item);
+};
+const open = async (query, polled = false) => {
     latest = query;
-    if (filtering) return;
-    filtering = true;
+    if (opening) return;
+    opening = true;
     let asked, found;
     do {
         asked = latest;
-        found = await answer(server.rows(request({query: asked, start: 0, size: CHUNK})));
+        const known = view.key === null ? "" : view.query.run, values = Object.fromEntries(asked);
+        found = await ask(server.open(request({query: values, marked: marked(values.run), known, size: CHUNK})));
     } while (asked !== latest);
-    filtering = false;
-    if (same(asked, view.query, FIELDS) && !view.error) return;  // the answer to an address, meanwhile
-    const {total, counts, error} = found;
-    open({query: asked, marked: view.marked, total: total ?? 0, counts, refused: error}, found);
+    opening = false;
+    rewardlab.tell(element, found.error, () => open(asked));
+    if (found.error) return;
+    const item = asked.get("item"), {query: filled, total, counts, refused, growing} = found;
+    const before = view, key = keyOf(valuesOf(filled));
+    view = {query: filled, key, total, counts, refused, growing};
+    if (found.toolbar) [byId("judgments-toolbar").innerHTML, byId("report").innerHTML] = [found.toolbar, found.report];
+    else synchronise();
+    byId("judgments-note").textContent = found.note;
+    count();
+    rewardlab.settle("judgments", {...valuesOf(filled), item: item ?? ""});
+    if (polled && shown !== null && !refused && before.key !== null) return grow(found, before.total);
+    wanted = found.position;
+    byId("annotation-reader").value = stored("reader") ?? "";
+    if (refused) {
+        forget();
+        draw();
+        return tell("", refused);
+    }
+    restart({position: wanted}, found);
+    reveal();
+    if (item) byId("judged").setAttribute("data-open", "");
+};
+const grow = (found, before) => {  // a run that is being written: the reader stays at the case
+    wanted = found.position;
+    if (found.total === before && !found.toolbar) return;
+    forget();
+    keep(found);
+    draw();
+};
+const synchronise = () => {  // of links, and of Back
+    for (const field of byId("judgments-toolbar").querySelectorAll("[name]")) {
+        const value = view.query[field.name] ?? "";
+        if (field.type === "radio") field.checked = field.value === value;
+        else if (field.type === "checkbox") field.checked = value.split(",").includes(field.value);
+        else if (field !== document.activeElement) field.value = value;
+    }
 };
 const count = () => document.querySelectorAll("#outcome label").forEach(label => {
     const number = view.counts?.[label.querySelector("input").value];
     if (number === undefined) delete label.dataset.count;
     else label.dataset.count = `(${number.toLocaleString("en")})`;
 });
+const onControl = ({target}) => {
+    if (!target.name || !target.closest("#judgments-toolbar")) return;
+    if (target.name === "run") return rewardlab.go({tab: "judgments", run: target.value});
+    const form = new FormData(byId("judgments-toolbar"));
+    rewardlab.go({tab: "judgments", ...valuesOf({...Object.fromEntries(form), only: form.getAll("only").join()})});
+};
 
 // ---- the case: each step counts at once, the case of the last one is shown ----
 
@@ -110,29 +154,36 @@ const select = position => {
     draw();
     load({position: wanted});
 };
+const goTo = name => {
+    clearTimeout(timer);
+    const at = [...names].find(([, known]) => known === name)?.[0];
+    at === undefined ? load({case: name}) : select(at);
+};
 const load = async which => {
     if (loading) return outdated = true;
     [loading, outdated] = [true, false];
     byId("case").classList.add("refreshing");
-    const asked = version, at = wanted, found = await answer(server.case(request(which)));
+    const asked = version, at = wanted, found = await ask(server.case(request(which)));
     loading = false;
     if (outdated || asked !== version || at !== wanted) return load({position: wanted});  // the reader went on meanwhile
-    if (found.error) return tell(found.error);
+    if (found.error) return tell(found.error, "", () => load(which));
     if (found.case === null) return tell(NONE);
     if (wanted !== found.position) {wanted = found.position; reveal(); draw()}
-    show(found);
+    present(found);
 };
-const tell = (text, html = "") => {  // a sentence, or the server's card with commands
+const tell = (text, html = "", again = null) => {  // a sentence, or the server's card with commands
     shown = null;
     byId("case").classList.remove("refreshing");
     const note = Object.assign(document.createElement("p"), {className: "note", textContent: text});
     if (html) byId("case").innerHTML = html;
     else byId("case").replaceChildren(note);
+    const button = {type: "button", className: "unfold", textContent: "Try again", onclick: again};
+    if (again) byId("case").append(Object.assign(document.createElement("button"), button));
     byId("annotation").hidden = true;
     byId("case-bar").hidden = true;
     settle(null);
 };
-const show = found => {
+const present = found => {
     shown = found.case;
     byId("case").innerHTML = found.html;
     byId("case").classList.remove("refreshing");
@@ -146,36 +197,37 @@ const settle = name => {  // what follows the case waits until the reader stays 
     clearTimeout(timer);
     timer = setTimeout(() => {
         if (name !== shown) return;
-        trigger("settled", {case: name ?? ""});
-        if (!view.query.run || !element.offsetParent) return;
-        const {only, ...query} = view.query;
-        const full = {tab: "judgments", ...query, only: only.join(), item: name ?? ""};
-        const changed = Object.entries(full).filter(([key, value]) => value && !(key === "order" && value === "items"));
-        window.rewardlabHistory?.go(new URLSearchParams(changed));
+        const {run, scorer} = view.query, now = JSON.stringify([run, scorer, name]);
+        if (now !== told) trigger("settled", {run, scorer, case: name ?? ""});
+        told = now;
+        const before = rewardlab.state().get("item");
+        const how = before && before !== name ? "push" : "replace";
+        if (run && element.offsetParent && !opening) rewardlab.settle("judgments", {...valuesOf(view.query), item: name ?? ""}, how);
     }, SETTLED);
 };
 const star = () => {
-    const on = shown !== null && view.marked.includes(shown);
+    const on = shown !== null && marked().includes(shown);
     const button = byId("case-mark");
     button.textContent = on ? "★ Bookmarked" : "☆ Bookmark";
     button.setAttribute("aria-pressed", on);
 };
 const mark = () => {
     if (shown === null) return;
-    view.marked = view.marked.includes(shown) ? view.marked.filter(name => name !== shown) : [...view.marked, shown];
-    trigger("marked", {run: view.query.run, cases: view.marked});
+    const before = marked(), cases = before.includes(shown) ? before.filter(name => name !== shown) : [...before, shown];
+    stored("marks", {...stored("marks"), [finished(view.query.run)]: cases});
     star();
     draw();
 };
 
-// ---- annotation: a draft stays with its case ----
+// ---- annotation: a draft stays with its case, and a verdict in the browser until the server has stored it ----
 
-const draftKey = () => JSON.stringify([view.query.run, shown]);
+const draftKey = () => JSON.stringify([finished(view.query.run), shown]);
 const drafts = () => stored("drafts") ?? {};
 const draft = text => {
     const {[draftKey()]: _, ...others} = drafts();
     stored("drafts", text ? {...others, [draftKey()]: text} : others);
 };
+const outbox = () => stored("outbox") ?? [];
 const annotation = found => {
     byId("annotation-question").textContent = found.question;
     byId("annotation-choices").replaceChildren(...[...found.choices, ["", "Skip", "s"]].map(([value, label, key]) => {
@@ -186,30 +238,64 @@ const annotation = found => {
     }));
     byId("annotation-note").value = drafts()[draftKey()] ?? "";
     byId("annotation-said").innerHTML = found.said;
+    byId("annotation-guidelines").innerHTML = found.guidelines;
     byId("annotation-progress").textContent = found.progress;
     byId("annotation-error").textContent = "";
 };
 const judge = async verdict => {
     if (shown === null) return;
     if (verdict === "") return select(wanted + 1);
-    const reader = byId("annotation-reader"), name = shown, at = wanted;
+    const reader = byId("annotation-reader"), at = wanted;
     if (!reader.value.trim()) {
         byId("annotation-error").textContent = "Fill in your name: it is stored with each annotation.";
         return reader.focus();
     }
-    const note = byId("annotation-note").value, key = draftKey();
-    const stale = () => shown !== name;
+    const {run, scorer} = view.query, when = `${new Date().toISOString().slice(0, 19)}Z`, draft = draftKey();
+    const one = {query: {run, scorer}, case: shown, verdict, note: byId("annotation-note").value, reader: reader.value, blind: options.blind, when, draft};
+    stored("outbox", [...outbox().filter(other => other.draft !== draft || other.reader !== one.reader), one]);
     if (at + 1 < view.total) select(at + 1);
-    const found = await answer(server.annotate(request({case: name, verdict, note})));
-    found.error ? unstored.set(name, found.error) : unstored.delete(name);
-    byId("annotation-unstored").textContent =
-        [...unstored].map(([name, error]) => `The annotation of ${name} is not stored. ${error}`).join("\n");
-    if (found.error) return stale() && select(at);
-    const {[key]: kept, ...others} = drafts();
-    if ((kept ?? "") === note) stored("drafts", others);  // the reader may have begun another note
+    const refused = await send(one);
+    if (refused && shown !== one.case && view.query.run === run) select(at);
+};
+const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
+const send = async ({error: _, ...one}) => {  // returns why it is not stored
+    const found = await ask(server.annotate(one)), rest = outbox().filter(({error: _, ...other}) => !same(other, one));
+    stored("outbox", found.error ? [...rest, {...one, error: found.error}] : rest);
+    unstored();
+    if (found.error) return found.error;
+    const {[one.draft]: kept, ...others} = drafts();
+    if ((kept ?? "") === one.note) stored("drafts", others);  // the reader may have begun another note
     byId("annotation-progress").textContent = found.progress;
-    if (!stale()) annotation(found);
-    outdated = true;  // what is on its way was asked for before it was stored
+    if (shown === one.case) annotation(found);
+    outdated = loading;  // what is on its way was asked for before it was stored
+    forgetRow(one.case);
+};
+const forgetRow = name => {  // its badge is another one now
+    const at = [...names].find(([, known]) => known === name)?.[0];
+    rows.delete(at);
+    byId(`case-row-${at}`)?.remove();
+    draw();
+};
+let sending = false;
+const sendAll = async () => {
+    if (sending) return;
+    sending = true;
+    for (const one of outbox()) await send(one);
+    sending = false;
+};
+const unstored = () => {
+    const failed = outbox().filter(one => one.error), lines = failed.map(one => `The annotation of ${one.case} is not stored. ${one.error}`);
+    const button = (textContent, onclick) => Object.assign(document.createElement("button"), {type: "button", textContent, onclick});
+    const discard = () => {stored("outbox", outbox().filter(one => !one.error)); unstored()};
+    byId("annotation-unstored").replaceChildren(...(failed.length ? [lines.join("\n"), button("Store again", sendAll), button("Discard", discard)] : []));
+};
+const take = async () => {  // annotations of a file
+    const [file] = byId("annotation-file").files;
+    if (!file) return;
+    const found = await ask(server.add_annotations(request({name: file.name, text: await file.text()})));
+    byId("annotation-file").value = "";
+    byId("annotation-error").textContent = found.error ?? `${found.added} new annotations of ${file.name}.`;
+    if (!found.error) restart({position: wanted});
 };
 
 // ---- what readers do ----
@@ -223,15 +309,17 @@ const toggle = name => {
     options[name] = !options[name];
     if (name !== "diff") stored(name, options[name]);
     pressed();
-    if (name === "blind") return restart({case: shown});
-    load({position: wanted});
+    if (name !== "blind") return load({position: wanted});
+    view.key = null;
+    open(new URLSearchParams({...valuesOf(view.query), item: shown ?? ""}));
 };
-const copy = () => window.rewardlabCopy?.(byId("case-link"), location.href);
-const help = () => byId("keys-help").toggleAttribute("hidden");
 const actions = {
     "case-before": () => select(wanted - 1), "case-after": () => select(wanted + 1), "case-mark": mark,
-    "case-link": copy, "case-help": help, "case-back": () => byId("judged").removeAttribute("data-open"),
+    "case-link": () => rewardlab.copy(byId("case-link"), location.href),
+    "case-help": () => byId("keys-help").toggleAttribute("hidden"),
+    "case-back": () => byId("judged").removeAttribute("data-open"),
     "case-raw": () => toggle("raw"), "case-diff": () => toggle("diff"), "annotation-blind": () => toggle("blind"),
+    "annotation-take": () => byId("annotation-file").click(),
 };
 const keys = {
     j: "case-after", ArrowRight: "case-after", k: "case-before", ArrowLeft: "case-before", m: "case-mark",
@@ -239,7 +327,7 @@ const keys = {
 };
 const onKey = event => {
     if (!element.offsetParent && !byId("judged")?.hasAttribute("data-open")) return;
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (rewardlab.tab() !== "judgments" || event.ctrlKey || event.metaKey || event.altKey) return;
     const typed = "textarea, select, [contenteditable=true], input:not([type=radio], [type=checkbox])";
     const moved = "input, [role=tab], [role=tablist], [role=listbox]:not(#cases)";  // by arrow keys
     if (event.target.closest(event.key.length > 1 ? `${typed}, ${moved}` : typed)) return;
@@ -257,11 +345,12 @@ const onClick = event => {
         byId("judged").setAttribute("data-open", "");
         return select(Number(row.dataset.at));
     }
-    const unfold = event.target.closest("#case .unfold");
+    const unfold = event.target.closest("#case .folded + .unfold");
     if (unfold) {
         unfold.previousElementSibling.classList.remove("folded");
         return unfold.remove();
     }
+    if (event.target.closest("#more-button")) return byId("more-filters").classList.toggle("folded-away");
     const choice = event.target.closest("#annotation-choices button");
     if (choice) return judge(choice.dataset.verdict);
     const button = event.target.closest("#case-pane button");
@@ -270,68 +359,41 @@ const onClick = event => {
 const onInput = event => {
     if (event.target.id === "annotation-note") draft(event.target.value);
     if (event.target.id === "annotation-reader") stored("reader", event.target.value);
+    onControl(event);
+};
+const onChange = event => {
+    if (event.target.id === "annotation-file") take();
 };
 const restart = (which, found) => {
-    version += 1;
-    rows = new Map();
-    names = new Map();
+    forget();
     if (found) keep(found);
     list().scrollTop = 0;
-    list().firstElementChild.replaceChildren();
     pressed();
     draw();
     if (view.total || options.blind) load(which);
     else tell(NONE);
 };
-const grow = value => {  // a run that is being written: the reader stays at the position
-    if (value.total === view.total) return;
-    view = {...view, total: value.total, counts: value.counts};
-    count();
-    version += 1;
-    rows = new Map();
-    names = new Map();
-    list().firstElementChild.replaceChildren();
-    draw();
-};
-const open = (value, found) => {
-    if (!value?.query || !byId("annotation")) return;
-    const error = value.error ?? value.refused;
-    if (value.again && !same(value.query, latest, FIELDS)) return;  // the filter was changed meanwhile
-    if (!found) latest = value.query;
-    if (!found && shown !== null && !error && same(value.query, view.query, FIELDS)) return grow(value);
-    view = {...value, marked: value.marked ?? []};
-    wanted = value.position ?? 0;
-    byId("annotation-reader").value = stored("reader") ?? "";
-    count();
-    if (error) {
-        version += 1;
-        rows = new Map();
-        list().firstElementChild.replaceChildren();
-        draw();
-        return tell(value.refused ?? "", value.error);
-    }
-    restart({position: wanted}, found);
-    reveal();
-    if (value.opened) byId("judged").setAttribute("data-open", "");
-};
-window.rewardlabCases?.stop();
-const watched = [["keydown", onKey], ["click", onClick], ["input", onInput]];
+window.rewardlabCases?.();
+const watched = [["keydown", onKey], ["click", onClick], ["input", onInput], ["change", onChange]];
 watched.forEach(([name, act]) => document.addEventListener(name, act));
 element.addEventListener("scroll", draw, true);
 const resized = new ResizeObserver(draw);
 resized.observe(list());
-window.rewardlabCases = {
-    filter,
-    stop: () => {
-        watched.forEach(([name, act]) => document.removeEventListener(name, act));
-        resized.disconnect();
-    },
-    goTo: name => {  // Back and Forward of the browser
-        clearTimeout(timer);
-        const at = [...names].find(([, known]) => known === name)?.[0];
-        at === undefined ? load({case: name}) : select(at);
-    },
+window.rewardlabCases = () => {
+    watched.forEach(([name, act]) => document.removeEventListener(name, act));
+    resized.disconnect();
 };
-watch("value", () => open(props.value));
-const begin = () => byId("case-bar") && byId("annotation") && list() ? open(props.value) : requestAnimationFrame(begin);
+const poll = () => {
+    if (outbox().length) sendAll();
+    if (!view.growing) return;
+    open(new URLSearchParams({tab: "judgments", ...valuesOf(view.query), item: shown ?? ""}), true);
+};
+const begin = () => {
+    if (!byId("case-bar") || !byId("annotation") || !byId("judgments-toolbar") || !list()) return requestAnimationFrame(begin);
+    byId("judgments-toolbar").onsubmit = event => event.preventDefault();
+    unstored();
+    sendAll();
+    rewardlab.selection = () => JSON.stringify({query: view.query, marked: marked()});
+    rewardlab.pane("judgments", element, server, {show, poll});
+};
 begin();

@@ -1,0 +1,55 @@
+"""All pairs of three or more scorers: differences of their overall accuracy, and which are significant."""
+
+import json
+from collections.abc import Sequence
+from itertools import combinations
+
+from .....benchmarks.compare import change_texts
+from .....rm.errors import DataError, UsageError
+from .....rm.types import OVERALL
+from ...components import Site
+from ...html import text_html, with_csv
+from ...run_list import JUDGED
+from ..metrics import link_html, metric_html, table_html
+from .figures import compare_query
+from .queries import Side, statistics
+
+MOST = 8
+"""Largest number of scorers in the table."""
+
+
+def parse_among(site: Site, text: str) -> list[Side]:
+    """Return the sides that an address names as JSON, `[[run, scorer], ...]`; none for fewer than three."""
+    try:
+        named = [(str(run), str(scorer)) for run, scorer in json.loads(text or "[]")]
+        sides = [Side(run, site.root.find(run, JUDGED), scorer) for run, scorer in dict.fromkeys(named)]
+    except (ValueError, TypeError):
+        return []
+    return sides[:MOST] if len(sides) > 2 else []
+
+
+def pairs_html(sides: Sequence[Side]) -> str:
+    """Return a table of differences, row minus column in points over the pair's common cases. Bold: significant."""
+    cells = {(row, column): _cell(sides[column], sides[row]) for column, row in combinations(range(len(sides)), 2)}
+    names = [text_html(side.scorer if _is_alone(side, sides) else f"{side.id}: {side.scorer}", 60) for side in sides]
+    rows = []
+    for row, name in enumerate(names):
+        line = "".join(f"<td>{cells.get((row, column), '')}</td>" for column in range(len(sides)))
+        rows.append(f'<tr><th scope="row">{name}</th>{line}</tr>')
+    table = table_html(["", *names], rows, name="all-pairs")
+    meaning = f"Row minus column: {metric_html('difference', 'difference in points')}. A number opens its comparison."
+    return f'<h2 class="part">All pairs</h2><p>{meaning}</p>{with_csv(table)}'
+
+
+def _is_alone(side: Side, sides: Sequence[Side]) -> bool:
+    return sum(other.scorer == side.scorer for other in sides) == 1
+
+
+def _cell(first: Side, second: Side) -> str:
+    """Return the difference second minus first as a link to their comparison."""
+    try:
+        change = statistics(first, second).areas[OVERALL]
+    except (DataError, UsageError) as error:
+        return f'<span class="faint">{text_html(str(error), 60)}</span>'
+    text = change_texts(change)[2]
+    return link_html(compare_query(first, second, "all"), f"<b>{text}</b>" if change.significant else text)

@@ -1,0 +1,52 @@
+"""The toolbar of the judgments tab: run, scorer, search, filters and order of the cases."""
+
+from collections.abc import Sequence
+
+from ...components import Site
+from ...html import input_html, line_text, radio_html, select_html
+from ...panes import run_select
+from ...run_list import JUDGED
+from .annotation.annotation_html import LABELS
+from .filters import ONLY, ORDERS, FilterValues
+from .queries import OUTCOMES
+
+MORE = '<button type="button" id="more-button" class="button">More filters</button>'
+Choices = Sequence[tuple[str, str]]
+
+
+def toolbar_html(site: Site, values: FilterValues, scorers: Choices, subsets: Choices) -> str:
+    """Return the toolbar with these values. Rarely used filters are folded."""
+    outcome = radio_html("outcome", "Outcome", [(name, name) for name in OUTCOMES], values.outcome)
+    search = input_html("search", "Search", values.search, type="search", placeholder="prompts, responses, case names")
+    first = [
+        run_select(site, JUDGED, values.run),
+        select_html("scorer", "Scorer", scorers, values.scorer),
+        search,
+        select_html("subset", "Subset", subsets, values.subset),
+        select_html("order", "Sort", ORDERS, values.order),
+    ]
+    more = [
+        input_html("margin", "Largest |margin|", values.margin, placeholder="any"),
+        input_html("gap", "Length gap", values.gap, placeholder="200, or -200"),
+        input_html("length", "Response length", values.length, placeholder="100-200"),
+        select_html(
+            "verdict", "Verdict", [("any", ""), *((label, name) for name, label in LABELS.items())], values.verdict
+        ),
+        input_html("reader", "Reader", values.reader, placeholder="any"),
+        input_html("note", "Note", values.note, placeholder="any"),
+        *(_box(label, name, name in values.only.split(",")) for label, name in ONLY),
+    ]
+    changed = any([values.margin, values.gap, values.length, values.verdict, values.reader, values.note, values.only])
+    folded = "" if changed else " folded-away"
+    return (
+        f'<div class="controls">{"".join(first)}</div>'
+        f'<div class="controls"><span id="outcome">{outcome}</span>{MORE}</div>'
+        f'<div class="controls{folded}" id="more-filters">{"".join(more)}</div>'
+    )
+
+
+def _box(label: str, name: str, checked: bool) -> str:
+    mark = " checked" if checked else ""
+    return (
+        f'<label class="box-label"><input type="checkbox" name="only" value="{name}"{mark}>{line_text(label)}</label>'
+    )
