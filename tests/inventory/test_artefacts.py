@@ -15,7 +15,7 @@ from rewardlab.apps.inspector.run_list import open_root
 from rewardlab.apps.inspector.tabs.judgments.queries import Filter, lines, open_run
 from rewardlab.apps.inspector.tabs.overview.queries import overview
 from rewardlab.apps.inspector.tabs.playground.decoded import read_answers
-from rewardlab.apps.inspector.tabs.training.queries import damaged_lines, read_steps
+from rewardlab.apps.inspector.tabs.training.log import damaged_lines, read_steps
 from rewardlab.judges.retrieval.encoder import load_encoder
 from rewardlab.judges.rubrics.files import read_rubrics
 from rewardlab.judges.store import read_replies

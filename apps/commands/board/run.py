@@ -1,26 +1,22 @@
 """`rewardlab board`: a leaderboard of many runs, with intervals and tied groups."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ....benchmarks import leaderboard as boards
 from ....benchmarks.compare import check_samples
-from ....benchmarks.types import part_of
-from ....judges.types import Judgment
 from ....rm.errors import UsageError
 from ....rm.io.escaping import unescape
 from ...publishing.exported_results import every_eval_ever, record_path
 from ...runs.finished import Finished, case_hash, open_finished
+from ...runs.ranking import rank_runs
 from ...runs.run_folder import PARTIAL, log, read_settings, run_folder, save_figure, write_json
 from ...runs.summaries import SUMMARY
 from ...runs.tables import ITEMS, SCORES
 from .settings import BoardConfig
-
-Judged = tuple[str, list[Judgment]]
-"""Role and judgments of a scorer."""
 
 
 def run_board(config: BoardConfig) -> dict[str, Any]:
@@ -34,7 +30,8 @@ def run_board(config: BoardConfig) -> dict[str, Any]:
     runs_by_cases: dict[tuple[str, frozenset[str]], dict[str, Finished]] = {}
     for name, run in runs.items():
         runs_by_cases.setdefault((run.suite.name, frozenset(map(case_hash, run.cases))), {})[name] = run
-    results = [_board(group, config) for group in runs_by_cases.values()]
+    options = {"samples": config.bootstrap_samples, "seed": config.seed}
+    results = [rank_runs(group, **options) for group in runs_by_cases.values()]
     with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
         (work / "board.md").write_text(boards.markdown(results, unfinished), encoding="utf-8")
         (work / "board.csv").write_text(boards.as_csv(results), encoding="utf-8")
@@ -75,26 +72,3 @@ def _write_records(runs: Iterable[Finished], config: BoardConfig, work: Path) ->
                 path = work / record_path(record, run)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_json(path, record)
-
-
-def _board(runs: Mapping[str, Finished], config: BoardConfig) -> boards.Board:
-    """Rank the scorers of runs on the same cases. `runs` maps the name of a run to the run.
-
-    Scorers with equal names and judgments are merged. If only the names are equal, the run is added to each name.
-    """
-    first = next(iter(runs.values()))
-    by_scorer: dict[str, dict[str, Judged]] = {}
-    for run_name, run in runs.items():
-        for row in run.summary["rows"]:
-            judged = (row["role"], run.of(row["scorer"], first.cases))
-            distinct = by_scorer.setdefault(row["scorer"], {})
-            if judged not in distinct.values():
-                distinct[run_name] = judged
-    labels = {
-        scorer if len(distinct) == 1 else f"{scorer} ({run_name})": judged
-        for scorer, distinct in by_scorer.items()
-        for run_name, judged in distinct.items()
-    }
-    note = part_of(first.summary["notes"])
-    options = {"samples": config.bootstrap_samples, "seed": config.seed}
-    return boards.board(first.suite, first.cases, labels, runs=[*runs], note=note, **options)

@@ -100,10 +100,9 @@ const draw = async () => {  // figures are drawn where they can be seen, as Plot
         if (!Plotly || waiting.get(part) !== figure) continue;
         waiting.delete(part);
         const {title, definition} = figure.layout.meta ?? {};
-        const head = part.querySelector("h3") ?? part.appendChild(document.createElement("h3"));
+        const [head, plot] = part.children;
         head.replaceChildren(Object.assign(document.createElement("span"), {textContent: title ?? ""}));
         if (definition) Object.assign(head.firstChild, {tabIndex: 0}).dataset.definition = definition;
-        const plot = part.querySelector(".plot") ?? part.appendChild(Object.assign(document.createElement("div"), {className: "plot"}));
         const options = {responsive: true, displaylogo: false, displayModeBar: innerWidth > 700 ? "hover" : false};
         await Plotly.react(plot, figure.data, figure.layout, options);
         plot.removeAllListeners("plotly_click");
@@ -118,7 +117,10 @@ const fill = (part, value, polled) => {
     if (focus && polled && focus.matches("input, select, textarea")) return;
     part.rewardlabValue = JSON.stringify(value);
     part.hidden = !value;
-    if (value?.data) return waiting.set(part, value);
+    if (value?.data) {
+        if (!part.querySelector(".plot")) part.innerHTML = "<h3></h3><div class=\"plot\"></div>";
+        return waiting.set(part, value);
+    }
     waiting.delete(part);
     part.innerHTML = value;
     if (focus?.name) part.querySelector(`[name="${CSS.escape(focus.name)}"]`)?.focus({preventScroll: true});

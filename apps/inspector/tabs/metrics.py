@@ -11,6 +11,10 @@ METRICS = {
     "the right response highest.",
     "gain": "Overall accuracy minus that of the best baseline on the same cases, in points, with its 95 % interval. "
     "Faint: not significant.",
+    "rank": "Group of `rewardlab board`: models of one group do not differ significantly from its first over the "
+    "cases that both scored (5 %, adjusted by Holm's method).",
+    "gap": "Accuracy minus that of the baseline that is best in this section, on the same cases, with its 95 % interval. "
+    "The link lists wrong cases that a baseline gets right.",
     "section": "Accuracy over one section of the benchmark, aggregated as its authors do.",
     "accuracy": "Share of cases in which the right response has the highest score, with its 95 % interval.",
     "cases": "Number of cases in this area.",

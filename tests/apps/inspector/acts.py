@@ -23,9 +23,13 @@ def expect_case(page: Any, name: str) -> None:
 
 
 def choose(page: Any, label: str, option: str, within: str = "") -> None:
-    """An option of a list, by its whole text."""
-    place = page.locator(within) if within else page
-    place.get_by_label(label, exact=True).first.click()
+    """An option of a list of the page, or of Gradio, by its whole text."""
+    field = (page.locator(within) if within else page).get_by_label(label, exact=True).locator("visible=true").first
+    field.wait_for()
+    if field.evaluate("field => field.tagName") == "SELECT":
+        field.select_option(label=option)
+        return
+    field.click()
     page.get_by_role("option", name=option, exact=True).click()
 
 
@@ -64,12 +68,8 @@ def again(visit: Any, page: Any, **options: Any) -> Any:
     return visit(address, f"?{query}", **options)
 
 
-def clicked_link(page: Any, element: Any) -> str:
-    """Click in the middle of a figure's element and return the address that this would open, without going there."""
-    page.evaluate("""() => document.addEventListener("click", event => {
-        const link = event.target.closest("a");
-        if (link) {event.preventDefault(); window.opened = link.getAttribute("href")}
-    }, {capture: true, once: true})""")
+def click_point(page: Any, element: Any) -> None:
+    """Click in the middle of a figure's element."""
     element.wait_for()
     element.scroll_into_view_if_needed()
     box = element.bounding_box()
@@ -77,4 +77,3 @@ def clicked_link(page: Any, element: Any) -> str:
     page.locator(".hoverlayer .hovertext").first.wait_for(state="attached")
     page.mouse.down()
     page.mouse.up()
-    return page.wait_for_function("window.opened").json_value()

@@ -16,9 +16,9 @@ from rewardlab.apps.inspector.tabs.judgments.queries import Filter, lines, margi
 from rewardlab.apps.inspector.tabs.playground import decoded as answers
 from rewardlab.apps.inspector.tabs.results.areas import areas_html, scores_html
 from rewardlab.apps.inspector.tabs.results.queries import lengths_of, margins_of
-from rewardlab.apps.inspector.tabs.studies.queries import figures_html, read_figures, read_text, safe_markdown
+from rewardlab.apps.inspector.tabs.studies.queries import figures_html, read_figures, read_text, report_html
+from rewardlab.apps.inspector.tabs.training import log, rollouts, waterfall
 from rewardlab.apps.inspector.tabs.training import queries as training
-from rewardlab.apps.inspector.tabs.training import rollouts, waterfall
 from rewardlab.apps.runs.finished import compare_finished, open_finished, shared_cases
 from rewardlab.apps.runs.run_folder import read_settings
 from rewardlab.apps.runs.summaries import read_report
@@ -82,7 +82,7 @@ def _look(path: Path) -> None:
     for scorer in run.scorers:
         for outcome in ("all", "wrong"):
             found = lines(run, Filter(scorer.name, outcome), 0, 10, order="gap")
-            [row_html(line, margin_scale(run, scorer.name)) for line in found]
+            [row_html(line, margin_scale(run, Filter(scorer.name))) for line in found]
         outcomes(run, Filter(scorer.name, search="newt"))
         for line in found:
             case_html(item(run, scorer.name, line.case), diff=True)
@@ -96,7 +96,7 @@ def _look(path: Path) -> None:
 
 def _report(path: Path) -> None:
     text, figures = read_text(path.parent), read_figures(path.parent)
-    safe_markdown(text, figures.addresses)
+    report_html(text, figures)
     figures_html(text, figures)
 
 
@@ -115,7 +115,7 @@ def _grounds(path: Path) -> None:
 
 def _steps(path: Path) -> None:
     folder = path.parent
-    sources, steps = training.read_sources(folder), training.read_steps(folder)
+    sources, steps = log.read_sources(folder), log.read_steps(folder)
     for panel in training.panels(steps, sources).values():
         training.step_figure(steps, panel)
     training.progress_html(steps, sources, False)
@@ -123,10 +123,10 @@ def _steps(path: Path) -> None:
 
 def _rollouts(path: Path) -> None:
     folder = path.parent.parent
-    sources = training.read_sources(folder)
+    sources = log.read_sources(folder)
     rollouts.number_of(folder, 2)
     found = rollouts.read_answers(folder, 2, 0, 10)
-    rollouts.cells(found, sources)
+    rollouts.rows_html(found, sources, 0, "?answer=")
     for place in range(len(found)):
         one = rollouts.read_answer(folder, 2, place)
         rollouts.answer_html(one, sources)

@@ -1,7 +1,10 @@
 """HTML of the leaderboard: a table for every benchmark, with a row for every model of every run."""
 
 import json
+from collections.abc import Mapping, Sequence
 from html import escape
+from itertools import cycle
+from string import ascii_uppercase
 
 from .....benchmarks.types import Interval
 from .....rm.types import OVERALL
@@ -10,6 +13,8 @@ from ..metrics import cases_query, definition, link_html, results_query, section
 from ..results.areas import interval_mark, interval_text, share_html, tick_mark
 from .queries import Board, Standing
 
+Groups = Mapping[tuple[str, str], int]
+"""(run, scorer) -> rank."""
 TOOLS = (
     '<div class="tools"><input type="search" id="board-filter" placeholder="Filter models, runs and benchmarks" '
     'aria-label="Filter models, runs and benchmarks" autocomplete="off"><a id="board-compare" role="button" '
@@ -18,14 +23,16 @@ TOOLS = (
 )
 
 
-def boards_html(boards: tuple[Board, ...]) -> str:
-    """Return HTML with a filter field, and a table for every benchmark."""
-    tables = "".join(_board_html(board, index) for index, board in enumerate(boards))
+def boards_html(boards: Sequence[Board], ranks: Sequence[Groups] = ()) -> str:
+    """Return HTML with a filter field, and a table for every benchmark. `ranks` are the groups of each table."""
+    groups = ranks or [{} for _ in boards]
+    tables = "".join(_board_html(board, index, groups[index]) for index, board in enumerate(boards))
     return TOOLS + tables if boards else ""
 
 
-def _board_html(board: Board, index: int) -> str:
-    heads = '<th scope="col" class="choice" aria-label="compare"></th>' + _column_head("model", up=True)
+def _board_html(board: Board, index: int, groups: Groups) -> str:
+    heads = '<th scope="col" class="choice" aria-label="compare"></th>' + _column_head("rank", "rank", up=True)
+    heads += _column_head("model", up=True)
     heads += '<th scope="col" class="axis"><span class="track">' + "".join(
         f'<span style="left:{at}%">{at}</span>' for at in (0, 50, 100)
     )
@@ -33,12 +40,13 @@ def _board_html(board: Board, index: int) -> str:
     heads += "".join(_column_head(text_html(name, 40), "section") for name in board.sections)
     heads += _column_head("gain", "gain") + _column_head("abstained", "unscored")
     heads += _column_head("date") + _column_head("run", up=True)
-    rows = "".join(_standing_html(standing, board) for standing in board.standings)
+    rows = "".join(_standing_html(standing, board, groups) for standing in board.standings)
+    data = f" of {text_html(board.data, 80)}" if board.data else ""
     number = len(board.standings)
     return (
         f'<section class="board box with-csv" id="board-{index}"><div class="head">'
         f'<h2>{text_html(board.suite, 80)}</h2><span class="faint">version '
-        f"{text_html(board.version, 20)}; {board.cases:,} cases; {number:,} "
+        f"{text_html(board.version, 20)}; {board.cases:,} cases{data}; {number:,} "
         f'{"model" if number == 1 else "models"}</span><span class="end">{CSV}</span></div>'
         '<div class="scores"><table class="heat">'
         f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div></section>"
@@ -53,7 +61,7 @@ def _column_head(label: str, metric: str = "", *, up: bool = False, ordered: str
     return f'<th scope="col"{options}><button type="button"{defined}>{label}</button></th>'
 
 
-def _standing_html(standing: Standing, board: Board) -> str:
+def _standing_html(standing: Standing, board: Board, groups: Groups) -> str:
     run, scorer = standing.run, standing.scorer
     value = json.dumps([run, scorer])
     name = link_html(results_query(run, scorer), text_html(scorer, 80))
@@ -62,8 +70,9 @@ def _standing_html(standing: Standing, board: Board) -> str:
     overall = standing.areas[OVERALL]
     label = f'aria-label="compare {escape(scorer)} of {escape(run)}"'
     cells = f'<td class="choice"><input type="checkbox" value="{escape(value)}" {label}></td>'
-    cells += f'<th scope="row" class="name">{name}{role}</th><td class="axis"{_value(overall.value)}>'
-    cells += f'<span class="track">{_marks(standing)}</span></td>'
+    group = groups.get((run, scorer), "")
+    cells += f'<td data-value="{group}">{group}</td><th scope="row" class="name">{name}{role}</th>'
+    cells += f'<td class="axis"{_value(overall.value)}><span class="track">{_marks(standing)}</span></td>'
     cells += _share(overall, cases_query(run, scorer, outcome="all"), interval_text(overall))
     for section in board.sections:
         interval = standing.areas.get(section)
@@ -87,8 +96,8 @@ def _share(interval: Interval, address: str, small: str = "") -> str:
 
 def _marks(standing: Standing) -> str:
     marks = "".join(
-        tick_mark(interval, name, cases_query(standing.run, name, outcome="all"))
-        for name, interval in standing.baselines.items()
+        tick_mark(interval, name, cases_query(standing.run, name, outcome="all"), letter)
+        for (name, interval), letter in zip(standing.baselines.items(), cycle(ascii_uppercase))
     )
     address = cases_query(standing.run, standing.scorer, outcome="all")
     return marks + interval_mark(standing.areas[OVERALL], standing.scorer, address)

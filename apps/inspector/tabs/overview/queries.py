@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .....benchmarks.types import Difference, Interval, Report, Row, part_of
-from .....rm.errors import UNREADABLE, DataError
+from .....rm.errors import UNREADABLE, DataError, UsageError
 from .....rm.training import CHECKPOINTS
 from .....rm.types import OVERALL
 from ....runs.evaluation_resume import CHUNK, PLAN, PROGRESS
@@ -19,6 +19,8 @@ from ....runs.tables import SCORES, STEPS, stored_judgments
 from ...run_list import ANSWERS, JUDGED, STUDY, TRAINED, Entry, Root, stamp
 from ..training.log import Steps, read_sources, read_steps
 
+MOST_RANKED = 20_000
+"""Largest number of cases that the page ranks; `rewardlab board` ranks more."""
 POINTS = 120
 """Largest number of points of a curve."""
 
@@ -44,10 +46,12 @@ class Standing(NamedTuple):
 
 
 class Board(NamedTuple):
-    """Results on the same number of cases of one benchmark, the best model first."""
+    """Results on the same data of one benchmark, the best model first, then references."""
 
     suite: str
     version: str
+    data: str
+    """Names of the files of the data. Empty for data that the suite loads."""
     cases: int
     sections: tuple[str, ...]
     standings: tuple[Standing, ...]
@@ -103,7 +107,7 @@ class Overview(NamedTuple):
 
 def overview(root: Root) -> Overview:
     """Return the content of the overview: every run below the root, as result, training, job, unreadable or other."""
-    standings: dict[tuple[str, str, int], list[Standing]] = {}
+    standings: dict[tuple[Any, ...], list[Standing]] = {}
     trainings, jobs, unreadable = [], [], []
     others: dict[str, int] = {}
     for entry in root.entries():
@@ -113,14 +117,15 @@ def overview(root: Root) -> Overview:
             elif entry.growing and not (entry.path / SUMMARY).is_file():
                 jobs.append(_job(entry))
             elif entry.kind == JUDGED:
-                report, date, stored = _report(entry.path, stamp(entry.path, (SUMMARY, MANIFEST, SCORES)))
+                report, date, data, stored = _report(entry.path, stamp(entry.path, (SUMMARY, MANIFEST, SCORES)))
                 for standing in _standings(entry, report, date, stored):
-                    standings.setdefault((report.suite, report.version, report.cases), []).append(standing)
+                    key = report.suite, report.version, report.cases, data
+                    standings.setdefault(key, []).append(standing)
             elif entry.kind in (STUDY, ANSWERS):
                 others[entry.kind] = others.get(entry.kind, 0) + 1
         except DataError as error:
             unreadable.append(Unreadable(entry.id, str(error)))
-    largest = sorted(standings.items(), key=lambda board: (board[0][0], -board[0][2], board[0][1]))
+    largest = sorted(standings.items(), key=lambda board: (board[0][0], -board[0][2], board[0][1:]))
     boards = [_board(*key, rows) for key, rows in largest]
     return Overview(tuple(boards), tuple(trainings), tuple(jobs), tuple(unreadable), others)
 
@@ -129,16 +134,15 @@ def overview(root: Root) -> Overview:
 
 
 @lru_cache(maxsize=4096)
-def _report(folder: Path, _stamp: Any) -> tuple[Report, str, int]:
-    """Return the report of a run, the date of the run, and the number of stored judgments."""
-    return read_report(folder), _date(folder), stored_judgments(folder)
-
-
-def _date(folder: Path) -> str:
+def _report(folder: Path, _stamp: Any) -> tuple[Report, str, tuple[tuple[str, str], ...], int]:
+    """Return the report of a run, its date, the names and hashes of its data, and the number of stored judgments."""
     try:
-        return str(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["started"])[:10]
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        date = str(manifest["started"])[:10]
+        data = tuple(sorted((Path(name).name, str(value)) for name, value in (manifest.get("data") or {}).items()))
     except UNREADABLE:
-        return time.strftime("%Y-%m-%d", time.gmtime((folder / SUMMARY).stat().st_mtime))
+        date, data = time.strftime("%Y-%m-%d", time.gmtime((folder / SUMMARY).stat().st_mtime)), ()
+    return read_report(folder), date, data, stored_judgments(folder)
 
 
 def cautions(report: Report, row: Row, stored: int) -> tuple[str, ...]:
@@ -178,14 +182,40 @@ def _standings(entry: Entry, report: Report, date: str, stored: int) -> list[Sta
     ]
 
 
-def _board(suite: str, version: str, cases: int, standings: Sequence[Standing]) -> Board:
+def _board(suite: str, version: str, cases: int, data: Sequence[Any], standings: Sequence[Standing]) -> Board:
     sections = dict.fromkeys(name for standing in standings for name in standing.areas if name != OVERALL)
-    return Board(suite, version, cases, (*sections,), tuple(sorted(standings, key=_sort_key)))
+    names = ", ".join(name for name, _ in data)
+    return Board(suite, version, names, cases, (*sections,), tuple(sorted(standings, key=_sort_key)))
 
 
-def _sort_key(standing: Standing) -> tuple[float, str, str]:
+def _sort_key(standing: Standing) -> tuple[bool, float, str, str]:
     value = standing.areas[OVERALL].value
-    return (math.inf if value != value else -value), standing.scorer, standing.run
+    return standing.role != "model", (math.inf if value != value else -value), standing.scorer, standing.run
+
+
+def ranks(root: Root, board: Board) -> Mapping[tuple[str, str], int]:
+    """Return (run, scorer) -> group of `rewardlab board`: the scorers of a group do not differ significantly.
+
+    Empty for a board of one scorer, of too many cases for a page, or of runs that cannot be ranked together.
+    """
+    runs = sorted({standing.run for standing in board.standings if not standing.growing})
+    folders = [root.find(run, JUDGED) for run in runs]
+    if len(board.standings) < 2 or board.cases > MOST_RANKED or not runs:
+        return {}
+    return _ranks(tuple(zip(runs, folders, strict=True)), tuple(stamp(folder, (SUMMARY, SCORES)) for folder in folders))
+
+
+@lru_cache(maxsize=64)
+def _ranks(runs: tuple[tuple[str, Path], ...], _stamps: Any) -> Mapping[tuple[str, str], int]:
+    from ....runs.finished import open_finished
+    from ....runs.ranking import name_scorers, rank_runs
+
+    try:
+        finished = {name: open_finished(str(folder)) for name, folder in runs}
+        groups = {row.scorer: row.group for row in rank_runs(finished, samples=1000, seed=0).rows}
+        return {side: groups[label] for side, label in name_scorers(finished)[0].items() if groups.get(label)}
+    except (DataError, UsageError, KeyError):
+        return {}
 
 
 # ---- trainings ----

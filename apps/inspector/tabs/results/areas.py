@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping
 from html import escape
+from itertools import cycle
+from string import ascii_uppercase
 from typing import NamedTuple
 
-from .....benchmarks.types import ALL, Interval, Report, Row
+from .....benchmarks.types import ALL, Difference, Interval, Report, Row
 from .....rm.types import OVERALL
 from ....runs.finished import sections_of
 from ....runs.summaries import areas
 from ...html import HIDDEN, text_html, with_csv
 from ...palette import PALETTE
-from ..metrics import cases_query, header_row, link_html, metric_html, section_filter
+from ..metrics import cases_query, header_row, link_html, metric_html, section_filter, table_html
 
 MOST_SUBSETS, MOST_LANES = 200, 6
 COLOURS = [colour for colour in PALETTE if colour != "#999999"]
@@ -118,6 +120,35 @@ def interval_text(interval: Interval) -> str:
     return "" if interval.low != interval.low else f"[{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
 
 
+def gaps_html(report: Report, run: str, scorer: str) -> str:
+    """Return a table of the difference of a scorer to the best baseline of each section, the smallest first.
+
+    Empty for a baseline, and without baselines.
+    """
+    row = next(row for row in report.rows if row.scorer == scorer)
+    baselines = {other.scorer: areas(other) for other in report.rows if other.role == "baseline"}
+    gaps = []
+    for area in areas(row):
+        shares = {name: row_areas[area].value for name, row_areas in baselines.items()}
+        best = max(shares, key=lambda name: (shares[name] == shares[name], shares[name]), default="")
+        gap = row.minus_baseline.get(best, {}).get(area)
+        if gap is not None and gap.value == gap.value:
+            gaps.append((gap, area, best, shares[best]))
+    lines = (_gap_html(*gap, run, scorer) for gap in sorted(gaps))
+    heads = ["section", metric_html("gap", "gap, points"), "best baseline", "its accuracy, %"]
+    table = with_csv(table_html(heads, lines, words={2}, name="gap-table"))
+    return f'<h2 class="part">{text_html(scorer)}: gap to the best baseline</h2>{table}' if gaps else ""
+
+
+def _gap_html(gap: Difference, area: str, best: str, share: float, run: str, scorer: str) -> str:
+    value, low, high = (100 * number for number in gap)
+    text = f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
+    name = link_html(cases_query(run, scorer, **section_filter(area), only="baseline"), text_html(area, 60))
+    cells = f"<td>{f'<b>{text}</b>' if gap.real else text}</td>"
+    cells += f'<td class="words">{text_html(best, 60)}</td><td>{100 * share:.1f}</td>'
+    return f'<tr><th scope="row">{name}</th>{cells}</tr>'
+
+
 # ---- dots and intervals ----
 
 
@@ -140,14 +171,22 @@ def areas_html(report: Report, run: str, scorer: str) -> str:
         f'<table class="areas" style="--lanes:{max(1, len(lanes))}"><thead><tr>{heads}</tr></thead>'
         f"<tbody>{body}</tbody></table>"
     )
-    return f'<h2 class="part">{title}</h2>{_lane_legend(lanes)}{with_csv(table)}{below}'
+    return f'<h2 class="part">{title}</h2>{_legend(lanes, _letters(report))}{with_csv(table)}{below}'
 
 
-def _lane_legend(lanes: Mapping[str, str]) -> str:
+def _letters(report: Report) -> dict[str, str]:
+    """Return baseline -> its letter."""
+    return dict(zip((row.scorer for row in report.rows if row.role == "baseline"), cycle(ascii_uppercase)))
+
+
+def _legend(lanes: Mapping[str, str], letters: Mapping[str, str]) -> str:
     models = "".join(
         f'<span><i style="--colour:{colour}"></i>{text_html(name)}</span>' for name, colour in lanes.items()
     )
-    return f'<div class="key">{models}<span><i class="baseline"></i>baseline</span></div>'
+    ticks = "".join(
+        f'<span><i class="baseline"></i>{letter}: {text_html(name)}</span>' for name, letter in letters.items()
+    )
+    return f'<div class="key">{models}{ticks}</div>'
 
 
 def _area_html(area: Area, report: Report, run: str, chosen: Row, lanes: Mapping[str, str]) -> str:
@@ -163,7 +202,7 @@ def _area_html(area: Area, report: Report, run: str, chosen: Row, lanes: Mapping
         row.scorer: (area.interval(row), row.scorer, cases_query(run, row.scorer, **area.filters()))
         for row in report.rows
     }
-    marks = "".join(tick_mark(*rows[row.scorer]) for row in report.rows if row.role == "baseline")
+    marks = "".join(tick_mark(*rows[name], letter) for name, letter in _letters(report).items())
     for lane, (scorer, colour) in enumerate(lanes.items()):
         marks += interval_mark(*rows[scorer], colour, 100 * (lane + 0.5) / len(lanes))
     cases = f"{area.cases:,}" if area.cases else ""
@@ -184,10 +223,10 @@ def interval_mark(interval: Interval, name: str, address: str, colour: str = COL
     return _mark("range", interval, name, address, style)
 
 
-def tick_mark(interval: Interval, name: str, address: str) -> str:
-    """Return a thin tick for a baseline on the axis of `interval_mark`."""
-    style = f"left:{100 * interval.value:.2f}%"
-    return "" if interval.value != interval.value else _mark("tick", interval, name, address, style, ' tabindex="-1"')
+def tick_mark(interval: Interval, name: str, address: str, letter: str) -> str:
+    """Return a thin tick for a baseline on the axis of `interval_mark`, with its letter of the key."""
+    style, more = f"left:{100 * interval.value:.2f}%", f' tabindex="-1" data-letter="{letter}"'
+    return "" if interval.value != interval.value else _mark("tick", interval, name, address, style, more)
 
 
 def _mark(kind: str, interval: Interval, name: str, address: str, style: str, more: str = "") -> str:

@@ -10,7 +10,7 @@ from ...panes import Query, View, controls, noted, run_select
 from ...run_list import JUDGED
 from ..studies.queries import read_figures, read_text, report_html
 from . import figures, queries
-from .areas import areas_html, scores_html
+from .areas import areas_html, gaps_html, scores_html
 from .guides import guides_html, read_guides
 
 
@@ -36,6 +36,7 @@ def _parts(site: Site, run: str | None, scorer: str | None) -> Mapping[str, Any]
     calibrated = report.compares and len(margins)  # else a margin claims no probability
     return {
         "facts": scores_html(report, run),
+        "gaps": gaps_html(report, run, row.scorer),
         "areas": areas_html(report, run, row.scorer),
         "guides": guides_html(read_guides(folder)),
         "calibration": figures.calibration(margins, run, row.scorer) if calibrated else "",

@@ -59,7 +59,10 @@ def test_a_run_knows_its_suite_its_scorers_and_its_subsets_and_its_report_is_tex
     assert subsets(run) == {"chat": 3, "hard": 1, "safety": 3}
     folder = write_run(tmp_path / "eval")
     (folder / "report.md").write_text("# ponds <script>x</script>\n\n![a](https://elsewhere.example/x.png)\n")
-    assert open_run(folder).report == "# ponds &lt;script>x&lt;/script>\n\n*[a]*\n"
+    assert open_run(folder).report == (
+        '<h1 dir="auto">ponds &lt;script&gt;x&lt;/script&gt;</h1>\n<p dir="auto">'
+        '<span class="mark">image: a (https://elsewhere.example/x.png)</span></p>\n'
+    )
 
 
 def test_a_missing_or_damaged_file_is_named_with_the_way_out(tmp_path):

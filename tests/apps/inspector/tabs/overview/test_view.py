@@ -1,5 +1,5 @@
 from rewardlab.apps.inspector.run_list import JUDGED, STUDY
-from rewardlab.apps.inspector.tabs.compare import view as compare
+from rewardlab.apps.inspector.tabs.compare.view import complete_query
 from rewardlab.apps.inspector.tabs.results import view as results
 
 
@@ -29,10 +29,18 @@ def test_the_best_model_stands_first_heads_sort_the_field_filters_and_two_models
     assert models(page.locator("#leaderboard")) == ["good"]
     page.locator("#board-filter").fill("")
     compare = page.locator("#board-compare")
-    for name in ("good", "weak", "fair"):  # the last two of three
+    for name in ("weak", "fair"):
         page.get_by_role("checkbox", name=f"compare {name} of").check()
     assert compare.get_attribute("href") == "?tab=compare&run=old&scorer=weak&with=mid&other=fair"
-    page.get_by_role("checkbox", name="compare weak of").uncheck()
+    page.get_by_role("checkbox", name="compare good of").check()
+    compare.click()
+    page.locator("#all-pairs tbody tr").nth(2).wait_for()
+    assert page.locator("#all-pairs td a").count() == 3
+    page.go_back()
+    page.locator("#leaderboard table").first.wait_for()
+    assert page.get_by_role("checkbox", name="compare good of").is_checked(), "what was chosen is still"
+    for name in ("weak", "good"):
+        page.get_by_role("checkbox", name=f"compare {name} of").uncheck()
     assert compare.get_attribute("aria-disabled") == "true" and compare.get_attribute("href") is None
 
 
@@ -41,4 +49,4 @@ def test_a_reader_lands_on_a_run_that_can_be_read_and_a_running_one_is_no_study(
     assert entries[0].id == "aaa" and site.pick(None, JUDGED) == site.pick("gone", JUDGED) == "after"
     assert "running.partial (running or cut off)" in [entry.label for entry in entries]
     assert [entry.id for entry in site.root.entries(STUDY)] == ["study"]
-    assert results._open(site, None, None)[0].value == "after" == compare._choices(site, [None] * 4)[1][0]
+    assert results.view(site, {}).query["run"] == "after" == complete_query(site, {})["run"]

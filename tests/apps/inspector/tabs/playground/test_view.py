@@ -2,7 +2,6 @@ import json
 
 import pytest
 from rewardlab.apps.cli import main
-from rewardlab.apps.inspector.tabs.playground import view as playground
 
 from tests.apps.inspector.gallery import OBJECTIVES
 
@@ -99,12 +98,12 @@ def test_a_sweep_and_a_file_have_the_completions_of_the_command_line(visit, addr
     (runs / "broken.jsonl").write_text('{"completion": 1, "tokens": 2, "base": 3}\n')
     page.get_by_role("tab", name="Decoded files").click()
     page.locator("#file-note", has_text="broken.jsonl:1: no line of").wait_for()
-    page.get_by_role("combobox", name="File", exact=True).click()
-    page.get_by_role("option", name="swept.jsonl").click()
+    page.get_by_label("File", exact=True).select_option("swept.jsonl")
     page.locator("#file-answers .heat").nth(2).wait_for()
     assert [words_of(text) for text in answers(page, "#file-answers")] == [words_of(row["completion"]) for row in swept]
     assert PROMPT in page.locator(".prompt").last.inner_text()
     title = page.locator("#file-answers .heat").nth(1).locator("i").first.get_attribute("title")
     assert "helpful " in title and "harmless " in title
-    page.wait_for_function("location.search == '?tab=playground&run=swept.jsonl'")
-    assert playground._select_section({"run": "swept.jsonl"})[0].selected == "files"
+    page.wait_for_url("**?tab=playground&run=swept.jsonl**")
+    page = visit(address, "?tab=playground&run=swept.jsonl", ready="#file-answers .heat")
+    assert len(answers(page, "#file-answers")) == 3, "the address of a file opens it"

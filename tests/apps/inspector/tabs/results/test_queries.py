@@ -112,7 +112,7 @@ def test_a_subset_of_several_sections_stands_below_the_smallest(tmp_path):
 def test_the_table_has_sections_and_every_number_opens_its_cases(run):
     report = sectioned("rewardbench", {"hep-go": 2, "alpacaeval-easy": 1}, models=("rm", HOSTILE))
     html = scores_html(report, "all/eval")
-    assert [*re.findall(r">([^<]+)</abbr>", html)][2:4] == ["Chat", "Reasoning"]
+    assert [*re.findall(r">([^<]+)</button>", html)][2:4] == ["Chat", "Reasoning"]
     assert html.count('<th scope="row">') == 2 and "&lt;b&gt;shortest" in html and "<b>shortest" not in html
     section = "?tab=judgments&amp;run=all%2Feval&amp;scorer=rm&amp;subset=section%3AChat"
     assert section in html and "scorer=rm&amp;outcome=tie" in html and "scorer=rm&amp;outcome=abstained" in html
@@ -157,7 +157,7 @@ def test_a_guide_is_a_table_of_its_measures_and_damaged_ones_have_none(tmp_path)
     html = guides_html(read_guides(tmp_path))
     assert "&lt;i&gt;arm" in html and "&lt;b&gt;kind" in html and "base model: 1.50" in html
     assert "<td>0.25</td><td>2.00</td><td>–</td><td>0.75</td><td>–</td><td>40</td>" in html
-    assert html.count(">collapsed</span>") == 1 and html.count("<abbr title=") == 6
+    assert html.count(">collapsed</span>") == 1 and html.count("data-definition=") == 6
     for text in ("{}", "", "[]", '{"guides": 3}', '{"guides": {"a": {"objectives": []}}}'):
         (tmp_path / "manifest.json").write_text(text)
         assert guides_html(read_guides(tmp_path)) == "" == guides_html(read_guides(tmp_path / "gone")), text
@@ -188,7 +188,7 @@ def test_calibration_is_accuracy_against_the_claimed_confidence(run):
     ends = [math.log(p / (1 - p)) for p in (0.65, 0.75, 0.9)]
     assert [float(id) for id in points.ids if id] == pytest.approx(ends, abs=1e-5) and points.ids[-1] == ""
     gaps = [1 - sigma[0], 2 * (sigma[1] - 0.5), 1 - sigma[2], sigma[3]]
-    assert f"</abbr> {sum(gaps) / 5:.3f} over 5 cases" in figures.calibration_html(margins)
+    assert f"</button> {sum(gaps) / 5:.3f} over 5 cases" in figures.calibration_html(margins)
     assert "judged no case" in figures.calibration_html(np.array([]))
 
 

@@ -3,13 +3,14 @@ from threading import Event
 import pytest
 from rewardlab.apps.inspector.tabs.results import view as results
 
+from tests.apps.inspector.acts import choose
 from tests.apps.inspector.gallery import write_study
 from tests.apps.inspector.tabs.studies.test_queries import PNG
 
 
 def test_a_run_is_dimmed_while_another_is_loaded_and_its_dots_lie_on_one_axis(address, visit, monkeypatch):
-    going, opened = Event(), results._open
-    monkeypatch.setattr(results, "_open", lambda *asked: (going.wait(), opened(*asked))[1])
+    going, opened = Event(), results.view
+    monkeypatch.setattr(results, "view", lambda *asked: (going.wait(), opened(*asked))[1])
     page = visit(address, "?tab=benchmarks&run=sections", ready="#facts .skeleton")
     going.set()
     page.locator("#facts table").wait_for()
@@ -24,15 +25,13 @@ def test_a_run_is_dimmed_while_another_is_loaded_and_its_dots_lie_on_one_axis(ad
     page.locator("#lengths .point").first.wait_for()
     assert page.locator("#lengths .xtick text").all_text_contents() == ["50", "100", "200", "500"]
     going.clear()
-    page.get_by_label("Run", exact=True).last.click()
-    page.get_by_role("option", name="alone").click()
-    page.locator("#facts .pending table").wait_for()
-    page.wait_for_function("() => getComputedStyle(document.querySelector('#facts .pending')).opacity === '0.5'")
+    choose(page, "Run", "alone", within="#benchmarks")
+    page.locator("#benchmarks.pending #facts table").wait_for()
+    page.wait_for_function("() => getComputedStyle(document.querySelector('#facts')).opacity === '0.5'")
     going.set()
-    page.locator("#facts .pending").wait_for(state="detached")
+    page.locator("#benchmarks:not(.pending)").wait_for()
     page.get_by_text("over 5 cases").wait_for()
-    page.get_by_label("Scorer", exact=True).last.click()
-    page.get_by_role("option", name="shortest (baseline)").click()
+    choose(page, "Scorer", "shortest (baseline)", within="#benchmarks")
     page.get_by_text("over 6 cases").wait_for()
     page.wait_for_url("**run=alone&scorer=shortest**")
 
@@ -48,7 +47,6 @@ def test_a_study_has_its_tables_and_figures(desk, desk_address, visit):
     page = visit(desk_address, "?tab=studies&run=drawn", ready="#study img")
     assert page.locator("#study img").count() == 1 and page.locator("#study table").count() > 0
     assert page.locator("#study img").first.evaluate("image => image.complete && image.naturalWidth === 5")
-    page.get_by_label("Study").click()
-    page.get_by_role("option", name="told").click()
+    choose(page, "Study", "told")
     page.locator("#study h1", has_text="Told").wait_for()
     page.wait_for_url("**run=told")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewardlab.apps.inspector.tabs.studies import queries as studies
-from rewardlab.apps.inspector.tabs.studies.queries import figures_html, read_figures, read_text, safe_markdown
+from rewardlab.apps.inspector.tabs.studies.queries import Figures, figures_html, read_figures, read_text, report_html
 from rewardlab.rm.errors import DataError
 
 PNG = base64.b64decode(
@@ -19,7 +19,7 @@ def test_a_figure_stands_where_the_text_has_it_and_the_others_below(tmp_path):
         (tmp_path / name).write_bytes(PNG)
     (tmp_path / "report.md").write_text("# Study\n\n![all of it](a.png)\n")
     text, figures = read_text(tmp_path), read_figures(tmp_path)
-    assert f"![all of it]({ADDRESS})" in safe_markdown(text, figures.addresses)
+    assert f'<img src="{ADDRESS}" alt="all of it">' in report_html(text, figures)
     html = figures_html(text, figures)
     assert html.count("<img") == 1 and "b&lt;i&gt;.png</figcaption>" in html and "<i>" not in html
 
@@ -30,17 +30,24 @@ def test_a_figure_stands_where_the_text_has_it_and_the_others_below(tmp_path):
     )
 )
 @settings(max_examples=300, deadline=None)
-def test_no_reader_of_markdown_finds_html_or_an_image(parts):
-    from markdown_it import MarkdownIt
+def test_a_report_has_no_html_of_its_own_and_no_other_image(parts):
+    html = report_html("".join(parts), Figures({"y.png": ADDRESS}, ()))
+    assert "<img" not in html and "<script" not in html
 
-    reader = MarkdownIt("commonmark", {"html": True}).enable("table")
-    found = [one for block in reader.parse(safe_markdown("".join(parts))) for one in (block, *(block.children or ()))]
-    assert not {"html_block", "html_inline", "image"} & {one.type for one in found}
+
+def test_an_image_is_a_png_of_the_folder_alone():
+    evil = {
+        "a.png": "https://elsewhere.example/a.png",
+        "b.png": "data:text/html,x",
+        "c.png": 'data:image/png;base64,"onerror=x',
+    }
+    html = report_html("![a](a.png) ![b](b.png) ![c](c.png) [d](javascript:x)", Figures(evil, ()))
+    assert "elsewhere" not in html and "text/html" not in html and "href" not in html and " onerror" not in html
 
 
 def test_code_stays_as_it_is():
-    text = "a `x < y` b\n\n```python\nif a < b: print('![x](y)')\n```\n\n``a ` < b`` c < d"
-    assert safe_markdown(text) == text.replace("c < d", "c &lt; d")
+    html = report_html("a `x < y` b\n\n```python\nif a < b: print('![x](y)')\n```\n")
+    assert "<code>x &lt; y</code>" in html and "![x](y)" in html and "<img" not in html
 
 
 def test_large_figures_links_and_other_files_are_left_out_and_all_together_are_bounded(tmp_path, monkeypatch):

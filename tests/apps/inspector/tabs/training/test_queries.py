@@ -1,14 +1,16 @@
 import math
+import re
 
 import numpy as np
 import pytest
 from rewardlab.apps.inspector.run_list import stamp
 from rewardlab.apps.inspector.tabs.metrics import METRICS
+from rewardlab.apps.inspector.tabs.training import log as logs
 from rewardlab.apps.inspector.tabs.training import queries as training
 from rewardlab.apps.inspector.tabs.training import rollouts
-from rewardlab.apps.inspector.tabs.training.queries import Line, Panel, Sources, panels, series, step_figure
+from rewardlab.apps.inspector.tabs.training.log import Sources
+from rewardlab.apps.inspector.tabs.training.queries import Line, Panel, panels, series, step_figure
 from rewardlab.apps.inspector.tabs.training.rollouts import read_answer, read_answers, steps_of, token_texts, total
-from rewardlab.apps.inspector.tabs.training.rollouts_view import _widths
 from rewardlab.apps.inspector.tabs.training.waterfall import RELATIVE, TOTAL, waterfall, waterfall_figure
 from rewardlab.rm.errors import DataError, UsageError
 
@@ -24,29 +26,29 @@ def run(tmp_path_factory):
 
 
 def test_sources_are_those_of_the_settings_and_without_them_every_reward_counts(run, tmp_path):
-    assert training.read_sources(run) == SOURCES
+    assert logs.read_sources(run) == SOURCES
     assert [SOURCES.weight(name) for name in ("rm", "rm.safe", "style", "gold", "rmx")] == [1.0, 1.0, 0.5, 0.0, 0.0]
     assert [SOURCES.watches(name) for name in ("rm", "gold", "gold.kind", "golden")] == [False, True, True, False]
-    none = training.read_sources(tmp_path)
+    none = logs.read_sources(tmp_path)
     assert none == ((), (), {}) and none.weight("anything") == 1.0 and not none.watches("anything")
     for text in ("- a\n", "{", "reward: 3\n", "weight: [style]\n"):
         (tmp_path / "config.yaml").write_text(text)
         with pytest.raises(DataError, match=r"config.yaml is damaged"):
-            training.read_sources(tmp_path)
+            logs.read_sources(tmp_path)
 
 
 def test_the_line_that_is_being_written_is_left_for_later(tmp_path):
     folder = write_training(tmp_path / "rl", LOG[:2], kept=())
     with (folder / "steps.jsonl").open("a") as lines:
         lines.write('{"step": 3, "rew')
-    assert series(training.read_steps(folder), "step")[1] == [1, 2]
+    assert series(logs.read_steps(folder), "step")[1] == [1, 2]
     before = stamp(folder, ["steps.jsonl"])
     with (folder / "steps.jsonl").open("a") as lines:
         lines.write('ard": 0.5}\n')
     assert stamp(folder, ["steps.jsonl"]) != before
-    assert series(training.read_steps(folder), "reward") == ([1, 2, 3], [0.1, 0.2, 0.5])
+    assert series(logs.read_steps(folder), "reward") == ([1, 2, 3], [0.1, 0.2, 0.5])
     with pytest.raises(DataError, match=r"steps.jsonl cannot be read"):
-        training.read_steps(tmp_path)
+        logs.read_steps(tmp_path)
 
 
 def test_a_damaged_line_costs_one_step_and_is_named(tmp_path):
@@ -54,7 +56,7 @@ def test_a_damaged_line_costs_one_step_and_is_named(tmp_path):
     first, second = (folder / "steps.jsonl").read_text().splitlines()
     for length, line in enumerate(("{", "3", "[1]", "\x00", f'{{"step": 1{"0" * 400}}}')):
         (folder / "steps.jsonl").write_text(f"{first}\n{line}\n{second}\n" + "\n" * length)
-        steps, damaged = training.read_steps(folder), training.damaged_lines(folder)
+        steps, damaged = logs.read_steps(folder), logs.damaged_lines(folder)
         assert series(steps, "step")[1] == [1, 2] and damaged[0] == 2, line
         html = training.progress_html(steps, SOURCES, False, damaged[:1])
         assert "1 damaged line of steps.jsonl left out: 2." in html
@@ -75,8 +77,26 @@ def test_figures_are_of_what_was_logged_with_their_definitions():
     assert [*found.keys() - panels(LOG, Sources(("rm", "style", "gold"), (), {})).keys()] == ["proxy and gold"]
     assert panels([], SOURCES) == {}
     for name, panel in found.items():
-        (title,) = step_figure(LOG, panel).layout.annotations
-        assert title.text == f"<b>{panel.title}</b>" and title.hovertext.replace("<br>", " ") == METRICS[name]
+        assert step_figure(LOG, panel).layout.meta == {"title": panel.title, "definition": METRICS[name]}
+
+
+def test_ends_are_means_of_a_tenth_with_the_error_of_their_difference():
+    values = [0.0, 1.0] * 10 + [5.0, 6.0] * 10  # a tenth of 40 are 4: 0.5 and 5.5, variance 1/3 each
+    first, last, error = training.change_of([*values, float("nan")])
+    assert (first, last) == (0.5, 5.5) and error == pytest.approx(math.sqrt(2 / 12))
+    assert training.change_of([1.0]) is None and training.change_of([1.0, 3.0]) == (1.0, 3.0, 0.0)
+    html = training.changes_html(LOG, LOG[:2], panels(LOG, SOURCES), "<one>", "two")
+    assert "+0.3 ± 0" in html and "+0.1 ± 0" in html and "&lt;one&gt;" in html and "<one>" not in html
+
+
+def test_proxy_and_gold_are_standardised_and_a_second_run_is_dotted():
+    panel = panels(LOG, SOURCES)["proxy and gold"]
+    proxy, gold = step_figure(LOG, panel, standardised=True).data
+    assert [*proxy.y] == pytest.approx([-1.342, -0.447, 0.447, 1.342], abs=1e-3) and [*gold.y] == pytest.approx(
+        [*proxy.y][::-1]
+    )
+    names = {(trace.name, trace.line.dash, len(trace.x)) for trace in step_figure(LOG, panel, beside=LOG[:2]).data}
+    assert ("trained on, second run", "dot", 2) in names and ("trained on", "solid", 4) in names and len(names) == 4
 
 
 def test_a_watched_reward_is_dashed_and_stands_against_the_kl():
@@ -149,16 +169,15 @@ def test_steps_are_those_whose_answers_were_kept(run, tmp_path):
 
 def test_the_table_has_rewards_after_the_last_transform_and_the_mean_advantage(run):
     rows = read_answers(run, 2, 0, 10)
-    heads = ["prompt", "completion", "rm", "style", "gold", "trained on", "advantage", "finished"]
-    table = rollouts.cells(rows, SOURCES)
-    assert rollouts.headers(rows) == heads
+    html = rollouts.rows_html(rows, SOURCES, 1, "?tab=training&answer=")
+    heads, *table = [re.sub("<[^>]*>", "|", row).strip("|") for row in html.split("<tr")[1:]]
+    heads, *table = [re.split(r"\|+", row.split(">", 1)[-1].strip("|")) for row in (heads, *table)]
+    assert heads == ["prompt", "completion", "rm", "style", "gold", "trained on", "advantage", "finished"]
     assert table[0] == ["why?", "because it is", "1.000", "2", "3", "2.000", "1.000", "yes"]
     assert table[1][2:] == ["0.500", "0", "0", "0.500", "-0.750", "no"]
     assert table[2][2:] == ["missing", "0", "0", "missing", "0.000", "yes"]
     assert [answer.position for answer in read_answers(run, 2, 1, 1)] == [1]
-    for columns in (4, 6, 8, 14, 30):
-        widths = [int(width.removesuffix("%")) for width in _widths(columns)]
-        assert len(widths) == columns and sum(widths) == 100 and min(widths) > 0 and widths[1] >= widths[0] > 15
+    assert html.count("class=mine") == 1 and "?tab=training&amp;answer=2" in html and "<img" not in html
 
 
 def test_an_answer_has_everything_that_was_kept_of_it_as_text(run):
@@ -214,12 +233,12 @@ def test_what_rl_writes_can_be_looked_at(rl, rl_world):
     words += ["--reward_transform", "missing_eos(reward=r2m, cost=1)", "--advantage_transform", "whiten"]
     code, _, err, folder = rl(*words)
     assert code == 0, err
-    sources, answers = training.read_sources(folder), read_answers(folder, 0, 0, 100)
+    sources, answers = logs.read_sources(folder), read_answers(folder, 0, 0, 100)
     assert sources == Sources(("r2m",), ("gold",), {"r2m": 2.0})
     unfinished = next(one for one in answers if not one.finished)
     labels = [bar.label for bar in waterfall(unfinished, sources)]
     assert labels == ["2 × r2m", "missing_eos: r2m", "reward", "estimator", "whiten", "advantage"]
-    logged_mean = series(training.read_steps(folder), "reward")[1][0]
+    logged_mean = series(logs.read_steps(folder), "reward")[1][0]
     assert np.mean([total(one, sources) for one in answers]) == pytest.approx(logged_mean, abs=1e-5)
     one = read_answer(folder, 0, unfinished.position)
     assert "".join(token_texts(folder, one.tokens)).split() == one.answer.split()
