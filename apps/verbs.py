@@ -172,7 +172,7 @@ VERBS = {
     "inspect": Verb(
         "Inspect runs in the browser: every judgment, every reward, every step.",
         ".inspector.settings:InspectConfig",
-        "inspector.server:serve",
+        "inspector.start:start",
         "rewardlab inspect runs",
         positional="run",
     ),

@@ -13,6 +13,8 @@ from ..runs.tables import ITEMS, SCORES, STEPS
 from .database import ends_well
 
 REPORT = "report.md"
+LOGS = (STEPS, "metrics.jsonl")
+"""Logs of trainings: of a policy, written while it is trained, and of a reward model."""
 JUDGED, TRAINED, STUDY, ANSWERS, JOB = "judgments", "training", "study", "answers", "job"
 DEPTH = 6
 MARKS = b'"tokens"', b'"base"'
@@ -23,8 +25,8 @@ class Entry(NamedTuple):
 
     id: str
     kind: str
-    """`judgments` (eval, judge), `training` (rl), `study`, `answers` (a file of `rewardlab decode`), or `job` (another
-    unfinished run).
+    """`judgments` (eval, judge), `training` (rl, train), `study`, `answers` (a file of `rewardlab decode`), or `job`
+    (another unfinished run).
     """
     growing: bool
     """Whether the run is not finished yet."""
@@ -110,7 +112,7 @@ def _entries(folder: Path, id: str, depth: int, finished: bool = False) -> Itera
 
 
 def _kind(names: set[str]) -> str:
-    if STEPS in names:
+    if {*LOGS} & names:
         return TRAINED
     if {ITEMS, SCORES, SUMMARY} & names:
         return JUDGED

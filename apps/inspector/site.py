@@ -27,8 +27,7 @@ TABS: dict[str, Callable[[Site], object]] = {
     "playground": playground.tab,
     "studies": lambda site: pane(site, "studies", studies.TEMPLATE, "studies.view"),
 }
-"""Name of a tab in the address -> function that builds the tab. `TITLES` overrides the capitalised name as title."""
-TITLES = {"training": "RL training"}
+"""Name of a tab in the address -> function that builds the tab. The title is the capitalised name."""
 
 
 def build(config: InspectConfig) -> gr.Blocks:
@@ -40,9 +39,8 @@ def build(config: InspectConfig) -> gr.Blocks:
         site = Site(page, root, config, Models(config))
         with gr.Tabs(elem_id="tabs", overflow_behavior="wrap"):
             for name, tab in TABS.items():
-                title = TITLES.get(name, name.capitalize())
                 fields = name == "playground"  # which get their first values before a reader can type into them
-                with gr.Tab(title, id=name, render_children=fields):
+                with gr.Tab(name.capitalize(), id=name, render_children=fields):
                     tab(site)
     return page
 

@@ -13,8 +13,8 @@ METRICS = {
     "Faint: not significant.",
     "rank": "Group of `rewardlab board`: models of one group do not differ significantly from its first over the "
     "cases that both scored (5 %, adjusted by Holm's method).",
-    "gap": "Accuracy minus that of the baseline that is best in this section, on the same cases, with its 95 % interval. "
-    "The link lists wrong cases that a baseline gets right.",
+    "gap": "Accuracy minus that of the baseline that is best in this section, on the same cases, with its 95 % "
+    "interval. The link lists wrong cases that a baseline gets right.",
     "section": "Accuracy over one section of the benchmark, aggregated as its authors do.",
     "accuracy": "Share of cases in which the right response has the highest score, with its 95 % interval.",
     "cases": "Number of cases in this area.",
@@ -44,6 +44,11 @@ METRICS = {
     "components": "Mean over completions of each reward before weighting. Dashed: only watched, not trained on.",
     "proxy and gold": "The reward trained on beside rewards that are only watched, each in standard deviations from "
     "its mean over the run. Where they part, the reward is over-optimised.",
+    "training loss": "Mean loss of the batches since the line before; `eval` is that of the held-out pairs.",
+    "training accuracy": "Share of the training pairs since the line before whose chosen response has the higher "
+    "reward.",
+    "training margin": "Mean reward of the chosen minus that of the rejected response, of the pairs since the line "
+    "before.",
     "KL": "Divergence of the policy from the reference policy, in nats per completion. Shaded: plus and minus one "
     "standard error.",
     "length": "Mean number of tokens of a completion.",

@@ -11,6 +11,7 @@ import nh3
 from latex2mathml.converter import convert
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
+from markdown_it.rules_block import StateBlock, blockquote
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from mdit_py_plugins.dollarmath import dollarmath_plugin
@@ -101,6 +102,7 @@ def _markdown() -> MarkdownIt:
     parser.enable(["table", "strikethrough"])
     parser.use(dollarmath_plugin, allow_labels=False, allow_space=False, allow_digits=False, double_inline=True)
     parser.inline.ruler.before("escape", "tex", _tex)
+    parser.block.ruler.at("blockquote", _blockquote, {"alt": ["paragraph", "reference", "blockquote", "list"]})
     for name in (*BLOCKS, "heading"):
         parser.add_render_rule(f"{name}_open", _block_open)
     parser.add_render_rule("heading_close", _heading_close)
@@ -113,6 +115,12 @@ def _markdown() -> MarkdownIt:
     parser.add_render_rule("image", _image)
     parser.core.ruler.push("link_addresses", _keep_addresses)
     return parser
+
+
+def _blockquote(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Parse a quotation, but not `>>>`, which begins a line of a Python session."""
+    line = state.bMarks[start] + state.tShift[start]
+    return not state.src.startswith(">>>", line) and blockquote(state, start, end, silent)
 
 
 def _tex(state: StateInline, silent: bool) -> bool:

@@ -15,9 +15,9 @@ from .....rm.types import OVERALL
 from ....runs.evaluation_resume import CHUNK, PLAN, PROGRESS
 from ....runs.run_folder import MANIFEST, read_settings
 from ....runs.summaries import SUMMARY, areas, read_report
-from ....runs.tables import SCORES, STEPS, stored_judgments
+from ....runs.tables import SCORES, stored_judgments
 from ...run_list import ANSWERS, JUDGED, STUDY, TRAINED, Entry, Root, stamp
-from ..training.log import Steps, read_sources, read_steps
+from ..training.log import Steps, log_of, read_sources, read_steps
 
 MOST_RANKED = 20_000
 """Largest number of cases that the page ranks; `rewardlab board` ranks more."""
@@ -66,7 +66,7 @@ class Curve(NamedTuple):
 
 
 class Training(NamedTuple):
-    """A policy training: last step, number of steps, and main curves."""
+    """A training of a policy or a reward model: last step, number of steps, and main curves."""
 
     run: str
     step: int
@@ -226,12 +226,16 @@ def _training(entry: Entry) -> Training:
     names = dict.fromkeys(name for row in steps for name in row)
     means = {name[len("rewards/") : -len("/mean")]: name for name in names if name.startswith("rewards/")}
     watched = [(name, column) for name, column in means.items() if column.endswith("/mean") and sources.watches(name)]
-    curves = [_curve("reward", steps, "reward")]
+    curves = [
+        _curve(name, steps, name) for name in ("reward", *(("loss", "accuracy") if "reward" not in names else ()))
+    ]
     curves += [_curve(name, steps, column, watched=True) for name, column in watched[:2]]
     curves += [_curve("KL", steps, "watch/kl" if "watch/kl" in names else "kl")]
     last = int(steps[-1]["step"]) if steps else 0
     known = tuple(curve for curve in curves if curve.values)
-    return Training(entry.id, last, _max_steps(entry.path), known, entry.growing, _change_time(entry.path, STEPS))
+    return Training(
+        entry.id, last, _max_steps(entry.path), known, entry.growing, _change_time(entry.path, log_of(entry.path))
+    )
 
 
 def _curve(name: str, steps: Steps, column: str, *, watched: bool = False) -> Curve:

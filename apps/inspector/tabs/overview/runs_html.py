@@ -13,12 +13,13 @@ from .queries import Curve, Job, Overview, Training, Unreadable
 WIDTH, HEIGHT = 120.0, 34.0
 COLOURS = {"reward": PALETTE[0], "KL": PALETTE[1]}
 DEFINITIONS = {"reward": METRICS["reward"], "KL": METRICS["KL"]}
+DEFINITIONS |= {name: METRICS[f"training {name}"] for name in ("loss", "accuracy")}
 
 
 def runs_html(listed: Overview, empty: str) -> str:
     """Return the overview as HTML without the leaderboard. `empty` is the note for a folder without a run."""
     parts = [
-        _part("Policy training", [_training_html(training) for training in listed.trainings]),
+        _part("Training", [_training_html(training) for training in listed.trainings]),
         _part("In progress", [_job_html(job) for job in listed.jobs]),
         _part("Cannot be read", [_unreadable_html(run) for run in listed.unreadable]),
     ]

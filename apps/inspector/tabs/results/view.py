@@ -8,6 +8,7 @@ from ...components import Site
 from ...html import select_html
 from ...panes import Query, View, controls, noted, run_select
 from ...run_list import JUDGED
+from ..about import about_html
 from ..studies.queries import read_figures, read_text, report_html
 from . import figures, queries
 from .areas import areas_html, gaps_html, scores_html
@@ -44,5 +45,6 @@ def _parts(site: Site, run: str | None, scorer: str | None) -> Mapping[str, Any]
         "lengths": figures.length_figure(lengths, run, row.scorer) if lengths.answers else "",
         "slopes": figures.length_html(row, lengths),
         "style-matrix": "" if matrix is None else figures.matrix_html(matrix),
+        "about-run": about_html(folder),
         "run-report": f"<details><summary>Report</summary>{text}</details>",
     }

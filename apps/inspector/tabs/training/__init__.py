@@ -2,7 +2,7 @@
 
 from ...html import columns, skeleton_html, template
 
-PANELS = ("reward", "components", "proxy and gold", "KL", "length", "entropy")
+PANELS = ("reward", "components", "proxy and gold", "KL", "length", "entropy", "loss", "accuracy", "margin")
 PANEL_IDS = {name: f"rl-{name.replace(' ', '-').lower()}" for name in PANELS}
 REWARD_IDS = [f"reward-{index}" for index in range(3)]
 TEMPLATE = "".join(

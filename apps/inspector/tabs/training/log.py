@@ -12,7 +12,7 @@ from .....rm.io.checked_files import from_yaml
 from .....rm.registry.specs import split_name
 from ....runs.run_folder import CONFIG
 from ....runs.tables import STEPS
-from ...run_list import stamp
+from ...run_list import LOGS, stamp
 
 WAY_OUT = "start `rewardlab rl` again with --resume, or with --overwrite"
 Steps = Sequence[Mapping[str, float]]
@@ -55,12 +55,17 @@ def read_sources(folder: Path) -> Sources:
 
 def read_steps(folder: Path) -> Steps:
     """Return the log lines of a run that have a finite step. An incomplete last line is ignored."""
-    return _lines(folder / STEPS, stamp(folder, [STEPS]))[0]
+    return _lines(folder / log_of(folder), stamp(folder, LOGS))[0]
+
+
+def log_of(folder: Path) -> str:
+    """Return the name of the log of a policy's training, or of a reward model's."""
+    return next((name for name in LOGS if (folder / name).is_file()), STEPS)
 
 
 def damaged_lines(folder: Path) -> tuple[int, ...]:
     """Return the line numbers (from 1) of complete log lines that cannot be parsed."""
-    return _lines(folder / STEPS, stamp(folder, [STEPS]))[1]
+    return _lines(folder / log_of(folder), stamp(folder, LOGS))[1]
 
 
 @lru_cache(maxsize=64)

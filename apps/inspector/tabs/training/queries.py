@@ -82,7 +82,11 @@ def panels(steps: Steps, sources: Sources) -> dict[str, Panel]:
         "length": Panel("Length of completions", "tokens", (Line("watch/length", "length"),)),
         "entropy": Panel("Entropy", "nats per token", (Line("entropy", "entropy"),)),
     }
-    return {name: panel._replace(definition=METRICS[name]) for name, panel in _with_columns(all_panels, steps).items()}
+    if not any("reward" in row for row in steps):  # of a reward model
+        pairs = {name: (Line(name, "train"), Line(f"eval_{name}", "eval")) for name in ("loss", "accuracy", "margin")}
+        all_panels |= {name: Panel(name.capitalize(), "mean over pairs", lines) for name, lines in pairs.items()}
+    found = _with_columns(all_panels, steps).items()
+    return {name: panel._replace(definition=METRICS.get(f"training {name}") or METRICS[name]) for name, panel in found}
 
 
 def _with_columns(panels: Mapping[str, Panel], steps: Steps) -> dict[str, Panel]:

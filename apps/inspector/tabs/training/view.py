@@ -6,10 +6,12 @@ from typing import Any
 from urllib.parse import urlencode
 
 from .....rm.errors import UsageError
+from ....runs.tables import STEPS
 from ...components import Site
 from ...html import input_html, note_html, select_html
 from ...panes import Query, View, controls, noted, run_select
 from ...run_list import TRAINED
+from ..about import about_html
 from . import PANEL_IDS, REWARD_IDS, log, rollouts
 from . import queries as views
 from .waterfall import MEANING, NO_WATERFALL, waterfall, waterfall_figure
@@ -35,11 +37,12 @@ def view(site: Site, query: Query) -> View:
     lists += [input_html("window", "Smoothing: mean of steps", window, type="number", min=1, max=MOST_WINDOW)]
     logged = noted(lambda: _log(site, run, other, window, query), "progress")
     chosen: dict[str, Any] = {}
-    completions = noted(lambda: _completions(site.root.find(run, TRAINED), query, chosen), "rollout")
+    folder = site.root.find(run, TRAINED)
+    completions = noted(lambda: _completions(folder, query, chosen), "rollout") if (folder / STEPS).is_file() else {}
     kept = {name: query.get(name) for name in ("column", "reward")}
     return View(
         shown | kept | chosen,
-        {"training-controls": controls(lists), **logged, **completions},
+        {"training-controls": controls(lists), **logged, **completions, "about-training": about_html(folder)},
         site.root.growing(run),
     )
 

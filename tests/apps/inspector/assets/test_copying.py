@@ -30,7 +30,7 @@ def test_a_folder_without_runs_has_one_card_with_commands_to_copy_on_every_tab(v
         ("Judgments", "rewardlab eval"),
         ("Compare", "rewardlab eval"),
         ("Benchmarks", "rewardlab eval"),
-        ("RL training", "rewardlab rl"),
+        ("Training", "rewardlab rl"),
         ("Studies", "python -m rewardlab.research.studies guide_recipes"),
     ):
         page.get_by_role("tab", name=tab, exact=True).click()

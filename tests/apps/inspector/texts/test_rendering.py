@@ -50,6 +50,7 @@ RENDERED = {
     "- x\n- y": '<ul dir="auto">\n<li dir="auto">x</li>\n<li dir="auto">y</li>\n</ul>\n',
     "3. x": '<ol dir="auto" start="3">\n<li dir="auto">x</li>\n</ol>\n',
     "> q": '<blockquote dir="auto"><p dir="auto">q</p>\n</blockquote>\n',
+    ">>> f(1)\n2": '<p dir="auto">&gt;&gt;&gt; f(1)<br>\n2</p>\n',
     "`a<b`": '<p dir="auto"><code>a&lt;b</code></p>\n',
     "<b>raw</b>": '<p dir="auto">&lt;b&gt;raw&lt;/b&gt;</p>\n',
     "```\na < b\n```": '<pre class="code"><code>a &lt; b\n</code></pre>\n',

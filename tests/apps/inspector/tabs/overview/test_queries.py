@@ -67,7 +67,7 @@ def test_damaged_and_unfinished_runs_are_listed_with_a_reason_or_their_progress(
     curves = {curve.name: curve.values for curve in training.curves}
     assert curves == {"reward": (0.1, 0.2, 0.3), "gold": (0.9, 0.8, 0.7), "KL": (0.25, 0.5, 0.75)}
     html = runs_html(listed, str(tmp_path))
-    for text in ("Policy training", "In progress", "Cannot be read", "512 judgments", "gold (watched)", 'value="25"'):
+    for text in ("Training", "In progress", "Cannot be read", "512 judgments", "gold (watched)", 'value="25"'):
         assert text in html
 
 

@@ -1,0 +1,168 @@
+"""One store: the run is the same on every tab, nothing reloads the page, and no failed action is lost."""
+
+import json
+import random
+import shutil
+
+import pytest
+from rewardlab.apps.inspector.tabs.overview import view as overview
+
+from tests.apps.inspector.acts import choose, expect_case, expect_place
+from tests.apps.inspector.evaluations import margins, pairs, write_evaluation
+from tests.apps.inspector.ponds import write_run
+
+ITEM = "#case .answer"
+
+
+def open_tab(page, name: str) -> None:
+    page.get_by_role("tab", name=name, exact=True).click()
+
+
+def chosen(page, tab: str, name: str) -> str:
+    """The value of a list of a tab, once it is shown."""
+    field = page.locator(f"#{tab} [name={name}]:visible")
+    field.wait_for()
+    return field.input_value()
+
+
+def test_a_run_is_the_same_on_every_tab_and_nothing_reloads_the_page(visit, address):
+    page = visit(address, ready="#leaderboard table")
+    page.evaluate("window.kept = true")
+    page.get_by_role("link", name="weak", exact=True).click()
+    page.locator("#facts table").wait_for()
+    assert chosen(page, "benchmarks", "run") == "old" and "run=old&scorer=weak" in page.url
+    open_tab(page, "Judgments")
+    page.wait_for_url("**tab=judgments&run=old&scorer=weak**")
+    page.locator(ITEM).first.wait_for()
+    choose(page, "Run", "ponds", within="#judgments-toolbar")
+    expect_case(page, "a1")
+    for tab, run in (("Compare", "run"), ("Benchmarks", "run")):
+        open_tab(page, tab)
+        assert chosen(page, tab.lower(), run) == "ponds", tab
+    page.go_back()
+    page.wait_for_url("**tab=compare&run=ponds**")
+    open_tab(page, "Training")
+    assert page.locator("#progress", has_text="step 9").count() <= 1
+    open_tab(page, "Judgments")
+    page.wait_for_url("**run=ponds**item=a1**")
+    assert page.evaluate("window.kept"), "nothing reloaded the page"
+
+
+def test_a_finished_run_is_found_by_its_name_while_it_ran(visit, desk, desk_address):
+    """An address of the unfinished run opened another one."""
+    write_run(desk / "aaaa")
+    write_run(desk / "went.partial").rename(desk / "went")
+    page = visit(desk_address, "?tab=judgments&run=went.partial&outcome=all&item=a3", ready=ITEM)
+    page.wait_for_url("**run=went&**item=a3**")
+    expect_case(page, "a3")
+    assert page.locator("#judgments-note").inner_text() == ""
+
+
+def test_a_failed_answer_is_told_where_the_reader_acts_and_the_action_is_repeated(browser, desk, desk_address):
+    write_evaluation(desk / "failing", pairs(4), {"rm": margins([1.0, 1.0, -1.0, 1.0])})
+    page = browser.new_page()
+    page.set_default_timeout(600_000)
+    page.goto(f"{desk_address}?tab=benchmarks&run=failing")
+    page.locator("#facts table").wait_for()
+    page.route("**/component_server/**", lambda route: route.abort())
+    open_tab(page, "Compare")
+    page.locator("#compare .failed", has_text="The inspector does not answer").wait_for()
+    page.unroute("**/component_server/**")
+    page.locator("#compare .failed").get_by_role("button", name="Try again").click()
+    page.locator("#compare-controls select").first.wait_for()
+    assert page.locator("#compare .failed").count() == 0
+    page.close()
+
+
+@pytest.mark.slow
+def test_no_annotation_is_lost_when_the_server_is_gone_at_random_moments(browser, desk, desk_address):
+    """At each of 20 verdicts the request is lost, the answer is lost, or neither; each loss is told."""
+    run, source = write_run(desk / "lost", copies=3), random.Random(5)
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.set_default_timeout(600_000)
+    page.goto(f"{desk_address}?tab=judgments&run=lost&outcome=all")
+    expect_case(page, "a1")
+    page.locator("#annotation-reader").fill("Ada")
+    page.locator("h1").click()
+    fates, lost = [source.choice(["request", "answer", "neither"]) for _ in range(20)], 0
+
+    def fate(route) -> None:
+        annotates = route.request.post_data and '"annotate"' in route.request.post_data
+        if annotates and fates:
+            now = fates.pop(0)
+            if now == "answer":
+                route.fetch()
+            if now != "neither":
+                return route.abort()
+        route.continue_()
+
+    page.route("**/component_server**", fate)
+    for number in range(20):
+        expect_place(page, f"{number + 1} of 21")
+        page.locator("#case:not(.refreshing)").wait_for()
+        page.keyboard.press("y")
+        page.wait_for_function("() => !JSON.parse(localStorage['rewardlab-outbox']).some(one => !one.error)")
+        waiting = page.evaluate("JSON.parse(localStorage['rewardlab-outbox']).map(one => one.case)")
+        told = page.locator("#annotation-unstored").inner_text()
+        assert all(f"The annotation of {case} is not stored." in told for case in waiting)
+        lost += bool(waiting)
+        if page.locator("#case-place").inner_text() != f"{number + 2} of 21":
+            page.keyboard.press("j")  # the page has gone back to the case that was not stored
+    assert lost > 3
+    page.unroute("**/component_server**")
+    page.reload()
+    page.wait_for_function("() => localStorage['rewardlab-outbox'] === '[]'")
+    lines = [json.loads(line) for line in (desk / "annotations" / "lost.jsonl").read_text().splitlines()]
+    cases = [line["case"] for line in lines]
+    assert len(cases) == len({*cases}) == 20, "each once, those whose answer was lost too"
+    context.close()
+    shutil.rmtree(run)
+
+
+def test_definitions_are_shown_to_the_keyboard_and_by_a_click(visit, address):
+    page = visit(address, "?tab=benchmarks&run=alone", ready="#facts table")
+    metric = page.locator("#facts .metric", has_text="abstained")
+    metric.focus()
+    page.locator("#definition", has_text="cases for which the scorer gave no score").wait_for()
+    assert metric.get_attribute("aria-describedby") == "definition"
+    page.keyboard.press("Escape")
+    page.locator("#definition").wait_for(state="detached")
+    page.locator("#facts .metric", has_text="ties").click()
+    page.locator("#definition", has_text="A tie is not right").wait_for()
+    keys = [letter.get_attribute("data-letter") for letter in page.locator("#areas tr.overall .tick").all()]
+    assert keys == ["A"] and "A: shortest" in page.locator("#areas .key").inner_text()
+    assert "gap to the best baseline" in page.locator("#gaps").inner_text()
+
+
+def test_two_windows_keep_each_others_bookmarks(browser, desk, desk_address):
+    write_run(desk / "twice")
+    context = browser.new_context()
+    for case in ("a1", "a2"):
+        page = context.new_page()
+        page.set_default_timeout(600_000)
+        page.goto(f"{desk_address}?tab=judgments&run=twice&outcome=all&item={case}")
+        expect_case(page, case)
+    for page in context.pages:
+        page.locator("#case-mark").click()
+        page.get_by_role("button", name="★ Bookmarked").wait_for()
+    assert json.loads(page.evaluate("localStorage['rewardlab-marks']"))["twice"] == ["a1", "a2"]
+    context.close()
+
+
+def test_boards_are_of_one_data_set_and_references_come_after_models(tmp_path, site):
+    folder = tmp_path / "runs"
+    for name, data in (("one", "a.jsonl"), ("two", "b.jsonl"), ("three", "a.jsonl")):
+        run = write_evaluation(folder / name, pairs(4), {name: margins([1.0] * 4)})
+        (run / "manifest.json").write_text(json.dumps({"started": "2026-01-01", "data": {f"/x/{data}": data}}))
+    summary = json.loads((folder / "three" / "summary.json").read_text())
+    summary["rows"][0]["role"] = "reference"
+    (folder / "three" / "summary.json").write_text(json.dumps(summary))
+    root = site.root.__class__(folder)
+    boards = overview.overview(root).boards
+    assert [(board.data, [one.scorer for one in board.standings]) for board in boards] == [
+        ("a.jsonl", ["one", "three"]),
+        ("b.jsonl", ["two"]),
+    ]
+    html = overview.later(site._replace(root=root), {})["leaderboard"]
+    assert "4 cases of a.jsonl" in html and html.count('<td data-value="1">1</td>') == 2, "both are right on all: a tie"
