@@ -75,7 +75,7 @@ def select_html(name: str, label: str, choices: Iterable[tuple[str, str]], value
         for text, choice in choices
     )
     dropped = f' data-drops="{drops}"' if drops else ""
-    return f'<label>{label}<select name="{name}"{dropped}>{options}</select></label>'
+    return f'<label>{label}<select name="{name}" aria-label="{label}"{dropped}>{options}</select></label>'
 
 
 def radio_html(name: str, label: str, choices: Iterable[tuple[str, str]], value: str, drops: str = "") -> str:
@@ -91,7 +91,7 @@ def radio_html(name: str, label: str, choices: Iterable[tuple[str, str]], value:
 def input_html(name: str, label: str, value: Any, **attributes: Any) -> str:
     """Return a field whose content becomes the value `name` of the address."""
     more = "".join(f' {key}="{escape(str(text))}"' for key, text in attributes.items())
-    return f'<label>{label}<input name="{name}" value="{line_text(str(value))}"{more}></label>'
+    return f'<label>{label}<input name="{name}" aria-label="{label}" value="{line_text(str(value))}"{more}></label>'
 
 
 def with_csv(table: str) -> str:

@@ -126,7 +126,8 @@ const fill = (part, value, polled) => {
     if (focus?.name) part.querySelector(`[name="${CSS.escape(focus.name)}"]`)?.focus({preventScroll: true});
     part.dispatchEvent(new Event("filled", {bubbles: true}));
 };
-const pane = (name, element, server, own) => {
+const pane = (name, box, server, own) => {
+    const element = box.querySelector(".pane") ?? box;
     let version = 0, stamp = "", growing = false;
     const load = async (query, polled = false) => {
         const asked = ++version, request = {query: Object.fromEntries(query)};

@@ -101,8 +101,10 @@ const open = async (query, polled = false) => {
     const item = asked.get("item"), {query: filled, total, counts, refused, growing} = found;
     const before = view, key = keyOf(valuesOf(filled));
     view = {query: filled, key, total, counts, refused, growing};
+    const focus = document.activeElement.closest("#judgments-toolbar") && document.activeElement.name;
     if (found.toolbar) [byId("judgments-toolbar").innerHTML, byId("report").innerHTML] = [found.toolbar, found.report];
     else synchronise();
+    if (found.toolbar && focus) byId("judgments-toolbar").querySelector(`[name=${focus}]`).focus();
     byId("judgments-note").textContent = found.note;
     count();
     rewardlab.settle("judgments", {...valuesOf(filled), item: item ?? ""});
@@ -198,7 +200,7 @@ const settle = name => {  // what follows the case waits until the reader stays 
     timer = setTimeout(() => {
         if (name !== shown) return;
         const {run, scorer} = view.query, now = JSON.stringify([run, scorer, name]);
-        if (now !== told) trigger("settled", {run, scorer, case: name ?? ""});
+        if (now !== told) trigger("settled", {run: run ?? "", scorer: scorer ?? "", case: name ?? ""});
         told = now;
         const before = rewardlab.state().get("item");
         const how = before && before !== name ? "push" : "replace";
