@@ -172,7 +172,7 @@ VERBS = {
     "inspect": Verb(
         "Inspect runs in the browser: every judgment, every reward, every step.",
         ".inspector.settings:InspectConfig",
-        "inspector.start:start",
+        "commands.inspect.run:run_inspect",
         "rewardlab inspect runs",
         positional="run",
     ),

@@ -6,8 +6,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from .html import HIDDEN
-from .palette import PALETTE
+from .html import HIDDEN, PALETTE
 
 __all__ = ["PALETTE", "layout", "link_options", "plot_text", "set_title"]
 

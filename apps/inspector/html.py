@@ -12,6 +12,8 @@ STYLE = stylesheet("content.css")
 HIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 COMMAND = re.compile(r"`[^`]+`")
 LONGEST = 100_000
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#F0E442")
+"""Colour-blind-safe palette of Okabe and Ito. The first two colours are the ends of diverging scales."""
 CSV = '<button type="button" class="csv">Copy as CSV</button>'
 """HTML of a button that copies the table in the surrounding `with-csv` element."""
 

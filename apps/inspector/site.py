@@ -7,11 +7,10 @@ from pathlib import Path
 import gradio as gr
 
 from ...rm.errors import UsageError
-from .components import Site
+from .components import Site, pane
 from .guard import private_cache
 from .html import text_html
 from .models import Models
-from .panes import pane
 from .run_list import JUDGED, Root, open_root
 from .settings import InspectConfig
 from .tabs import compare, overview, results, studies, training

@@ -11,8 +11,7 @@ from ....benchmarks.compare import check_samples
 from ....rm.errors import UsageError
 from ....rm.io.escaping import unescape
 from ...publishing.exported_results import every_eval_ever, record_path
-from ...runs.finished import Finished, case_hash, open_finished
-from ...runs.ranking import rank_runs
+from ...runs.finished import Finished, case_hash, open_finished, rank_runs
 from ...runs.run_folder import PARTIAL, log, read_settings, run_folder, save_figure, write_json
 from ...runs.summaries import SUMMARY
 from ...runs.tables import ITEMS, SCORES

@@ -71,7 +71,8 @@ def rendered_html(text: str, longest: int = LONGEST, figures: Mapping[str, str] 
 
     Raw HTML is shown as text, and a link or image as its text and URL. Control and direction characters are visible,
     as in `html.shown`. The result is filtered by an allowlist of tags and attributes. In a report, which has `figures`
-    (name -> `data:` URL of a PNG file, the only URLs that pass), headings are headings and these images are shown.
+    (name -> `data:` URL of a PNG file, the only URLs that pass), headings are headings
+    below that of the page, and these images are shown.
 
     >>> rendered_html("*a* <b>b</b> [c](https://x.example)")
     '<p dir="auto"><em>a</em> &lt;b&gt;b&lt;/b&gt; c <span class="faint">(https://x.example)</span></p>\n'
@@ -157,11 +158,17 @@ def _block_open(self: RendererHTML, tokens: Sequence[Token], index: int, _option
     if token.type == "heading_open" and environment["figures"] is None:  # no part of the page's outline
         return '<p class="heading" dir="auto">'
     start = f' start="{token.attrs["start"]}"' if "start" in token.attrs else ""
-    return f'<{token.tag} dir="auto"{start}>' + ("\n" if token.type.endswith(("list_open", "table_open")) else "")
+    tag = _below_title(token.tag) if token.type == "heading_open" else token.tag
+    return f'<{tag} dir="auto"{start}>' + ("\n" if token.type.endswith(("list_open", "table_open")) else "")
+
+
+def _below_title(tag: str) -> str:
+    """Return the tag of a report's heading one level lower, as the page has a title of its own."""
+    return f"h{min(6, int(tag[1]) + 1)}"
 
 
 def _heading_close(self: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, environment: Any) -> str:
-    return f"</{'p' if environment['figures'] is None else tokens[index].tag}>\n"
+    return f"</{'p' if environment['figures'] is None else _below_title(tokens[index].tag)}>\n"
 
 
 def _link_close(self: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) -> str:

@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..html import number, text_html
-from ..palette import PALETTE
+from ..html import PALETTE, number, text_html
 
 UP, DOWN = PALETTE[:2]
 STRONGEST = 75  # per cent of the colour, so that letters stay readable on it

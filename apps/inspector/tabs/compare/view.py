@@ -6,9 +6,8 @@ from urllib.parse import urlencode
 
 from .....rm.errors import DataError, UsageError
 from ....runs.summaries import read_heading
-from ...components import Site
+from ...components import Query, Site, View, controls, noted, run_select
 from ...html import note_html, radio_html, select_html, skeleton_html
-from ...panes import Query, View, controls, noted, run_select
 from ...run_list import JUDGED, is_whole
 from . import figures
 from . import queries as views

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from ...components import Site
+from ...components import Site, run_select
 from ...html import input_html, line_text, radio_html, select_html
-from ...panes import run_select
 from ...run_list import JUDGED
 from .annotation.annotation_html import LABELS
 from .filters import ONLY, ORDERS, FilterValues

@@ -207,8 +207,7 @@ def ranks(root: Root, board: Board) -> Mapping[tuple[str, str], int]:
 
 @lru_cache(maxsize=64)
 def _ranks(runs: tuple[tuple[str, Path], ...], _stamps: Any) -> Mapping[tuple[str, str], int]:
-    from ....runs.finished import open_finished
-    from ....runs.ranking import name_scorers, rank_runs
+    from ....runs.finished import name_scorers, open_finished, rank_runs
 
     try:
         finished = {name: open_finished(str(folder)) for name, folder in runs}

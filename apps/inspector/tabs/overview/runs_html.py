@@ -5,8 +5,7 @@ import time
 from html import escape
 from urllib.parse import urlencode
 
-from ...html import decimals_of, note_html, number, text_html
-from ...palette import PALETTE
+from ...html import PALETTE, decimals_of, note_html, number, text_html
 from ..metrics import METRICS, link_html
 from .queries import Curve, Job, Overview, Training, Unreadable
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from ...components import Site
-from ...panes import Query, View
+from ...components import Query, Site, View
 from ...run_list import JUDGED
 from .leaderboard import boards_html
 from .queries import overview, ranks

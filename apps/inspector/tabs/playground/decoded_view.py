@@ -5,9 +5,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from ...components import Site
+from ...components import Query, Site, View, controls, noted, run_select
 from ...html import note_html, select_html, text_html
-from ...panes import Query, View, controls, noted, run_select
 from ...run_list import ANSWERS
 from . import guided
 from . import queries as views

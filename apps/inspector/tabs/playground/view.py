@@ -12,9 +12,8 @@ import gradio as gr
 from .....rm.errors import DataError, UsageError
 from .....rm.types import Example, user_turn
 from ...assets import asset
-from ...components import EACH, QUIET, Site, button, number, show_errors, stream_updates
+from ...components import EACH, QUIET, Site, button, number, pane, show_errors, stream_updates
 from ...html import note_html, template, text_html
-from ...panes import pane
 from . import guided
 from . import queries as views
 from .decoded_view import figure_of

@@ -10,8 +10,7 @@ from .....benchmarks.types import ALL, Difference, Interval, Report, Row
 from .....rm.types import OVERALL
 from ....runs.finished import sections_of
 from ....runs.summaries import areas
-from ...html import HIDDEN, text_html, with_csv
-from ...palette import PALETTE
+from ...html import HIDDEN, PALETTE, text_html, with_csv
 from ..metrics import cases_query, header_row, link_html, metric_html, section_filter, table_html
 
 MOST_SUBSETS, MOST_LANES = 200, 6

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ....runs.summaries import read_report
-from ...components import Site
+from ...components import Query, Site, View, controls, noted, run_select
 from ...html import select_html
-from ...panes import Query, View, controls, noted, run_select
 from ...run_list import JUDGED
 from ..about import about_html
 from ..studies.queries import read_figures, read_text, report_html

@@ -59,10 +59,10 @@ def read_figures(folder: Path) -> Figures:
 
 
 def report_html(text: str, figures: Figures = NONE) -> str:
-    """Return a report as inert HTML. Images in `figures` are embedded; other images are replaced by their names.
+    r"""Return a report as inert HTML. Images in `figures` are embedded; others are shown as their name and address.
 
     >>> report_html("# a <b>\n![all](all.png)", Figures({"all.png": "data:image/png;base64,AA=="}, ()))
-    '<h1 dir="auto">a &lt;b&gt;</h1>\\n<p dir="auto"><img src="data:image/png;base64,AA==" alt="all"></p>\\n'
+    '<h2 dir="auto">a &lt;b&gt;</h2>\n<p dir="auto"><img src="data:image/png;base64,AA==" alt="all"></p>\n'
     """
     return rendered_html(text, LONGEST + 100, figures.addresses)
 

@@ -1,7 +1,6 @@
 """Studies of the papers' claims: the report with its tables and figures."""
 
-from ...components import Site
-from ...panes import Query, View, controls, noted, run_select
+from ...components import Query, Site, View, controls, noted, run_select
 from ...run_list import STUDY
 from .queries import figures_html, read_figures, read_text, report_html
 

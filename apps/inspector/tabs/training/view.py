@@ -7,9 +7,8 @@ from urllib.parse import urlencode
 
 from .....rm.errors import UsageError
 from ....runs.tables import STEPS
-from ...components import Site
+from ...components import Query, Site, View, controls, noted, run_select
 from ...html import input_html, note_html, select_html
-from ...panes import Query, View, controls, noted, run_select
 from ...run_list import TRAINED
 from ..about import about_html
 from . import PANEL_IDS, REWARD_IDS, log, rollouts

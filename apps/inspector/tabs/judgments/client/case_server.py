@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ......rm.errors import DataError, UsageError
-from ....components import Site
+from ....components import Site, parse_query, server_functions
 from ....html import note_html
 from ....html import text_html as shown_text
-from ....panes import parse_query, server_functions
 from ....run_list import JUDGED
 from .. import queries as views
 from ..annotation import annotations

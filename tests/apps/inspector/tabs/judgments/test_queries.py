@@ -5,6 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rewardlab.apps.inspector.html import STYLE
 from rewardlab.apps.inspector.tabs.judgments.case_html import case_html
 from rewardlab.apps.inspector.tabs.judgments.cases import item
 from rewardlab.apps.inspector.tabs.judgments.filters import START, filter_of, subset_choices
@@ -60,7 +61,7 @@ def test_a_run_knows_its_suite_its_scorers_and_its_subsets_and_its_report_is_tex
     folder = write_run(tmp_path / "eval")
     (folder / "report.md").write_text("# ponds <script>x</script>\n\n![a](https://elsewhere.example/x.png)\n")
     assert open_run(folder).report == (
-        '<h1 dir="auto">ponds &lt;script&gt;x&lt;/script&gt;</h1>\n<p dir="auto">'
+        '<h2 dir="auto">ponds &lt;script&gt;x&lt;/script&gt;</h2>\n<p dir="auto">'
         '<span class="mark">image: a (https://elsewhere.example/x.png)</span></p>\n'
     )
 
@@ -232,7 +233,7 @@ def test_an_item_tells_what_the_report_says_of_its_subset(tmp_path):
 def test_everything_hostile_is_escaped_and_whitespace_is_kept(run):
     html = case_html(item(run, MODEL, "a1"))
     assert "&lt;script&gt;window.hacked = 1; alert(1)&lt;/script&gt;" in html and "<script" not in html
-    assert "{{value}}\n  &amp; two spaces</div>" in html and "white-space: pre-wrap" in html
+    assert "{{value}}\n  &amp; two spaces</div>" in html and "white-space: pre-wrap" in STYLE
     assert "Good &lt;b&gt;moss&lt;/b&gt;" in html and "&lt;img src=x" in html and "<img" not in html
     assert "://" not in html, "nothing is fetched from elsewhere"
 

@@ -48,5 +48,5 @@ def test_a_study_has_its_tables_and_figures(desk, desk_address, visit):
     assert page.locator("#study img").count() == 1 and page.locator("#study table").count() > 0
     assert page.locator("#study img").first.evaluate("image => image.complete && image.naturalWidth === 5")
     choose(page, "Study", "told")
-    page.locator("#study h1", has_text="Told").wait_for()
+    page.locator("#study h2", has_text="Told").wait_for()
     page.wait_for_url("**run=told")

@@ -1,0 +1,1 @@
+"""`rewardlab inspect`: a web page for runs."""

@@ -1,0 +1,14 @@
+"""`rewardlab inspect RUN`: serve the inspector."""
+
+import sys
+from typing import Any
+
+from ...inspector.settings import InspectConfig
+
+
+def run_inspect(config: InspectConfig) -> dict[str, Any]:
+    """Serve the page until Ctrl-C. A line is printed at once, before the libraries of the page are imported."""
+    print(f"starting the inspector of {config.run} ...", file=sys.stderr, flush=True)
+    from ...inspector.server import serve
+
+    return serve(config)
