@@ -30,6 +30,9 @@ def test_axe_finds_no_serious_violation(visit, address, tab, theme):
     page = visit(address, query, ready=READY.get(tab, "#tabs [role=tabpanel]:visible"))
     page.locator(f"#tabs [role=tab][data-tab-id={tab}][aria-selected=true]").first.wait_for()
     page.locator("[aria-label='Empty value']").first.wait_for(state="detached")  # another figure that is still to come
+    if tab == "judgments":
+        page.locator("#why-section button:enabled", has_text="Explain").wait_for()
+    page.wait_for_function("document.getAnimations().every(one => one.playState !== 'running')")
     found = Axe().run(page).response["violations"]
     serious = {
         violation["id"]: [node["html"] for node in violation["nodes"]]

@@ -77,14 +77,15 @@ def test_they_do_nothing_as_markdown_are_read_as_they_were_written_and_make_an_i
 
 
 def test_a_picture_from_elsewhere_is_stopped_before_it_asks(browser, hostile, monkeypatch):
-    """Where a report came to the page as it is, the browser was told to load nothing from elsewhere."""
-    monkeypatch.setattr(judgments, "report_html", lambda text: text)
+    """Where a picture of a report came to the page as it is, the browser was told to load nothing from elsewhere."""
+    monkeypatch.setattr(judgments, "report_html", lambda text: f'<img src="{OUT}.png">')
     monkeypatch.setattr(judgments, "_open", judgments._open.__wrapped__)
     page, asked = browser.new_page(), []
     page.set_default_timeout(PATIENCE * 1000)
     page.on("requestfailed", lambda one: asked.append((one.url, one.failure)))
     page.on("requestfinished", lambda one: None if one.url.startswith(hostile) else asked.append((one.url, "came")))
     page.goto(f"{hostile}?tab=judgments")
+    page.locator("#report").locator("..").locator("summary").click()
     page.locator("#report img").first.wait_for(state="attached")
     while f"{OUT}.png" not in {url for url, _ in asked}:  # ends with the test's own limit
         page.wait_for_timeout(50)

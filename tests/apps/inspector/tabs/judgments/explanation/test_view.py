@@ -36,7 +36,7 @@ def test_a_model_explains_itself_by_tokens_or_sentences_and_stays_while_its_case
     page.wait_for_function("before => localStorage['rewardlab-marks'] !== before", arg=before)
     assert page.locator("#why .heat").first.is_visible()
     page.get_by_label("Explain with").click()
-    page.get_by_role("option", name="words").click()
+    page.get_by_role("option", name="words", exact=True).click()
     page.get_by_role("button", name="Explain").click()
     page.locator("#why", has_text="These are the scores of 'words' in the run").wait_for()
     sentences = page.locator("#why .heat").first.locator("i").all_inner_texts()
