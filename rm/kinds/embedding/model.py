@@ -16,21 +16,24 @@ from ...backbones.loading import load_trunk
 from ...backbones.tokenization import pad
 from ...contract.scoring_contract import ScoringContract, load_contract
 from ...errors import DataError, UsageError
+from ...io.cache_folder import cache_folder
 from ...types import OVERALL, Example, PreferencePair, content_hash, prompt_text
 from .._pairwise_logistic import pairwise_logistic
 
 HEAD = "head.safetensors"
 ENCODER = "encoder.txt"
-DEFAULT_CACHE = Path.home() / ".cache" / "rewardlab" / "embeddings.sqlite"
 
 
 class Embedder:
     """Mean-pooled last hidden states of a frozen encoder, cached on disk by weights, length, dtype and text."""
 
-    def __init__(self, encoder: str, *, max_length: int, dtype: str, cache: Path, trust_remote_code: bool = False):
+    def __init__(
+        self, encoder: str, *, max_length: int, dtype: str, cache: Path | None = None, trust_remote_code: bool = False
+    ):
         self.model, self.tokenizer = load_trunk(encoder, dtype=dtype, trust_remote_code=trust_remote_code)
         self.tokenizer.truncation_side = "left"  # keep the end of the text, which is the completion
-        self.encoder, self.max_length, self.dtype, self.cache = encoder, max_length, dtype, cache
+        self.encoder, self.max_length, self.dtype = encoder, max_length, dtype
+        self.cache = cache or cache_folder() / "embeddings.sqlite"
         self.fingerprint = _fingerprint(self.model, self.tokenizer)
 
     def __call__(self, texts: Sequence[str], *, batch_size: int = 32) -> np.ndarray:
@@ -150,7 +153,7 @@ def new_embedding(
     *,
     max_length: int = 256,
     dtype: str = "float32",
-    cache: Path = DEFAULT_CACHE,
+    cache: Path | None = None,
     trust_remote_code: bool = False,
 ) -> EmbeddingRewardModel:
     """Create an unfitted embedding reward model with an encoder (path or Hub id)."""
@@ -161,9 +164,7 @@ def new_embedding(
     return EmbeddingRewardModel(Embedder(name, **options, trust_remote_code=trust_remote_code))
 
 
-def load_embedding(
-    source: str, *, cache: Path = DEFAULT_CACHE, trust_remote_code: bool = False
-) -> EmbeddingRewardModel:
+def load_embedding(source: str, *, cache: Path | None = None, trust_remote_code: bool = False) -> EmbeddingRewardModel:
     """Load the embedding reward model in a folder."""
     folder = Path(source)
     contract = load_contract(folder)
