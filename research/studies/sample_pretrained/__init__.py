@@ -66,7 +66,6 @@ class Best(Job):
             dtype=DTYPE,
             n=self.sizes.n,
             max_new_tokens=self.sizes.longest,
-            batch_size=32,
             seed=SEED,
         )
 
