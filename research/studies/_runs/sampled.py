@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import torch
 
 from ....apps.api import sample
-from ....apps.runs.run_folder import write_rows
 from ....policy.decoding.best_of_n import expected_gains
 from ....rm.types import Messages
 from ...statistics.estimates import Estimate
@@ -34,16 +33,14 @@ def sample_best(folder: Path, prompts: Sequence[Messages], rewards: Mapping[str,
     Returns texts, tokens and every reward of all completions [P, n], and the indices of the `best` and `random`
     completions of the prompts in `selected`. A run that was cut off in `folder` is continued.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    source, run = folder / "prompts.jsonl", folder / "run"
-    write_rows(source, ({"prompt": list(prompt)} for prompt in prompts))
+    rows = [{"prompt": list(prompt)} for prompt in prompts]
     first, *others = [f"{name}={reward}" for name, reward in rewards.items()]
-    sample(source, reward=first, watch=others, output=run, select=["best"], resume=True, overwrite=True, **settings)
-    columns = pq.read_table(run / "all.parquet").to_pydict()
+    sample(rows, reward=first, watch=others, output=folder, select=["best"], resume=True, overwrite=True, **settings)
+    columns = pq.read_table(folder / "all.parquet").to_pydict()
     names = {"texts": "completion", "tokens": "tokens"} | {name: name for name in rewards}
     arrays = {key: np.array(columns[name]).reshape(len(prompts), -1) for key, name in names.items()}
     for key, name in SELECTED.items():
-        lines = (run / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+        lines = (folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
         arrays["selected"], arrays[key] = np.array([json.loads(line)["id"].split("/") for line in lines]).astype(int).T
     return arrays
 
