@@ -2,18 +2,20 @@
 
 The server is a simulation with a fixed latency. Alone it gets the same requests from threads that keep their connection
 and do nothing with the replies, as many as `sample` has requests in flight. A run of `sample` is complete: prompts,
-requests, replies on disk, a reward of one line, selections and tables. Both alternate, and the first pair is not
-counted.
+requests, replies on disk, a reward of one line, selections and tables. Both alternate, and a first pair of few requests
+is not counted.
 """
 
 import json
 import threading
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ...apps.api import sample
@@ -35,7 +37,7 @@ class Load:
     prompts: int = 100
     n: int = 8
     rounds: int = 8
-    """Pairs of runs; one more is made before."""
+    """Pairs of runs."""
 
 
 def completion(request: Mapping[str, Any]) -> str:
@@ -79,34 +81,50 @@ def _prompt(row: int) -> str:
     return f"Question {row}: what grows in this garden?"
 
 
+class Run(NamedTuple):
+    """What a run of all requests took."""
+
+    per_second: float
+    cpu: float
+    """CPU-milliseconds of a completion, the server's included, which the load of other processes hardly affects."""
+
+
 def measure(load: Load) -> dict[str, Any]:
-    """Measure pairs of runs; return completions per second of both, and the ratio with its interval."""
-    total, rates = load.prompts * load.n, {"sample": [], "server alone": []}
-    data = [{"prompt": _prompt(row)} for row in range(load.prompts)]
+    """Measure pairs of runs; return completions per second and CPU time of both, and the ratio with its interval."""
+    runs: dict[str, list[Run]] = {"sample": [], "server alone": []}
     with ChatServer(latency=load.latency, answer=completion) as server, TemporaryDirectory() as folder:
         for index in range(load.rounds + 1):
-            runs = {
-                "sample": lambda output=Path(folder) / str(index): sample(
-                    data,
-                    reward=f"{__name__}:{brevity.__name__}",
-                    output=output,
-                    endpoint=server.url,
-                    model="m",
-                    n=load.n,
-                    concurrency=load.in_flight,
-                    select=["best", "pairs", "top"],
-                ),
-                "server alone": lambda: request_alone(server.url, load),
+            part = load if index else replace(load, prompts=2)
+            work = {
+                "sample": partial(sample_served, server.url, part, Path(folder) / str(index)),
+                "server alone": partial(request_alone, server.url, part),
             }
-            for name in sorted(runs, reverse=bool(index % 2)):
-                rates[name].append(total / seconds(runs[name]))
-    rates = {name: values[1:] for name, values in rates.items()}
+            for name in sorted(work, reverse=bool(index % 2)):
+                began, total = time.process_time(), part.prompts * part.n
+                rate = total / seconds(work[name])
+                runs[name].append(Run(rate, 1000 * (time.process_time() - began) / total))
+    rates = {name: [run.per_second for run in values[1:]] for name, values in runs.items()}
     return {
         "load": asdict(load),
         "machine": machine("cpu", ("openai",)),
         "completions per second": rates,
+        "CPU-milliseconds a completion": {name: [run.cpu for run in values[1:]] for name, values in runs.items()},
         "ratio": ratio(rates["sample"], rates["server alone"]),
     }
+
+
+def sample_served(url: str, load: Load, output: Path) -> None:
+    """Run `sample` once."""
+    sample(
+        [{"prompt": _prompt(row)} for row in range(load.prompts)],
+        reward=f"{__name__}:{brevity.__name__}",
+        output=output,
+        endpoint=url,
+        model="m",
+        n=load.n,
+        concurrency=load.in_flight,
+        select=["best", "pairs", "top"],
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -118,4 +136,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
     output = options.pop("output")
     measurements = measure(Load(**options))
     write(measurements, output)
-    print(json.dumps(measurements["ratio"]))
+    print(json.dumps({name: measurements[name] for name in ("CPU-milliseconds a completion", "ratio")}))
