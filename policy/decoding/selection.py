@@ -98,6 +98,12 @@ def select_pairs(
     return pairs, dropped
 
 
+def win_shares(pairs: Sequence[Sequence[int]], parts: Float[np.ndarray, "P M E"]) -> Float[np.ndarray, " Q"]:
+    """Return the share of E rewards or members by which the chosen completion of each pair is better; a tie is 1/2."""
+    rows, chosen, rejected = np.array(pairs, int).reshape(-1, 3).T
+    return (1 + np.sign(parts[rows, chosen] - parts[rows, rejected])).mean(1) / 2
+
+
 def _best(rewards: Float[np.ndarray, " M"], usable: Bool[np.ndarray, " M"]) -> int:
     return int(np.argmax(np.where(usable, rewards, -np.inf)))
 

@@ -19,6 +19,7 @@ from ....policy.decoding.selection import (
     select_pairs,
     select_top,
     usable_completions,
+    win_shares,
 )
 from ....policy.rewards.sources import RewardSources
 from ....policy.training.prompts import Prompts, load_prompts, rows_by_prompt
@@ -39,9 +40,9 @@ from ...runs.model_hashes import model_hashes
 from ...runs.run_folder import data_hash, log_rows, run_folder, seconds_since, trust_option, write_manifest
 from .settings import SELECTIONS, SampleConfig
 
-LATER = ("reward", "watch", "on_fault", "select", "rejected", "margin", "share")
+LATER = ("reward", "watch", "on_fault", "select", "rejected", "margin", "min_wins", "share")
 """Settings of what follows the generation. It is repeated when a run is resumed, so they may be others then."""
-FREE = (*LATER, "output", "resume", "overwrite", "concurrency", "key_variable")
+FREE = (*LATER, "data", "output", "resume", "overwrite", "concurrency", "key_variable")
 SERVED_SAMPLING = ("top_k", "top_p", "min_p", "stop")
 """Settings that a server gets as options of a request, if they are changed."""
 PROGRESS, FAULTS = "progress", "faults.jsonl"
@@ -80,7 +81,7 @@ def _recipe(config: SampleConfig) -> dict[str, Any]:
     """Return the settings and hashes of files that determine the completions. A resumed run must have the same."""
     recipe = {name: value for name, value in asdict(config).items() if name not in FREE}
     recipe["endpoint"] = config.endpoint[:1]
-    recipe["data_sha256"] = {source: data_hash(source) for source in config.data}
+    recipe["data_sha256"] = [data_hash(source) or source for source in config.data]  # rows from Python move
     models = [*([config.base] if config.base else []), *(folder for _, folder in parse_arms(config.arm))]
     return recipe | {"model_sha256": model_hashes(models)}
 
@@ -124,6 +125,8 @@ def _open_rewards(config: SampleConfig, prompts: Prompts, policy: Any, work: Pat
     sources = open_rewards(rewards, watched, facts, work / FAULTS, skip=config.on_fault == "skip")
     for name in (*sources.learners, *(["hidden states"] if sources.reads_states else [])):
         raise UsageError(f"--reward {name} learns while a policy is trained; name a reward that does not change")
+    if config.min_wins and len(sources.trained) < 2 and sources.trained[0] not in sources.ensembles:
+        raise UsageError(f"--min_wins {config.min_wins} needs an ensemble or several rewards, got one; leave it out")
     return sources
 
 
@@ -149,6 +152,10 @@ def _select(config: SampleConfig, sample: Sample, work: Path) -> dict[str, Any]:
             control = random_of_all(len(picks), usable, of_control)
         else:
             picks, without_pair = select_pairs(rewards, usable, rng, rejected=config.rejected, margin=config.margin)
+            if config.min_wins and (parts := sample.parts) is not None:
+                agreed = win_shares(picks, parts) >= config.min_wins
+                without_pair["wins"] = int((~agreed).sum())
+                picks = [pick for pick, is_agreed in zip(picks, agreed, strict=True) if is_agreed]
             control = random_pairs(picks, usable, of_control)
         write_selection(sample, name, picks, control, work)
         means = [float(np.mean([rewards[pick[:2]] for pick in part])) if part else None for part in (picks, control)]

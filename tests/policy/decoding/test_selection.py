@@ -11,6 +11,7 @@ from rewardlab.policy.decoding.selection import (
     select_pairs,
     select_top,
     usable_completions,
+    win_shares,
 )
 
 NAN = math.nan
@@ -57,6 +58,12 @@ def test_a_margin_filters_pairs_that_differ_by_less(usable):
     pairs, dropped = select_pairs(REWARDS, usable, rng(), margin=3.0)
     assert pairs == [(1, 2, 0)] and dropped == {"margin": 1, "single": 1, "tie": 1}
     assert select_pairs(REWARDS, usable, rng(), margin=3.1)[0] == []
+
+
+def test_wins_are_the_share_of_the_members_that_prefer_the_chosen_completion():
+    parts = np.array([[[3.0, 1.0, 2.0, 9.0], [1.0, 1.0, 4.0, 8.0]], [[0.0] * 4, [5.0] * 4]])
+    shares = win_shares([PickedPair(0, 0, 1), PickedPair(0, 1, 0), PickedPair(1, 1, 0)], parts)
+    assert shares.tolist() == [2.5 / 4, 1.5 / 4, 1.0] and win_shares([], parts).tolist() == []
 
 
 def test_random_rejected_completions_are_any_but_the_best(usable):
