@@ -85,7 +85,8 @@ def rubric_lines(row: Mapping[str, Any]) -> Rubric:
     lines = [line.strip() for line in column(row, "rubrics").splitlines() if line.strip()]
     if not lines:
         raise ValueError("'rubrics' has no criterion; write one in each line")
-    return Rubric(tuple(Principle(f"c{number}", line) for number, line in enumerate(lines, 1)), source="RubricBench")
+    criteria = tuple(Principle(f"c{number}", line) for number, line in enumerate(lines, 1))
+    return Rubric(principles=criteria, source="RubricBench")
 
 
 def biggen(row: Mapping[str, Any]) -> Levels:
