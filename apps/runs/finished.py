@@ -122,7 +122,8 @@ def sections_of(suite: str, subsets: Sequence[str]) -> dict[str, list[str]]:
 def case_hash(case: Case) -> str:
     """Return a hash of all stored fields of a case, such as prompt, responses and correct responses."""
     texts = [case.prompt, [completion_json(answer) for answer in case.answers]]
-    return content_hash([case.id, *texts, case.best, case.subset, case.cluster, case.values, case.sets])
+    labels = [case.best, case.values, case.sets, case.preferences]
+    return content_hash([case.id, *texts, case.subset, case.cluster, *labels])
 
 
 def shared_cases(first: Finished, second: Finished) -> list[Case]:
