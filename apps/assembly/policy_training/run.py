@@ -32,7 +32,7 @@ from ....policy.training.prompts import (
     rows_by_prompt,
 )
 from ....policy.training.trainer import PolicyTrainer
-from ....policy.types import RolloutSource
+from ....policy.types import ON_REQUEST, RolloutSource
 from ....rm.backbones.chat_templates import prefilled_text
 from ....rm.backbones.loading import load_tokenizer
 from ....rm.backbones.tokenization import check_renders
@@ -300,7 +300,7 @@ def _sizes(config: RlConfig, arguments: PolicyArguments) -> list[int]:
 
 def _fields(config: RlConfig, arguments: PolicyArguments) -> set[str]:
     """Return the names of the rollout fields that the trainer can compute with these settings."""
-    fields = {"tokens", "logprobs", "entropy", "states"} | ({"values", "after"} if config.critic else set())
+    fields = {"tokens", "logprobs", "entropy", *ON_REQUEST} | ({"values", "after"} if config.critic else set())
     return fields | ({"base"} if config.kl or arguments.measure_kl else set())
 
 
