@@ -31,6 +31,7 @@ SETTINGS = {
 }
 ADVANTAGES = {
     "whiten": {},
+    "confucius3": {},
     "nsr": {},
     "entropy_mask": {},
     "ace": {"alpha": 1.0},
