@@ -23,6 +23,7 @@ METHODS = {
     "rorecomp": ["--reward", VERDICT, "--scheduler", "rorecomp(share=0.5)"],
     "gain_rl": ["--reward", VERDICT, "--curriculum", "gain_rl(width=1, speed=1)", "--category", "rank"],
     "ead": ["--reward", VERDICT, "--rollouts", "ead(start=2, decay=8.0)"],
+    "latr": ["--reward", VERDICT, "--rollouts", "latr(second=0.01, gap=0.5, lookahead=2)"],
     "guide": ["--reward", "tests.apps.commands.rl.test_catalogue:nothing", "--scaffold", "guide"],
     "dropout": ["--reward", "judge(kind=rubric, rubric=data, dropout=0.5, score=points, endpoint=URL, model=qwen)"],
 }
