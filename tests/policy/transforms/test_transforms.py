@@ -39,6 +39,7 @@ ADVANTAGES = {
     "hacpo": {"floor": 0.1},
     "poise": {},
     "resrl": {},
+    "rlfr": {},
 }
 
 

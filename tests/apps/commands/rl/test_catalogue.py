@@ -20,6 +20,7 @@ METHODS = {
     "rear": ["--reward", "rear"],
     "hill": ["--reward", f"hill(reasoner=START, {WORD}, longest=4, n=2)"],
     "confucius3": ["--reward", VERDICT, "--advantage", "dr_grpo", "--advantage_transform", "confucius3"],
+    "rlfr": ["--reward", VERDICT, "--advantage", "dr_grpo", "--advantage_transform", "rlfr"],
     "rorecomp": ["--reward", VERDICT, "--scheduler", "rorecomp(share=0.5)"],
     "gain_rl": ["--reward", VERDICT, "--curriculum", "gain_rl(width=1, speed=1)", "--category", "rank"],
     "ead": ["--reward", VERDICT, "--rollouts", "ead(start=2, decay=8.0)"],
