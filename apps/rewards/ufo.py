@@ -36,7 +36,7 @@ def attempts_reward(attempts: Sequence[str], reference: str, gamma: float, repea
     """Compute r of attempts in order; 0 without an attempt.
 
     >>> attempts_reward(["3", " 3", "4"], "4", 0.5, 0.5)  # 0.25 - 0.5 / 3
-    0.08333333333333334
+    0.08333333333333331
     """
     normal, right = (["".join(text.split()).lower() for text in texts] for texts in (attempts, [reference]))
     used = normal[: normal.index(right[0]) + 1] if right[0] in normal else normal

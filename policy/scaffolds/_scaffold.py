@@ -75,8 +75,7 @@ def scaffold_rollouts(
     A prompt that would have more than `longest` tokens with its hints gets none, as do all prompts in evaluation.
     `written_by` is another rollout function, such as `server_rollouts`; by default the trainer's own generation. Random
     draws depend on the seed, the step and the row. With a schedule whose attribute `after_failure` is true, only groups
-    without a reward above 0 get hints, in a second generation; the ratios of their completions are relative to the
-    policy with the hints.
+    without a reward above 0 are generated again with hints, with ratios relative to the policy with the hints.
     """
 
     def generate(prompts: Sequence[Messages], trainer: Any) -> list[list[int]]:
@@ -104,11 +103,8 @@ def scaffold_rollouts(
         if training:
             changes = [prompt != other for prompt, other in zip(full, plain, strict=True)]
             trainer._note("scaffold/hinted", sum(changes) / len(changes))
-        return {
-            "prompt_ids": trainer._tokenize_prompts(plain)[0],
-            "completion_ids": completion_ids,
-            "logprobs": logprobs,
-        }
+        plain_ids = trainer._tokenize_prompts(plain)[0]
+        return {"prompt_ids": plain_ids, "completion_ids": completion_ids, "logprobs": logprobs}
 
     def add_hints(
         prompts: Sequence[Messages], step: int, shares: Sequence[float], encode: Callable[[Messages], Sequence[int]]
@@ -130,6 +126,10 @@ def scaffold_rollouts(
 
 def failed_rows(prompts: Sequence[Messages], completion_ids: Sequence[Sequence[int]], trainer: Any) -> list[int]:
     """Return the rows of the groups in which no completion has a total reward above 0."""
+    if len(prompts) % trainer.num_generations:
+        raise UsageError(
+            "this scaffold rates whole groups; make the batch of a process a multiple of --num_generations"
+        )
     if trainer.sources.reads_states:
         raise UsageError("this scaffold rates completions as they are generated; leave out rewards by hidden states")
     row_of = {prompt_text(as_prompt(row["prompt"])): row.get("row", 0) for row in trainer.train_dataset}
