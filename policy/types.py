@@ -192,7 +192,10 @@ class Cycle(NamedTuple):
 
 
 Curriculum = Callable[[State, Mapping[str, Sequence[float]]], tuple[State, dict[str, float]]]
-"""(state, absolute advantages by prompt kind) -> (next state, share of each kind among the next prompts)."""
+"""(state, absolute advantages by prompt kind) -> (next state, share of each kind among the next prompts).
+
+A curriculum whose attribute `reads_rewards` is true gets total rewards instead of absolute advantages.
+"""
 
 
 class Past(NamedTuple):

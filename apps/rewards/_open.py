@@ -16,6 +16,7 @@ from ...policy.decoding.engines import DecodingModel
 from ...policy.rewards.sources import RewardSources
 from ...policy.training.prompts import PromptRow, Row
 from ...policy.types import RatesCompletions
+from ...rm.data.pairs import column
 from ...rm.errors import DataError, UsageError
 from ...rm.io.coroutines import resolve
 from ...rm.load import load_reward_model
@@ -62,6 +63,16 @@ class RunFacts(NamedTuple):
                     f"{str(other[0])[:SHOWN]!r}; leave one of them, for answers are distinguished by their prompt alone"
                 )
         return {text: values[0] for text, values in parsed_values.items()}
+
+    def texts_by_prompt(self, name: str) -> dict[str, str]:
+        """Return the text in column `name` by the prompt's text. Raise `DataError` if a row has none."""
+
+        def text(row: Row) -> str:
+            if not isinstance(value := column(row, name), str) or not value.strip():
+                raise ValueError(f"'{name}' is a text, got {str(value)[:SHOWN]!r}")
+            return value
+
+        return self.one_by_prompt(text)
 
 
 def sources_by_name(texts: Sequence[str]) -> dict[str, str]:

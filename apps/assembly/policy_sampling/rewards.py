@@ -62,6 +62,11 @@ class Sample(NamedTuple):
         texts = iter(completion.text for completion in self.completions)
         return [[next(texts) for _ in range(len(self.completions) // len(self.prompts))] for _ in self.prompts]
 
+    def lengths(self, in_tokens: bool) -> Float[ndarray, "P n"]:
+        """Return the lengths of the completions in tokens or in characters."""
+        counts = [completion.tokens if in_tokens else len(completion.text) for completion in self.completions]
+        return self.by_prompt(torch.tensor(counts, dtype=torch.float64))
+
     def ids(self) -> list[str]:
         """Return the ids of the rows if they are unique, else the indices of the prompts."""
         stated = [row.columns.get("id") for row in self.prompts]

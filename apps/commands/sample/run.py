@@ -20,6 +20,7 @@ from ....policy.decoding.selection import (
     select_top,
     usable_completions,
     win_shares,
+    without_length,
 )
 from ....policy.rewards.sources import RewardSources
 from ....policy.training.prompts import Prompts, load_prompts, rows_by_prompt
@@ -40,7 +41,10 @@ from ...runs.model_hashes import model_hashes
 from ...runs.run_folder import data_hash, log_rows, run_folder, seconds_since, trust_option, write_manifest
 from .settings import SELECTIONS, SampleConfig
 
-LATER = ("reward", "watch", "on_fault", "select", "rejected", "margin", "min_wins", "share")
+LATER = (
+    *("reward", "watch", "on_fault", "select", "rejected", "margin", "min_wins"),
+    *("length_penalty", "length_unit", "share"),
+)
 """Settings of what follows the generation. It is repeated when a run is resumed, so they may be others then."""
 FREE = (*LATER, "data", "output", "resume", "overwrite", "concurrency", "key_variable")
 SERVED_SAMPLING = ("top_k", "top_p", "min_p", "stop")
@@ -139,19 +143,26 @@ def _select(config: SampleConfig, sample: Sample, work: Path) -> dict[str, Any]:
     usable, dropped = usable_completions(sample.texts(), rewards)
     if not usable.any():
         raise DataError(f"none of {rewards.size} completions has text and a reward: {dict(dropped)}; mend the rewards")
+    ranking = without_length(
+        rewards,
+        sample.lengths(config.length_unit == "share"),
+        config.length_penalty,
+        relative=config.length_unit == "share",
+    )
     facts: dict[str, Any] = {"dropped": dict(dropped)} | log_gains(sample)
     for name in config.select:
         seeds = ([config.seed, SELECTIONS.index(name), part] for part in range(2))
         rng, of_control = map(np.random.default_rng, seeds)
         without_pair: dict[str, int] = {}
         if name == "best":
-            picks = select_best(rewards, usable)
+            picks = select_best(ranking, usable)
             control: Any = random_of_prompts(picks, usable, of_control)
         elif name == "top":
-            picks = select_top(rewards, usable, config.share)
+            picks = select_top(ranking, usable, config.share)
             control = random_of_all(len(picks), usable, of_control)
         else:
-            picks, without_pair = select_pairs(rewards, usable, rng, rejected=config.rejected, margin=config.margin)
+            rules: Any = {"rejected": config.rejected, "margin": config.margin, "ranking": ranking}
+            picks, without_pair = select_pairs(rewards, usable, rng, **rules)
             if config.min_wins and (parts := sample.parts) is not None:
                 agreed = win_shares(picks, parts) >= config.min_wins
                 without_pair["wins"] = int((~agreed).sum())

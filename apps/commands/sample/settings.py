@@ -61,6 +61,12 @@ class SampleConfig(DecodingSettings):
         "Smallest share of an ensemble's members, or of several rewards, that prefer the chosen completion of a pair.",
         range=SHARE,
     )
+    length_penalty: float = setting(
+        0.0, "Reward that a completion loses in the selection by its length.", range=AT_LEAST_0
+    )
+    length_unit: Literal["characters", "share"] = setting(
+        "characters", "Unit of the length: characters, or the share of the tokens of the prompt's longest completion."
+    )
     share: float = setting(0.1, "Share of all completions that top selects.", range=SHARE_ABOVE_0)
     endpoint: list[str] = setting(
         [],

@@ -40,7 +40,7 @@ def test_every_prompt_keeps_its_weight_and_a_missing_score_has_none():
     for kind in ("power", "best_worst", "best_random"):
         found = weights(kind)
         assert sum(found[:4]) == pytest.approx(3) and sum(found[4:]) == pytest.approx(2) and found[3] == 0, kind
-    assert names("policy.schedulers") == ["cbs", "dars", "mpo", "pf_ppo", "wmss"]
+    assert names("policy.schedulers") == ["cbs", "dars", "mpo", "pf_ppo", "rorecomp", "wmss"]
     with pytest.raises(ValueError, match="one of power, best_worst, best_random, got 'best'"):
         load("policy.schedulers", "pf_ppo")("best")
 

@@ -97,7 +97,7 @@ def test_every_transform_of_advantages_runs_or_names_what_is_missing():
 
 def test_every_scheduler_runs_or_names_what_is_missing():
     bandit = {"model": "ridge", "keep": 2, "longest": 16, "penalty": 0.1, "ceiling": 2.0, "shrink": 1.0, "bonus": 0.5}
-    settings = {"cbs": bandit, "dars": {}, "pf_ppo": {"kind": "best_worst"}, "wmss": {}}
+    settings = {"cbs": bandit, "dars": {}, "pf_ppo": {"kind": "best_worst"}, "rorecomp": {"share": 0.5}, "wmss": {}}
     settings["mpo"] = {"gap": 0.5, "side": "large"}
     assert {*settings} == {*names("policy.schedulers")}
     for name, given in settings.items():

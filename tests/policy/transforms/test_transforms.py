@@ -33,6 +33,7 @@ SETTINGS = {
 }
 ADVANTAGES = {
     "whiten": {},
+    "confucius3": {},
     "nsr": {},
     "entropy_mask": {},
     "ace": {"alpha": 1.0},
@@ -46,6 +47,7 @@ ADVANTAGES = {
     "nthr": {},
     "prefix": {"first": 0.5},
     "progrpo": {"alpha": 0.3},
+    "rlfr": {},
     "sdpo": {},
 }
 
