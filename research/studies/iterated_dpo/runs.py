@@ -32,13 +32,13 @@ class Rounds(Job):
     base: Base
     at_random: bool = False
     rounds: int = 3
-    prompts: int = 96
+    prompts: int = 64
     n: int = 8
-    steps: int = 24
+    steps: int = 12
     batch: int = 32
     learning_rate: float = 5e-4
     beta: float = 0.1
-    measured: int = 1024
+    measured: int = 512
 
     libraries = ("torch", "transformers", "peft", "trl")
 

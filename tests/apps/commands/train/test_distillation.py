@@ -65,7 +65,9 @@ def test_settings_that_contradict_a_teacher_are_refused(world, tmp_path, capsys)
     for words, says in (
         (("--objectives", "helpful", "harmless"), "--teacher has one reward"),
         (("--loss", f"weak_margin(weak={world / 'teacher'})"), "does not learn from --teacher"),
-        (("--kind", "linear"), "--teacher belongs to --kind"),
     ):
         assert distil(world, tmp_path / "new", *words) == 2
         assert says in capsys.readouterr().err
+    linear = ["--kind", "linear", "--data", str(world / "held.jsonl"), "--output", str(tmp_path / "new")]
+    assert main(["train", *linear, "--teacher", str(world / "teacher")]) == 2
+    assert "--teacher belongs to --kind" in capsys.readouterr().err
