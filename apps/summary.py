@@ -14,6 +14,8 @@ NEXT = {
     "judge train": "rewardlab judge --local {judge} --kind generative --data FILE --output runs/judged",
     "board": "rewardlab inspect runs",
     "rl": "rewardlab inspect {output}",
+    "sft": "rewardlab sample --base {policy} --data FILE --reward NAME=MODEL --output runs/samples",
+    "dpo": "rewardlab sample --base {policy} --data FILE --reward NAME=MODEL --output runs/samples",
     "decode": "rewardlab inspect {output}",
 }
 """Verb -> the next command, with values of its summary in braces."""

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from itertools import product
 from pathlib import Path
 from threading import Event, Semaphore
 
@@ -319,16 +320,22 @@ def test_from_python_the_rows_of_the_first_selection_come_back(base):
 
 @pytest.mark.slow
 def test_trls_trainers_train_on_the_files(base, capsys):
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
+    from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
+    from trl import DPOConfig, DPOTrainer, KTOConfig, KTOTrainer, RewardConfig, RewardTrainer, SFTConfig, SFTTrainer
 
+    trainers = {
+        "best": [(SFTTrainer, SFTConfig)],
+        "pairs": [(DPOTrainer, DPOConfig), (KTOTrainer, KTOConfig), (RewardTrainer, RewardConfig)],
+    }
     assert run(capsys, ["--base", base], "--select", "best", "pairs")[0] == 0
-    settings = {"max_steps": 2, "per_device_train_batch_size": 2, "report_to": "none", "use_cpu": True, "bf16": False}
+    settings = {"max_steps": 5, "per_device_train_batch_size": 2, "report_to": "none", "use_cpu": True, "bf16": False}
     tokenizer = AutoTokenizer.from_pretrained(base)
-    for name, trainer, config in (("best", SFTTrainer, SFTConfig), ("pairs", DPOTrainer, DPOConfig)):
-        for suffix in ("", "_control"):
-            data = load_dataset("json", data_files=f"out/{name}{suffix}.jsonl", split="train")
-            arguments = config(output_dir=f"trained/{name}{suffix}", **settings)
-            model = AutoModelForCausalLM.from_pretrained(base)
+    for name, suffix in product(trainers, ("", "_control")):
+        data = load_dataset("json", data_files=f"out/{name}{suffix}.jsonl", split="train")
+        for trainer, config in trainers[name]:
+            arguments = config(output_dir=f"trained/{name}{suffix}", gradient_checkpointing=False, **settings)
+            scores = trainer is RewardTrainer
+            load = AutoModelForSequenceClassification if scores else AutoModelForCausalLM
+            model = load.from_pretrained(base, **({"num_labels": 1} if scores else {}))
             result = trainer(model, args=arguments, train_dataset=data, processing_class=tokenizer).train()
-            assert math.isfinite(result.training_loss)
+            assert result.global_step == 5 and math.isfinite(result.training_loss), trainer
