@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ...policy.decoding.guided import token_texts
 from ...rm.types import Example, Guide, MeansTokens, SumsTokens, SumsWords, WordTerms
 from .types import Attribution, Cause, Pieces, bundle, word_causes
 
@@ -72,6 +71,8 @@ def attribute_sum(model: SumsTokens, pair: Pair) -> Attribution:
 
 def _tokens(model: SumsTokens, example: Example) -> tuple[tuple[str, ...], str]:
     """Return the completion's tokens, and a note if some were truncated."""
+    from ...policy.decoding.guided import token_texts  # which imports torch
+
     row = model.encoder.encode_completion(example)
     cut = row.length - len(row.ids)
     note = f"{cut:,} tokens at the beginning did not fit the model." if cut else ""
