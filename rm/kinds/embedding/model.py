@@ -4,6 +4,7 @@ import hashlib
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from ...backbones.tokenization import pad
 from ...contract.scoring_contract import ScoringContract, load_contract
 from ...errors import DataError, UsageError
 from ...io.cache_folder import cache_folder
-from ...types import OVERALL, Example, PreferencePair, content_hash, prompt_text
+from ...types import OVERALL, Example, PreferencePair, TokenRewards, content_hash, prompt_text
 from .._pairwise_logistic import pairwise_logistic
 
 HEAD = "head.safetensors"
@@ -74,12 +75,22 @@ class Embedder:
 
     @torch.inference_mode()
     def _embed(self, texts: list[str]) -> np.ndarray:
-        ids = self.tokenizer(texts, truncation=True, max_length=self.max_length).input_ids
-        batch = pad(ids)
-        tokens, attention = (tensor.to(self.model.device) for tensor in batch)
-        states = self.model(input_ids=tokens, attention_mask=attention.long()).last_hidden_state
+        states, attention = self._states(self.tokenizer(texts, truncation=True, max_length=self.max_length).input_ids)
         weight = attention[..., None].to(states.dtype)
         return ((states * weight).sum(1) / weight.sum(1)).float().cpu().numpy()
+
+    def _states(self, ids: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the last hidden states [N, L, D] of token ids, and their mask [N, L]."""
+        tokens, attention = (tensor.to(self.model.device) for tensor in pad(ids))
+        return self.model(input_ids=tokens, attention_mask=attention.long()).last_hidden_state, attention
+
+    @torch.inference_mode()
+    def states(self, text: str) -> tuple[np.ndarray, list[tuple[int, int]]]:
+        """Return the last hidden states [L, D] of a text, and the start and end of each token; (0, 0) if special."""
+        options = {"truncation": True, "max_length": self.max_length, "return_offsets_mapping": True}
+        encoded = self.tokenizer(text, **options)
+        states, _ = self._states([encoded.input_ids])
+        return states[0].double().cpu().numpy(), [*map(tuple, encoded.offset_mapping)]
 
 
 def _fingerprint(model: torch.nn.Module, tokenizer) -> str:
@@ -119,11 +130,24 @@ class EmbeddingRewardModel:
 
     def rate(self, examples: Sequence[Example]) -> np.ndarray:
         """Return rewards [N, 1]."""
-        if self.weights is None:
-            raise UsageError("the embedding reward model has not been fitted; call fit(pairs) or load a saved folder")
+        weights = self._fitted_weights()
         if not examples:
             return np.zeros((0, 1))
-        return (self._vectors(examples) @ self.weights)[:, None]
+        return (self._vectors(examples) @ weights)[:, None]
+
+    def token_rewards(self, example: Example) -> TokenRewards:
+        """Return w · h_t(x, y) of every token."""
+        (text,) = _texts([example])
+        states, spans = self.embedder.states(text)
+        rewards, start = states @ self._fitted_weights(), len(text) - len(example.text)
+        inside = np.array([end > start for _, end in spans])
+        ends = [start, *(end for _, end in spans if end > start)]
+        return TokenRewards(rewards[~inside], rewards[inside], tuple(text[a:b] for a, b in pairwise(ends)))
+
+    def _fitted_weights(self) -> np.ndarray:
+        if self.weights is None:
+            raise UsageError("the embedding reward model has not been fitted; call fit(pairs) or load a saved folder")
+        return self.weights
 
     def lengths(self, examples: Sequence[Example]) -> list[int]:
         """Return the number of tokens of each example before truncation."""
