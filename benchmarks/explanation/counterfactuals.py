@@ -107,12 +107,12 @@ def part_effects(rate: Rate, text: Parts, label: str) -> PartEffects:
     sentences as 60 variants allow. Of a response with at most 60 different words, each word is removed everywhere; of
     another one whole sentences, and then each word of the sentence with the largest effect.
     """
-    found = _words(text, range(len(text.sentences)))
-    if by_sentence := len(found) > MOST_PARTS and len(text.sentences) > 1:
-        found = [Part(_sentence(text, index, label), text.places(index)) for index in range(len(text.sentences))]
+    removed = _words(text, range(len(text.sentences)))
+    if by_sentence := len(removed) > MOST_PARTS and len(text.sentences) > 1:
+        removed = [Part(_sentence(text, index, label), text.places(index)) for index in range(len(text.sentences))]
     size = len(text.text())
-    found = found[: min(MOST_PARTS, max(1, MOST_CHARACTERS // max(1, size)))] if len(found) > 1 else []
-    orders = text.orders(max(1, MOST_PARTS // max(1, len(found))))
+    removed = removed[: min(MOST_PARTS, max(1, MOST_CHARACTERS // max(1, size)))] if len(removed) > 1 else []
+    orders = text.orders(max(1, MOST_PARTS // max(1, len(removed))))
     whole = [text.text(order) for order in orders]
 
     def effects(parts: Sequence[Part]) -> np.ndarray:
@@ -121,19 +121,19 @@ def part_effects(rate: Rate, text: Parts, label: str) -> PartEffects:
         rewards = rate([*whole, *reduced])
         return rewards[: len(whole)].mean(0) - rewards[len(whole) :].reshape(len(parts), len(orders), -1).mean(1)
 
-    if not found:
+    if not removed:
         return PartEffects([], _pieces(text, [], np.empty((0, rate(whole).shape[1]))))
-    values = effects(found)
-    slope = np.median([np.median(values / _sizes(text, found), axis=0), *_slopes(rate, whole)], axis=0)
-    values = values - slope * _sizes(text, found)
+    values = effects(removed)
+    slope = np.median([np.median(values / _sizes(text, removed), axis=0), *_slopes(rate, whole)], axis=0)
+    values = values - slope * _sizes(text, removed)
     strongest = int(np.abs(values).max(1).argmax())
-    inner = _words(text, [found[strongest].places[0][0]])[:MOST_PARTS] if by_sentence else []
+    inner = _words(text, [removed[strongest].places[0][0]])[:MOST_PARTS] if by_sentence else []
     if len(inner) > 1:
         finer = effects(inner) - slope * _sizes(text, inner)
-        found = [*found[:strongest], *inner, *found[strongest + 1 :]]
+        removed = [*removed[:strongest], *inner, *removed[strongest + 1 :]]
         values = np.concatenate([values[:strongest], finer, values[strongest + 1 :]])
-    named = [(part.name, value) for part, value in zip(found, values, strict=True)]
-    return PartEffects(named, _pieces(text, found, values))
+    named = [(part.name, value) for part, value in zip(removed, values, strict=True)]
+    return PartEffects(named, _pieces(text, removed, values))
 
 
 def _words(text: Parts, sentences: Iterable[int]) -> list[Part]:
