@@ -12,7 +12,7 @@ from torch import nn
 MARKER = "kano"
 OTHERS = [f"{a}{b}" for a in ("ro", "mi", "su", "te") for b in ("ba", "no", "li", "ke")]
 IDS = {word: 1 + index for index, word in enumerate([MARKER, *OTHERS])}
-LONGEST, WIDTH = 96, 16
+LONGEST, WIDTH = 64, 16
 Cause = Callable[[np.random.Generator], tuple[str, str]]
 """Function that returns a better and a worse response."""
 
@@ -91,11 +91,11 @@ def tokens_of(texts: Sequence[str]) -> torch.Tensor:
 def scalar(cause: Cause) -> Network:
     """Return a network that is trained on the cause by the Bradley-Terry loss."""
     torch.manual_seed(0)
-    model, data = Network(), pairs(cause, 400, seed=0)
+    model, data = Network(), pairs(cause, 3000, seed=0)
     chosen, rejected = (tokens_of([pair.texts[side] for pair in data]) for side in range(2))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=1e-3)
-    for _ in range(150):
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=1e-2)
+    for batch in torch.randint(len(data), (250, 128)):
         optimizer.zero_grad()
-        nn.functional.softplus(model(rejected) - model(chosen)).mean().backward()
+        nn.functional.softplus(model(rejected[batch]) - model(chosen[batch])).mean().backward()
         optimizer.step()
     return model
