@@ -22,7 +22,7 @@ def plain(text: str) -> str:
     """Return a text without Markdown's marks; the contents of blocks of code are not changed.
 
     >>> plain("# Title\\n- **one** [two](http://x)\\n```python\\n# code\\n```\\n1. `three`")
-    'Title\\none two\\n# code\\nthree'
+    'Title\\none two\\n# code\\n\\nthree'
     """
     code, end = [], 0
     for block in FENCED.finditer(text):
