@@ -91,7 +91,7 @@ def bundle(causes: Iterable[Cause], noun: str) -> list[Cause]:
     if not others:
         return largest
     total = np.sum([cause.values for cause in others], axis=0)
-    return [*largest, Cause(f"{len(others):,} other {noun} together", total)]
+    return [*largest, Cause(f"the sum of {len(others):,} other {noun}", total)]
 
 
 def word_causes(pieces: Sequence[Pieces]) -> list[Cause]:
