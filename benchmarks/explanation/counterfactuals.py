@@ -19,8 +19,9 @@ Rate = Callable[[Sequence[str]], np.ndarray]
 """Function from N responses to the prompt to their rewards [N, K]."""
 METHOD = (
     "Format, order and length: by how much the margin shrinks if both responses lose their Markdown, if their "
-    "sentences are reordered, and if they are equally long (the median of shortening, repeating and padding). A word "
-    "or sentence: by how much the margin shrinks without it, apart from its length."
+    "sentences are reordered, and if they are equally long (the median of shortening, repeating and padding). Amount "
+    "of content: what shortening costs beyond length and its words. A word or sentence: by how much the margin shrinks "
+    "without it, compared with others of the same length in its response."
 )
 
 
@@ -33,16 +34,22 @@ def attribute_counterfactuals(
 
     Δ' is the margin averaged over rotations of the sentences, and Δ'(w) the same for responses of equal length, by
     three ways w: the longer one is shortened, or the shorter one is repeated or padded with empty words. Then follow
-    the effects of words or sentences (`part_effects`), measured without Markdown too.
+    the effects of words or sentences (`part_effects`), measured without Markdown too. What shortening costs beyond
+    length, and beyond the effects of the words that it removes, is the amount of content.
     """
     rate = partial(_rate, model, pair[0].prompt)
-    parts = [parts_of(example.text) for example in pair]
-    chain, variants = _chain(rate, pair, parts, margin)
-    effects = [part_effects(rate, part, label) for part, label in zip(parts, labels, strict=True)]
-    own = [Cause(name, sign * value) for sign, part in zip((1, -1), effects, strict=True) for name, value in part.named]
-    chain += [_length_cause(rate, variants), *bundle(own, "words and sentences")]
-    first, second = (part.pieces for part in effects)
-    return Attribution(tuple(chain), (first, second._replace(values=-second.values)), METHOD)
+    texts = [parts_of(example.text) for example in pair]
+    chain, variants = _chain(rate, pair, texts, margin)
+    effects = [part_effects(rate, text, label) for text, label in zip(texts, labels, strict=True)]
+    chain += _length_causes(rate, texts, variants, effects)
+    own = [
+        Cause(part.name, sign * value)
+        for sign, effect in zip((1, -1), effects, strict=True)
+        for part, value in zip(effect.parts, effect.values, strict=True)
+    ]
+    pieces = [_pieces(text, *effect) for text, effect in zip(texts, effects, strict=True)]
+    second = pieces[1]._replace(values=-pieces[1].values)
+    return Attribution((*chain, *bundle(own, "words and sentences")), (pieces[0], second), METHOD)
 
 
 def _rate(model: RewardModel, prompt: Messages, texts: Sequence[str]) -> np.ndarray:
@@ -74,12 +81,22 @@ def _chain(
     return causes, variants
 
 
-def _length_cause(rate: Rate, variants: Sequence[list[str]]) -> Cause:
-    lengths = [max(map(len, texts)) for texts in variants]
-    margin, target = _gap(rate, *variants), (min(lengths), max(lengths))
-    ways = [(shortened, target[0]), (repeated, target[1]), (padded, target[1])]
-    effects = [margin - _gap(rate, *([way(text, size) for text in texts] for texts in variants)) for way, size in ways]
-    return Cause("length", np.median(effects, axis=0), f"{lengths[0]:,} against {lengths[1]:,} characters")
+def _length_causes(
+    rate: Rate, texts: Sequence[Parts], variants: Sequence[list[str]], effects: Sequence["PartEffects"]
+) -> list[Cause]:
+    """Return the effects of length and of the amount of content."""
+    sizes = [max(map(len, responses)) for responses in variants]
+    longer = int(sizes[1] > sizes[0])
+    text, effect, shorter, margin = texts[longer], effects[longer], variants[1 - longer], _gap(rate, *variants)
+    cuts = [(order, text.beyond(order, min(sizes))) for order in text.orders(ORDERS)]
+    equal = [([text.text(order, cut) for order, cut in cuts], shorter)]
+    equal += [(variants[longer], [way(response, max(sizes)) for response in shorter]) for way in (repeated, padded)]
+    changes = [margin - _gap(rate, *(pair[::-1] if longer else pair)) for pair in equal]
+    length = np.median(changes, axis=0)
+    lost = [np.mean([len(cut & {*part.places}) / len(part.places) for _, cut in cuts]) for part in effect.parts]
+    amount = changes[0] - length - (-1 if longer else 1) * np.array(lost) @ effect.values
+    detail = f"{sizes[0]:,} against {sizes[1]:,} characters"
+    return [Cause("length", length, detail), Cause("the amount of content", amount, detail)]
 
 
 # ---- words and sentences ----
@@ -93,47 +110,45 @@ class Part(NamedTuple):
 
 
 class PartEffects(NamedTuple):
-    """Effects of the parts of a response on its own reward: names with values [K], and the response in pieces."""
+    """Parts of a response, and their effects [parts, K] on its own reward."""
 
-    named: list[tuple[str, np.ndarray]]
-    pieces: Pieces
+    parts: Sequence[Part]
+    values: np.ndarray
 
 
 def part_effects(rate: Rate, text: Parts, label: str) -> PartEffects:
     """Return r(y) - r(y without s) - λ |s| for the words or sentences s of a response y, |s| in characters.
 
-    λ is the reward per character that removing parts, repeating the response and padding it have in common (the
-    median), so that the effect of length is not in all parts again. Rewards are means over as many orders of the
-    sentences as 60 variants allow. Of a response with at most 60 different words, each word is removed everywhere; of
-    another one whole sentences, and then each word of the sentence with the largest effect.
+    λ is the median of (r(y) - r(y without s)) / |s|, so that what removing any part changes is not in all of them:
+    that belongs to length or to the amount of content. Rewards are means over as many orders of the sentences as 60
+    variants allow. Of a response with at most 60 different words, each word is removed everywhere; of another one whole
+    sentences, and then each word of the sentence with the largest effect.
     """
-    found = _words(text, range(len(text.sentences)))
-    if by_sentence := len(found) > MOST_PARTS and len(text.sentences) > 1:
-        found = [Part(_sentence(text, index, label), text.places(index)) for index in range(len(text.sentences))]
+    parts = _words(text, range(len(text.sentences)))
+    if by_sentence := len(parts) > MOST_PARTS and len(text.sentences) > 1:
+        parts = [Part(_sentence(text, index, label), text.places(index)) for index in range(len(text.sentences))]
     size = len(text.text())
-    found = found[: min(MOST_PARTS, max(1, MOST_CHARACTERS // max(1, size)))] if len(found) > 1 else []
-    orders = text.orders(max(1, MOST_PARTS // max(1, len(found))))
-    whole = [text.text(order) for order in orders]
+    parts = parts[: min(MOST_PARTS, max(1, MOST_CHARACTERS // max(1, size)))] if len(parts) > 1 else []
+    orders = text.orders(max(1, MOST_PARTS // max(1, len(parts))))
+    whole = rate([text.text(order) for order in orders])
+    if not parts:
+        return PartEffects([], np.empty((0, whole.shape[1])))
 
     def effects(parts: Sequence[Part]) -> np.ndarray:
         """Return r(y) - r(y without s) [parts, K]."""
-        reduced = [text.text(order, {*part.places}) for part in parts for order in orders]
-        rewards = rate([*whole, *reduced])
-        return rewards[: len(whole)].mean(0) - rewards[len(whole) :].reshape(len(parts), len(orders), -1).mean(1)
+        reduced = rate([text.text(order, {*part.places}) for part in parts for order in orders])
+        return whole.mean(0) - reduced.reshape(len(parts), len(orders), -1).mean(1)
 
-    if not found:
-        return PartEffects([], _pieces(text, [], np.empty((0, rate(whole).shape[1]))))
-    values = effects(found)
-    slope = np.median([np.median(values / _sizes(text, found), axis=0), *_slopes(rate, whole)], axis=0)
-    values = values - slope * _sizes(text, found)
+    values = effects(parts)
+    slope = np.median(values / _sizes(text, parts), axis=0)
+    values = values - slope * _sizes(text, parts)
     strongest = int(np.abs(values).max(1).argmax())
-    inner = _words(text, [found[strongest].places[0][0]])[:MOST_PARTS] if by_sentence else []
+    inner = _words(text, [parts[strongest].places[0][0]])[:MOST_PARTS] if by_sentence else []
     if len(inner) > 1:
         finer = effects(inner) - slope * _sizes(text, inner)
-        found = [*found[:strongest], *inner, *found[strongest + 1 :]]
+        parts = [*parts[:strongest], *inner, *parts[strongest + 1 :]]
         values = np.concatenate([values[:strongest], finer, values[strongest + 1 :]])
-    named = [(part.name, value) for part, value in zip(found, values, strict=True)]
-    return PartEffects(named, _pieces(text, found, values))
+    return PartEffects(parts, values)
 
 
 def _words(text: Parts, sentences: Iterable[int]) -> list[Part]:
@@ -153,15 +168,6 @@ def _sentence(text: Parts, index: int, label: str) -> str:
 def _sizes(text: Parts, parts: Sequence[Part]) -> np.ndarray:
     """Return the number of characters [parts, 1] of each part."""
     return np.array([[sum(len(text.sentences[i][j]) for i, j in part.places)] for part in parts], float)
-
-
-def _slopes(rate: Rate, texts: Sequence[str]) -> list[np.ndarray]:
-    """Return the reward per character [K] of repeating, and of padding, responses to one and a half of their length."""
-    return [
-        _gap(rate, longer, texts) / max(1.0, np.mean([len(a) - len(b) for a, b in zip(longer, texts, strict=True)]))
-        for way in (repeated, padded)
-        if (longer := [way(text, len(text) * 3 // 2) for text in texts])
-    ]
 
 
 def _pieces(text: Parts, parts: Sequence[Part], values: np.ndarray) -> Pieces:

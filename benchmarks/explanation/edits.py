@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from ...judges.audit.attacks import padding
@@ -22,7 +22,7 @@ def plain(text: str) -> str:
     """Return a text without Markdown's marks; the contents of blocks of code are not changed.
 
     >>> plain("# Title\\n- **one** [two](http://x)\\n```python\\n# code\\n```\\n1. `three`")
-    'Title\\none two\\n# code\\nthree'
+    'Title\\none two\\n# code\\n\\nthree'
     """
     code, end = [], 0
     for block in FENCED.finditer(text):
@@ -106,6 +106,12 @@ class Parts(NamedTuple):
             elif text and end.strip():
                 text = text.rstrip(" ,;:") + end
         return text
+
+    def beyond(self, order: Sequence[int], length: int) -> set[Place]:
+        """Return the places of the words of the text in an order that end beyond `length` characters."""
+        places = [place for index in order for place in self.places(index)]
+        ends = accumulate(len(self.sentences[index][place]) for index, place in places)
+        return {place for place, end in zip(places, ends, strict=True) if end > length}
 
     def places(self, index: int) -> list[Place]:
         """Return the places of a sentence's words."""

@@ -72,9 +72,12 @@ class Explanation(NamedTuple):
         if main is None or side * main.values[objective] <= 0:
             return f"Nothing that was tried explains the margin of {size} for {better}."
         share = f"{main.name} explains {abs(main.values[objective]):.3g} of the margin of {size} for {better}"
-        if side * self.remainder[objective] > side * main.values[objective]:
-            return f"Most of the margin is not explained; {share}."
-        return f"{share[0].upper()}{share[1:]}{f' ({main.detail})' if main.detail else ''}."
+        more = f"; {abs(self.remainder[objective]):.3g} is not explained" if self.is_mostly_open(objective) else ""
+        return f"{share[0].upper()}{share[1:]}{f' ({main.detail})' if main.detail else ''}{more}."
+
+    def is_mostly_open(self, objective: int) -> bool:
+        """Return whether the remainder is larger than half of the margin."""
+        return bool(abs(self.remainder[objective]) > abs(self.margin[objective]) / 2)
 
 
 def bundle(causes: Iterable[Cause], noun: str) -> list[Cause]:
@@ -88,7 +91,7 @@ def bundle(causes: Iterable[Cause], noun: str) -> list[Cause]:
     if not others:
         return largest
     total = np.sum([cause.values for cause in others], axis=0)
-    return [*largest, Cause(f"{len(others):,} other {noun} together", total)]
+    return [*largest, Cause(f"the sum of {len(others):,} other {noun}", total)]
 
 
 def word_causes(pieces: Sequence[Pieces]) -> list[Cause]:

@@ -41,3 +41,9 @@ def test_removed_words_leave_their_punctuation_and_removed_sentences_their_neigh
     assert parts.text(without={(0, 2)}) == "One two. Four five!"
     assert parts.text(without={*parts.places(1)}) == "One two, three."
     assert parts.text([1, 0], {*parts.places(0)}) == "Four five!"
+
+
+def test_words_beyond_a_length_are_the_last_ones_of_an_order():
+    parts = parts_of("One two. Four five.")
+    assert parts.beyond([0, 1], 9) == {(1, 0), (1, 1)}
+    assert parts.beyond([1, 0], 10) == {(0, 0), (0, 1)} and parts.beyond([0, 1], 99) == set()

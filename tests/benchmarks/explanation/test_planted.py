@@ -23,4 +23,3 @@ def test_the_planted_cause_is_named_first_in_eighteen_of_twenty_cases():
             named.append((name, explanation.lead(0)))
     right = [lead.lower().startswith(f"{name} explains") and "first response" in lead for name, lead in named]
     assert len(named) == 20 and sum(right) >= 18, named
-    print(sum(right), [lead for _, lead in named])

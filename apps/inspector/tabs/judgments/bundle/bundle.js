@@ -18,7 +18,7 @@ const script = name => {
     return loaded.get(name);
 };
 const go = async () => {
-    const [list, index] = location.hash.slice(1).split("/").map(text => Number.parseInt(text) || 0);
+    const [list = 0, index = 0] = location.hash.slice(1).split("/").map(text => Number.parseInt(text) || 0);
     const other = !lines.has(list) || at.list !== list;
     at = {list: Math.min(list, lists.length - 1), index};
     await script(`${at.list}`);

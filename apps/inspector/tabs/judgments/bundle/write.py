@@ -53,12 +53,12 @@ def _write_list(folder: Path, number: int, run: Run, scorer: str) -> int:
     """Write the lines of all cases, and the cases in chunks; return how many there are."""
     selected = Filter(scorer)
     rows, known = indices(run, selected), annotations.read(run.folder)
-    found = lines(run, selected, 0, len(rows))
+    listed = lines(run, selected, 0, len(rows))
     _write_script(
         folder / f"{number}.js",
         "lines",
         number,
-        [(line.case, line.subset, line.outcome, line.margin, line.prompt) for line in found],
+        [(line.case, line.subset, line.outcome, line.margin, line.prompt) for line in listed],
     )
     for chunk, start in enumerate(range(0, len(rows), CHUNK)):
         pages = [
