@@ -9,7 +9,7 @@ from torch import Tensor
 from ..types import Rewards, Rollout, State, Transform
 
 
-def redistribute(*, reward: str, ridge: float | None = None) -> Transform:
+def redistribute(*, reward: str, ridge: float = 0.0) -> Transform:
     """r'_k = c_k + (R - Σ_j c_j) / S of the S steps of a completion; the reward R itself becomes 0
 
     SPA-RL 2025 (arXiv:2505.20732): c_k = s_k is the score of step k by a process reward model, the paper's progress
@@ -19,8 +19,8 @@ def redistribute(*, reward: str, ridge: float | None = None) -> Transform:
     scores keeps R; one without R keeps its step scores and stays missing. Left out: SPA's bonus for executable actions
     (add it as a reward), and LaRe's code that an LLM writes.
     """
-    if ridge is not None and ridge <= 0:
-        raise ValueError(f"redistribute: ridge is above 0, got {ridge}")
+    if ridge < 0:
+        raise ValueError(f"redistribute: ridge is 0 or more, got {ridge}")
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
         if rewards.steps is None:
@@ -28,7 +28,7 @@ def redistribute(*, reward: str, ridge: float | None = None) -> Transform:
         R, ends = rewards[reward].double(), ~rewards.steps.isnan()
         number, total = ends.sum(1).double(), rewards.steps.double().nansum(1)
         scored = (number > 0) & ~R.isnan()
-        weights = R.new_tensor([0.0, 1.0] if ridge is None else state["weights"])
+        weights = R.new_tensor(state["weights"] if ridge else [0.0, 1.0])
         c = weights[0] + weights[1] * rewards.steps
         rest = (R - weights[0] * number - weights[1] * total) / number.clamp_min(1)
         steps = torch.where(scored[:, None], c + rest[:, None], rewards.steps)
@@ -36,12 +36,12 @@ def redistribute(*, reward: str, ridge: float | None = None) -> Transform:
         sums = torch.stack([number, total], 1)[scored]
         return _fit(state, sums, R[scored], ridge), replace(changed, steps=steps.to(rewards.steps.dtype))
 
-    return Transform("reward", change, start={} if ridge is None else {"weights": [0.0, 0.0]})
+    return Transform("reward", change, start={"weights": [0.0, 0.0]} if ridge else {})
 
 
-def _fit(state: State, z: Float[Tensor, "M 2"], R: Float[Tensor, " M"], ridge: float | None) -> State:
+def _fit(state: State, z: Float[Tensor, "M 2"], R: Float[Tensor, " M"], ridge: float) -> State:
     """Return the state after adding M completions with sums z: the moments of the regression, and its weights."""
-    if ridge is None:
+    if not ridge:
         return state
     moments, targets = z.T @ z, z.T @ R
     if "moments" in state:

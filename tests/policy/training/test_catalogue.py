@@ -45,7 +45,7 @@ SPECS = {
     "transforms/ccpo_vote": "ccpo_vote(reward=right)",
     "transforms/ccpo_thinker": "ccpo_thinker(joint=right, solo=style)",
     "transforms/ccpo_solver": "ccpo_solver(reward=right)",
-    "schedulers/cbs": "cbs(model=ridge, keep=2, longest=16, penalty=0.1, ceiling=2, shrink=1, bonus=0.5)",
+    "schedulers/cbs": "cbs(model=ridge, keep=2, longest=16, penalty=0.1, ceiling=2, shrink=1.0, bonus=0.5)",
     "schedulers/mpo": "mpo(gap=0.5, side=large)",
     "schedulers/pf_ppo": "pf_ppo(kind=best_worst)",
 }
@@ -98,7 +98,7 @@ def test_an_entry_trains_two_steps(entry, make_trainer):
         case "transforms" if name in ADVANTAGES:
             settings["advantage_transform"] = [spec]
         case "transforms":
-            settings |= {"reward_transform": [spec], "weight": []}
+            settings |= {"reward_transform": [spec], "weight": ["style=0"] * (name == "ccpo_thinker")}
     algorithm = build_algorithm(RlConfig(**settings), [*sources])
     critic = {"critic": CriticArguments()} if name == "gae" else {}
     trainer = make_trainer(algorithm, RewardSources(sources), max_steps=2, **critic)
