@@ -67,5 +67,5 @@ def figure(results: Mapping[str, Sequence[Arrays]]) -> Figure:
 LIMITS = """## Limits
 
 - A toy: word-level text of at most 32 words, policies of 100,000 weights, an exact reward, few seeds.
-- Learning rates, β and the number of steps are not tuned for either method; with others the order may change. DPO takes
-  fewer optimizer steps a token than GRPO here, or more, and its reference moves with every round."""
+- β, the KL coefficient, the numbers of steps and GRPO's learning rate are not tuned; with others the order may change.
+- The reference of DPO moves with every round, that of GRPO does not."""

@@ -52,7 +52,7 @@ def test_sft_raises_the_likelihood_of_completions(tune, base):
     losses = [
         row["loss"] for row in map(json.loads, Path("run/metrics.jsonl").read_text().splitlines()) if "loss" in row
     ]
-    assert losses[-1] < losses[0] - 0.5
+    assert losses[-1] < losses[0] - 0.3
     manifest = json.loads(Path("run/manifest.json").read_text())
     assert manifest["data"].keys() == {"pairs.jsonl", "held.jsonl"} and manifest["eval_conversations"]["kept"] == 8
     assert len(manifest["contract"]) == 16 and manifest["arguments"]["learning_rate"] == 1e-3
