@@ -46,4 +46,4 @@ def iterated_dpo(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | No
     results = {name: [job.result(cache) for job in jobs] for name, jobs in (rounds | {GRPO: grpo}).items()}
     plan = (__doc__ or "").split("\n\n", 1)[1].strip()
     facts = {"seeds": [*seeds], "sizes": sizes}
-    return Study(text(plan, results, DPO), [], {"curves": figure(results)}, {}, facts)
+    return Study(text(plan, results, GRPO), [], {"curves": figure(results)}, {}, facts)

@@ -10,9 +10,9 @@ from ...statistics.estimates import t_interval
 from .._runs.job_cache import Arrays
 
 
-def text(plan: str, results: Mapping[str, Sequence[Arrays]], first: str) -> str:
-    """Return the report in Markdown. `first` is the arm with which the others are compared."""
-    seeds = len(results[first])
+def text(plan: str, results: Mapping[str, Sequence[Arrays]], reference: str) -> str:
+    """Return the report in Markdown. `reference` is the arm with which the others are compared."""
+    seeds = len(results[reference])
     parts = [
         "# Rounds of sampling and DPO beside GRPO",
         plan,
@@ -21,7 +21,7 @@ def text(plan: str, results: Mapping[str, Sequence[Arrays]], first: str) -> str:
         f"{seeds} seeds.",
         _values(results, "kl", ".2f"),
         "KL to the start policy in nats a completion, at the same points.",
-        _differences(results, first),
+        _differences(results, reference),
         "![Gold against KL](curves.png)",
         LIMITS,
     ]
@@ -38,16 +38,16 @@ def _values(results: Mapping[str, Sequence[Arrays]], name: str, form: str) -> st
     return table(header, cells, right={*header[1:]})
 
 
-def _differences(results: Mapping[str, Sequence[Arrays]], first: str) -> str:
-    header = ["arm", f"gold minus that of {first}", "KL minus its KL, nats", "generated tokens", "CPU-seconds"]
+def _differences(results: Mapping[str, Sequence[Arrays]], reference: str) -> str:
+    header = ["arm", f"gold minus that of {reference}", "KL minus its KL, nats", "generated tokens", "CPU-seconds"]
     ends = {
         arm: {name: np.array([run[name][-1] for run in runs]) for name in ("gold", "kl", "tokens", "cpu")}
         for arm, runs in results.items()
     }
     cells = []
     for arm, end in ends.items():
-        others = [t_interval(end[name] - ends[first][name]).formatted("+.3f") for name in ("gold", "kl")]
-        others = others if arm != first else ["–"] * 2
+        others = [t_interval(end[name] - ends[reference][name]).formatted("+.3f") for name in ("gold", "kl")]
+        others = others if arm != reference else ["–"] * 2
         cells.append([arm, *others, f"{end['tokens'].mean():,.0f}", f"{end['cpu'].mean():.0f}"])
     return table(header, cells, right={*header[1:]})
 
