@@ -83,7 +83,7 @@ def _fine_tune(
         account["arguments"] = arguments.to_sanitized_dict()
         sources = [*settings.data, *settings.eval_data]
         write_manifest(work, data=sources, seed=arguments.seed, started=started, **account, **facts)
-    summary = {"output": output, "policy": f"{output}/{POLICY}", verb.noun: account["data"]["kept"], **facts}
+    summary = {"output": output, "policy": f"{output}/{POLICY}", verb.noun: account[verb.noun]["kept"], **facts}
     if repository:
         summary["commit"] = repository.upload(Path(output) / POLICY)
     return summary | {"seconds": round(seconds_since(started), 1)}
@@ -99,25 +99,25 @@ def _prepare(
     verb: Verb, settings: SftSettings | DpoSettings, arguments: SftArguments | DpoArguments
 ) -> tuple[Any, dict[str, Any]]:
     """Return the trainer, and counts of rows, of tokens, and the policy's contract for the manifest."""
-    items, account = {}, {}
-    for name in DATA:
-        if vars(settings)[name]:  # all bad rows are refused before a model is loaded
-            items[name], report = verb.load(vars(settings)[name], settings.on_bad_row)
-            log_rows(name, report)
-            account[name] = report.as_json()
+    items: dict[str, tuple[Any, Any]] = {}
+    for name in filter(vars(settings).get, DATA):  # all bad rows are refused before a model is loaded
+        items[name] = verb.load(vars(settings)[name], settings.on_bad_row)
+        log_rows(name, items[name][1])
     policy = open_language_model(settings.model, settings, arguments)
     encoder = training_encoder(policy, arguments.max_length)
     rows: dict[str, Sequence[Any]] = {}
-    for name, loaded in items.items():
+    account: dict[str, Any] = {"contract": encoder.contract.hash()}
+    for name, (loaded, report) in items.items():
         encoding = verb.encode(encoder, loaded, settings.on_long)
         for line in encoding.lines(name, verb.noun, settings.on_long):
             log(line)
-        rows[name], account[name] = encoding.rows, account[name] | encoding.account()
+        rows[name] = encoding.rows
+        account[name.replace("data", verb.noun)] = report.as_json() | encoding.account()
     options: dict[str, Any] = {"peft_config": lora_config(settings, policy.model)}
     if isinstance(settings, DpoSettings) and settings.reference:
         options["reference"] = open_with_same_vocabulary(policy, settings.reference, settings, arguments)
     trainer = fine_tuning_trainer(policy, arguments, rows["data"], rows.get("eval_data"), **options)
-    return trainer, account | {"contract": encoder.contract.hash()}
+    return trainer, account
 
 
 def _train(trainer: Any, work: Path, here: Process, *, resume: bool) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from ...statistics.estimates import t_interval
 from .._runs.job_cache import Arrays
 
 
-def text(plan: str, results: Mapping[str, Sequence[Arrays]], first: str) -> str:
-    """Return the report in Markdown. `first` is the arm with which the others are compared."""
-    seeds = len(results[first])
+def text(plan: str, results: Mapping[str, Sequence[Arrays]], reference: str) -> str:
+    """Return the report in Markdown. `reference` is the arm with which the others are compared."""
+    seeds = len(results[reference])
     parts = [
         "# Rounds of sampling and DPO beside GRPO",
         plan,
@@ -21,7 +21,7 @@ def text(plan: str, results: Mapping[str, Sequence[Arrays]], first: str) -> str:
         f"{seeds} seeds.",
         _values(results, "kl", ".2f"),
         "KL to the start policy in nats a completion, at the same points.",
-        _differences(results, first),
+        _differences(results, reference),
         "![Gold against KL](curves.png)",
         LIMITS,
     ]
@@ -38,16 +38,16 @@ def _values(results: Mapping[str, Sequence[Arrays]], name: str, form: str) -> st
     return table(header, cells, right={*header[1:]})
 
 
-def _differences(results: Mapping[str, Sequence[Arrays]], first: str) -> str:
-    header = ["arm", f"gold minus that of {first}", "KL minus its KL, nats", "generated tokens", "CPU-seconds"]
+def _differences(results: Mapping[str, Sequence[Arrays]], reference: str) -> str:
+    header = ["arm", f"gold minus that of {reference}", "KL minus its KL, nats", "generated tokens", "CPU-seconds"]
     ends = {
         arm: {name: np.array([run[name][-1] for run in runs]) for name in ("gold", "kl", "tokens", "cpu")}
         for arm, runs in results.items()
     }
     cells = []
     for arm, end in ends.items():
-        others = [t_interval(end[name] - ends[first][name]).formatted("+.3f") for name in ("gold", "kl")]
-        others = others if arm != first else ["–"] * 2
+        others = [t_interval(end[name] - ends[reference][name]).formatted("+.3f") for name in ("gold", "kl")]
+        others = others if arm != reference else ["–"] * 2
         cells.append([arm, *others, f"{end['tokens'].mean():,.0f}", f"{end['cpu'].mean():.0f}"])
     return table(header, cells, right={*header[1:]})
 
@@ -67,5 +67,5 @@ def figure(results: Mapping[str, Sequence[Arrays]]) -> Figure:
 LIMITS = """## Limits
 
 - A toy: word-level text of at most 32 words, policies of 100,000 weights, an exact reward, few seeds.
-- Learning rates, β and the number of steps are not tuned for either method; with others the order may change. DPO takes
-  fewer optimizer steps a token than GRPO here, or more, and its reference moves with every round."""
+- β, the KL coefficient, the numbers of steps and GRPO's learning rate are not tuned; with others the order may change.
+- The reference of DPO moves with every round, that of GRPO does not."""

@@ -43,7 +43,8 @@ class Rounds(Job):
     libraries = ("torch", "transformers", "peft", "trl")
 
     def __str__(self) -> str:
-        return f"{'random pairs' if self.at_random else 'rounds of DPO'}, seed {self.base.seed}"
+        pairs = "random pairs" if self.at_random else "pairs by gold"
+        return f"DPO at {self.learning_rate:g}, {pairs}, seed {self.base.seed}"
 
     def work(self, cache: Path) -> Arrays:
         """Return gold and KL [T] before and after each round, generated tokens until then, and CPU-seconds."""

@@ -23,4 +23,4 @@ def test_every_strategy_starts_from_the_same_labels_and_a_dry_run_reports(tmp_pa
     assert run["labels"].tolist() == [10, 20, 30]
     assert len({run[name][0] for name in ("spread", "margin", "diversity", "random")}) == 1
     study = active_choice(tmp_path, tmp_path / "cache", rows=80, workers=1, log=lambda _: None)
-    assert "labels saved" in study.text and "HH" not in study.text and "nan" not in study.text
+    assert "labels saved" in study.text and "## HH" not in study.text and "nan" not in study.text

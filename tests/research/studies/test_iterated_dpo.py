@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from rewardlab.research.studies.iterated_dpo import DPO, GRPO, RANDOM, iterated_dpo
+from rewardlab.research.studies.iterated_dpo import ARMS, GRPO, iterated_dpo
 from rewardlab.research.studies.iterated_dpo.runs import Grpo, Rounds
 from rewardlab.research.worlds.guides import Base
 
@@ -20,4 +20,4 @@ def test_grpo_generates_as_many_tokens_and_both_begin_at_the_start_policy(tmp_pa
 @pytest.mark.slow
 def test_a_dry_run_reports_every_arm(tmp_path):
     study = iterated_dpo(tmp_path / "cache", rows=1, workers=1, log=lambda _: None)
-    assert all(study.text.count(f"| {arm} |") == 3 for arm in (DPO, RANDOM, GRPO)) and "nan" not in study.text
+    assert all(study.text.count(f"| {arm} |") == 3 for arm in (*ARMS, GRPO)) and "nan" not in study.text
