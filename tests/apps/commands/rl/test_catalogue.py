@@ -8,11 +8,11 @@ from rewardlab.benchmarks import garden
 from tests.apps.conftest import steps_of, write
 
 VERDICT = "verdict=tests.apps.commands.rl.test_methods:verdict"
-WORD = r"answer='(\w+)'"
+WORD = r"answer=(\w+)"
 METHODS = {
     "majority": ["--reward", f"majority({WORD})"],
-    "cross majority": ["--reward", f"majority({WORD}, cross=True)"],
-    "trapo": ["--reward", f"trapo({WORD}, warm_up=1)"],
+    "cross majority": ["--reward", VERDICT, f"majority({WORD}, cross=True)"],
+    "trapo": ["--reward", VERDICT, f"trapo({WORD}, warm_up=1)"],
     "context": ["--reward", f"context(reward={VERDICT.partition('=')[2]})"],
     "order": ["--reward", VERDICT, f"order({WORD})"],
     "ufo": ["--reward", f"ufo({WORD})"],
