@@ -82,6 +82,7 @@ def test_every_estimator_runs_on_every_shape_of_rewards_or_is_refused_with_a_sen
 
 def test_every_transform_of_advantages_runs_or_names_what_is_missing():
     lacks = {"ace": "log-probabilities", "entropy_mask": "entropies", "poise": "log-probabilities", "resrl": "states"}
+    lacks |= {"rlfr": "states"}
     for name, advantage in itertools.product(ADVANTAGES, ("grpo", "reinforce_pp")):
         composed = algorithm(advantage, advantage_transforms={name: made(name)})
         assert not refusal(composed, run_inputs()), name
