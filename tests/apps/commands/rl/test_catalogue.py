@@ -37,13 +37,16 @@ def nothing():
 
 @pytest.fixture
 def prompts(tmp_path):
-    """Prompts of the garden with all columns that the rewards read; every other one has a label."""
+    """Prompts of the garden with all columns that the rewards read; some have a label."""
     beside = {"reference": "the", "chunks": [1, 2], "order": [1, 2], "preference": "be short", "question": "bees?"}
     beside |= {"rubrics": [{"criterion": f"Names {word}.", "points": 1} for word in ("bees", "ponds", "wax", "sun")]}
     rows = enumerate(garden.prompts(40, 0))
     return write(
         tmp_path / "prompts.jsonl",
-        ({"prompt": list(one), "label": "the" if row % 2 else "", "rank": row % 3, **beside} for row, one in rows),
+        (
+            {"prompt": list(one), "label": "the" if len(str(one)) % 2 else "", "rank": row % 3, **beside}
+            for row, one in rows
+        ),
     )
 
 
