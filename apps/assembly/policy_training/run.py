@@ -208,7 +208,8 @@ def run(trainer: PolicyTrainer, work: Path, *, resume: bool) -> dict[str, Any]:
     trainer.model.save_pretrained(work / POLICY, state_dict=weights)
     trainer.processing_class.save_pretrained(work / POLICY)
     for name, source in trainer.sources.learners.items():
-        source.model.save(work / REWARDS / name)
+        if hasattr(source, "model"):  # other sources learn no reward model
+            source.model.save(work / REWARDS / name)
     (work / CHECKPOINTS / "README.md").unlink(missing_ok=True)  # TRL's model card, which names another model
     return {
         "steps": trainer.state.global_step,

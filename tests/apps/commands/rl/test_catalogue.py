@@ -51,12 +51,12 @@ def prompts(tmp_path):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_method_trains_two_steps(name, rl, prompts, rl_world, server):
+def test_a_method_trains_two_steps(name, rl, prompts, rl_world, server, tmp_path):
     words = [word.replace("START", str(rl_world / "start")).replace("URL", server.url) for word in METHODS[name]]
     if name == "cross majority":
         both = garden.prompts(40, 0)
         rows = ({"prompt": list(a), "prompt_variants": [list(b)]} for a, b in zip(both[::2], both[1::2], strict=True))
-        prompts = write(prompts.with_name("variants.jsonl"), rows)
+        prompts = write(tmp_path / "variants.jsonl", rows)
     code, _, err, folder = rl(*words, "--max_steps", 2, data=prompts)
     assert code == 0, err
     rows = steps_of(folder)
