@@ -36,10 +36,8 @@ def hill(
     if n < 2 or temperature <= 0 or longest < 1:
         raise UsageError(f"hill: n >= 2, temperature > 0 and longest >= 1, got {n}, {temperature} and {longest}")
     questions, references = run.texts_by_prompt(question), run.texts_by_prompt(reference)
-    model, read = (
-        open_partner(reasoner, device=str(language_model(run.policy).device), **run.loading),
-        answer_reader(answer),
-    )
+    read, device = answer_reader(answer), str(language_model(run.policy).device)
+    model = open_partner(reasoner, device=device, **run.loading)
 
     def transfer(plain: str, hinted: str, texts: Sequence[str]) -> float:
         logprobs = [

@@ -1,5 +1,6 @@
 """MR-RLVR: a self-supervised reward for the order of shuffled reasoning steps."""
 
+import re
 from collections.abc import Sequence
 from itertools import combinations
 
@@ -27,8 +28,8 @@ def order(*, run: RunFacts, steps: str = "order", answer: str = LAST_LINE, by: s
     read = answer_reader(answer)
 
     def rate(examples: Sequence[Example]) -> list[float]:
-        found = [(read(example.text) or [""])[-1].replace(">", " ").replace(",", " ") for example in examples]
-        parsed = [[int(word) for word in text.replace("-", " ").split() if word.isdigit()] for text in found]
+        found = [(read(example.text) or [""])[-1] for example in examples]
+        parsed = [[int(number) for number in re.findall(r"\d+", text)] for text in found]
         rights = [orders[prompt_text(example.prompt)] for example in examples]
         return [
             SCORES[by](numbers, right) if sorted(numbers) == sorted(right) else 0.0

@@ -153,10 +153,10 @@ def hinted_logprobs(
         prompt_ids = trainer._tokenize_prompts([prompts[row] for row in rows])[0]
         before = pad([ids[::-1] for ids in prompt_ids])  # TRL pads prompts on the left
         after = pad([completion_ids[row] for row in rows])
-        parts = [
-            torch.cat([x.flip(1), y], 1).to(trainer.accelerator.device) for x, y in zip(before, after, strict=True)
-        ]
-        found = trainer._get_per_token_logps_and_entropies(trainer.model, *parts, after.tokens.shape[1])[0]
+        device, parts = trainer.accelerator.device, zip(before, after, strict=True)
+        tokens, attention = (torch.cat([x.flip(1), y], 1).long().to(device) for x, y in parts)
+        read = trainer._get_per_token_logps_and_entropies
+        found = read(trainer.model, tokens, attention, after.tokens.shape[1])[0]
         for row, values in zip(rows, found.float().tolist(), strict=True):
             logprobs[row] = values[: len(completion_ids[row])]
     return logprobs

@@ -202,7 +202,8 @@ def run(trainer: PolicyTrainer, work: Path, *, resume: bool) -> dict[str, Any]:
     if not leads:
         return {}
     for name, source in trainer.sources.learners.items():
-        source.model.save(work / REWARDS / name)
+        if hasattr(source, "model"):  # other sources learn no reward model
+            source.model.save(work / REWARDS / name)
     (work / CHECKPOINTS / "README.md").unlink(missing_ok=True)  # TRL's model card, which names another model
     return {
         "steps": trainer.state.global_step,

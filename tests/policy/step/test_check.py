@@ -88,6 +88,7 @@ def test_every_transform_of_advantages_runs_or_names_what_is_missing():
     lacks = {"ace": "log-probabilities", "entropy_mask": "entropies", "poise": "log-probabilities", "resrl": "states"}
     lacks |= dict.fromkeys(("discriminative", "entropy_performance", "lp_reg", "progrpo", "sdpo"), "log-probabilities")
     lacks["nthr"] = "no hidden states"
+    lacks |= {"rlfr": "states"}
     for name, advantage in itertools.product(ADVANTAGES, ("grpo", "reinforce_pp")):
         composed = algorithm(advantage, advantage_transforms={name: made(name)})
         assert not refusal(composed, run_inputs()), name

@@ -8,11 +8,11 @@ from rewardlab.benchmarks import garden
 from tests.apps.conftest import steps_of, write
 
 VERDICT = "verdict=tests.apps.commands.rl.test_methods:verdict"
-WORD = r"answer='(\w+)'"
+WORD = r"answer=(\w+)"
 METHODS = {
     "majority": ["--reward", f"majority({WORD})"],
-    "cross majority": ["--reward", f"majority({WORD}, cross=True)"],
-    "trapo": ["--reward", f"trapo({WORD}, warm_up=1)"],
+    "cross majority": ["--reward", VERDICT, f"majority({WORD}, cross=True)"],
+    "trapo": ["--reward", VERDICT, f"trapo({WORD}, warm_up=1)"],
     "context": ["--reward", f"context(reward={VERDICT.partition('=')[2]})"],
     "order": ["--reward", VERDICT, f"order({WORD})"],
     "ufo": ["--reward", f"ufo({WORD})"],
@@ -37,23 +37,26 @@ def nothing():
 
 @pytest.fixture
 def prompts(tmp_path):
-    """Prompts of the garden with all columns that the rewards read; every other one has a label."""
+    """Prompts of the garden with all columns that the rewards read; some have a label."""
     beside = {"reference": "the", "chunks": [1, 2], "order": [1, 2], "preference": "be short", "question": "bees?"}
     beside |= {"rubrics": [{"criterion": f"Names {word}.", "points": 1} for word in ("bees", "ponds", "wax", "sun")]}
     rows = enumerate(garden.prompts(40, 0))
     return write(
         tmp_path / "prompts.jsonl",
-        ({"prompt": list(one), "label": "the" if row % 2 else "", "rank": row % 3, **beside} for row, one in rows),
+        (
+            {"prompt": list(one), "label": "the" if len(str(one)) % 2 else "", "rank": row % 3, **beside}
+            for row, one in rows
+        ),
     )
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_method_trains_two_steps(name, rl, prompts, rl_world, server):
+def test_a_method_trains_two_steps(name, rl, prompts, rl_world, server, tmp_path):
     words = [word.replace("START", str(rl_world / "start")).replace("URL", server.url) for word in METHODS[name]]
     if name == "cross majority":
         both = garden.prompts(40, 0)
         rows = ({"prompt": list(a), "prompt_variants": [list(b)]} for a, b in zip(both[::2], both[1::2], strict=True))
-        prompts = write(prompts.with_name("variants.jsonl"), rows)
+        prompts = write(tmp_path / "variants.jsonl", rows)
     code, _, err, folder = rl(*words, "--max_steps", 2, data=prompts)
     assert code == 0, err
     rows = steps_of(folder)
