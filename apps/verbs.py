@@ -162,6 +162,12 @@ VERBS = {
         "commands.sample.run:run_sample",
         "rewardlab sample --base M --data prompts.jsonl --reward rm=runs/rm --n 8 --select best pairs --output runs/s",
     ),
+    "label": Verb(
+        "Label responses by reward models and judges: scores, preference pairs, and the agreement of the labellers.",
+        ".commands.label.settings:LabelConfig",
+        "commands.label.run:run_label",
+        "rewardlab label --data responses.jsonl --reward rm=runs/rm --output runs/labels",
+    ),
     "rl": Verb(
         "Train a policy on reward models: GRPO, PPO and others, composed of formulas by name.",
         ".assembly.policy_training.settings:RlConfig",

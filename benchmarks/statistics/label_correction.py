@@ -77,9 +77,9 @@ def prediction_powered(
     An accuracy or a win rate is the mean of credits in `ends` = [0, 1]. `clusters` are names of the prompts of the
     labelled and of the other cases: Var is then the sum over prompts of squared sums of the cases' deviations. The
     interval is `effective_interval` with Student's quantile of the m clusters with a label. The variance of the labels'
-    part has the factor m / (m - 2), as λ is fitted too, and 2 (λ (b - a) / m)² more in a range [a, b], as if the label
-    and the prediction had differed once more in either direction: a judge that never erred on a few labels may still
-    err. With n of all T cases labelled, the variance is about
+    part has the factor m / (m - 2), as λ is fitted too, and (λ (b - a) / m)² more in a range [a, b], as if a label and
+    its prediction had differed once more: a judge that never erred on a few labels may still err. With n of all T cases
+    labelled, the variance is about
 
         Var(n) = Var(y) ((1 - ρ²) / n + ρ² / T)     at the tuned λ, for ρ = Corr(y, f)
 
@@ -100,7 +100,7 @@ def prediction_powered(
         np.sqrt(m / (m - 2)) * (residuals - residuals.mean()) / n, power * (others - mean) / max(len(others), 1)
     ])  # fmt: skip
     _, cluster = np.unique([*in_labelled, *in_others], return_inverse=True)
-    unseen = 2 * (power * (ends[1] - ends[0]) / m) ** 2 if ends else 0.0
+    unseen = (power * (ends[1] - ends[0]) / m) ** 2 if ends else 0.0
     variance = float((np.bincount(cluster, deviations) ** 2).sum()) + unseen
     floor = slope**2 * spread / total
     parts = max(n * (variance - floor), 0.0), floor
@@ -158,8 +158,9 @@ def rogan_gladen(positive: Rate, sensitivity: Rate, specificity: Rate, *, level:
         p' + d ± z √Var,   Var = (q'(1 - q') / (n_q + z²) + p'² v_se + (1 - p')² v_sp) / J'²
         v_se = se'(1 - se') / (n_se + 2),   v_sp = sp'(1 - sp') / (n_sp + 2),   d = 2z² (p' v_se - (1 - p') v_sp)
 
-    Estimate and interval are clipped to [0, 1]. If J or J' is not above 0, the judge is not shown to be better than
-    chance: the value is NaN and the interval [0, 1].
+    Estimate and interval are clipped to [0, 1]. The value is NaN and the interval [0, 1] if J or J' is not above 0, as
+    the judge is not shown to be better than chance, and if the interval lies outside [0, 1], as the verdicts then
+    contradict the error rates.
     """
     sizes = sensitivity.trials + specificity.trials, positive.trials + sensitivity.trials + specificity.trials
     if not min(positive.trials, sensitivity.trials, specificity.trials):
@@ -175,6 +176,8 @@ def rogan_gladen(positive: Rate, sensitivity: Rate, specificity: Rate, *, level:
     by_labels = (p**2 * v_se + (1 - p) ** 2 * v_sp) / informed**2
     by_cases = q * (1 - q) / (positive.trials + z**2) / informed**2
     centre, half = p + 2 * z**2 * (p * v_se - (1 - p) * v_sp), z * np.sqrt(by_labels + by_cases)
+    if centre + half < 0 or centre - half > 1:
+        return _unknown(SHARE, *sizes)
     inside, low, high = (float(np.clip(end, 0, 1)) for end in (value, centre - half, centre + half))
     parts = sizes[0] * by_labels, by_cases
     return Corrected(inside, min(low, inside), max(high, inside), value, float("nan"), *sizes, *parts)

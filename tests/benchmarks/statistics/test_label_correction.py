@@ -106,7 +106,7 @@ def test_rogan_gladen_by_hand():
     # Lang & Reiczigel with z = 1.96: q' = 601.92 / 1003.84, se' = 91 / 102, sp' = 81 / 102, p' = 0.57373
     assert corrected[1:3] == pytest.approx((0.48982, 0.65545), abs=1e-5)
     perfect = rogan_gladen(Rate(600, 1000), Rate(10_000, 10_000), Rate(10_000, 10_000))
-    assert perfect.value == 0.6 and perfect[1:3] == pytest.approx((0.57, 0.63), abs=1e-3)
+    assert perfect.value == pytest.approx(0.6) and perfect[1:3] == pytest.approx((0.57, 0.63), abs=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -117,17 +117,18 @@ def test_rogan_gladen_by_hand():
         (Rate(5, 10), Rate(0, 0), Rate(9, 10)),  # no positive label
         (Rate(0, 0), Rate(9, 10), Rate(9, 10)),  # no case without a label
         (Rate(5, 10), Rate(1, 1), Rate(1, 50)),  # J = 0.02 and J' = 2/3 + 2/52 - 1 < 0
+        (Rate(2, 1000), Rate(90, 100), Rate(60, 100)),  # far fewer positive verdicts than false positive ones
     ],
 )
-def test_without_a_judge_better_than_chance_anything_is_possible(rates):
+def test_without_usable_error_rates_any_share_is_possible(rates):
     corrected = rogan_gladen(*rates)
     assert math.isnan(corrected.value) and corrected[1:3] == (0.0, 1.0) and corrected.labels_for(0.5) is None
 
 
 def test_estimates_outside_the_range_are_clipped_and_reported():
-    below, above = (rogan_gladen(Rate(hits, 100), Rate(45, 50), Rate(35, 50)) for hits in (10, 99))
-    assert below.value == below.low == 0 and below.unclipped == pytest.approx(-0.2 / 0.6)
-    assert above.value == above.high == 1 and above.unclipped == pytest.approx(0.69 / 0.6)
+    below, above = (rogan_gladen(Rate(hits, 100), Rate(45, 50), Rate(35, 50)) for hits in (27, 93))
+    assert below.value == below.low == 0 and below.unclipped == pytest.approx(-0.03 / 0.6)
+    assert above.value == above.high == 1 and above.unclipped == pytest.approx(0.63 / 0.6)
     assert below.high > 0 and above.low < 1
 
 
@@ -137,7 +138,7 @@ def test_estimates_outside_the_range_are_clipped_and_reported():
 def test_calibrated_scores_are_monotone_and_predicted_from_other_folds():
     y, scores = np.array([0.0, 0, 1, 0, 1, 1] * 10), np.tile([-3.0, -2, -1, 1, 2, 3], 10)
     labelled, others = isotonic(y, scores, np.array([-9.0, -1, 1, 9]))
-    assert others == pytest.approx([0, 0.5, 0.5, 1])  # the two scores in the wrong order share a value
+    assert others == pytest.approx([0, 0.5, 0.5, 1], abs=0.05)  # the two scores in the wrong order share a value
     assert (np.diff(others) >= 0).all() and len(labelled) == 60
     lone = isotonic(np.array([0.0, 0, 0, 1]), np.array([0.0, 1, 2, 3]), np.zeros(1))[0]
     assert lone[-1] == 0  # its own label is not read
@@ -152,6 +153,6 @@ def test_intervals_cover_the_truth_with_a_biased_judge(sizes):
     samples = [simulate(rng, *sizes, truth, 0.9, 0.7) for _ in range(500)]  # the judge alone says 0.6
     for options in ({}, {"power": 1.0}):
         results = [prediction_powered(*sample, **options) for sample in samples]
-        assert 0.93 <= np.mean([result.low <= truth <= result.high for result in results]) <= 0.975
+        assert 0.93 <= np.mean([result.low <= truth <= result.high for result in results]) <= 0.98
     classical = np.mean([prediction_powered(*sample, power=0.0).width for sample in samples])
     assert np.mean([prediction_powered(*sample).width for sample in samples]) < 0.87 * classical
