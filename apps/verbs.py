@@ -176,6 +176,12 @@ VERBS = {
         "rewardlab dpo --model M --data runs/samples/pairs.jsonl --beta 0.1 --output runs/dpo",
         arguments=("..policy.training.arguments:DpoArguments",),
     ),
+    "label": Verb(
+        "Label responses by reward models and judges: scores, preference pairs, and the agreement of the labellers.",
+        ".commands.label.settings:LabelConfig",
+        "commands.label.run:run_label",
+        "rewardlab label --data responses.jsonl --reward rm=runs/rm --output runs/labels",
+    ),
     "rl": Verb(
         "Train a policy on reward models: GRPO, PPO and others, composed of formulas by name.",
         ".assembly.policy_training.settings:RlConfig",

@@ -34,6 +34,7 @@ def judge(
     if reference and run is None:
         raise UsageError("reference reads a column of the prompts of a run, which is missing here; leave it out")
     references = run.one_by_prompt(lambda row: str(column(row, reference))) if reference and run else {}
+    replies = replies or (run.replies if run else "")
     return JudgeReward(_open_judge(run, kind, replies, **settings), references)
 
 

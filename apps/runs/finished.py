@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from ...benchmarks.compare import Comparison, check_samples, compare
+from ...benchmarks.evaluate import RANDOM_ALIKE, evaluate
 from ...benchmarks.statistics.figures import INTERVALS, section_members
-from ...benchmarks.types import Suite, part_of
+from ...benchmarks.types import Report, Suite, part_of
 from ...judges.types import Case, Judgment
 from ...rm.errors import UNREADABLE, DataError, UsageError
 from ...rm.io.checked_files import from_json
@@ -35,6 +36,24 @@ class Finished:
         """Return a scorer's judgments in the order of the cases."""
         by_case = self.judgments.get(scorer, {})
         return [by_case.get(case.id) or Judgment(case.id, abstained="no judgment in this run") for case in cases]
+
+    def report(self, notes: Sequence[str]) -> Report:
+        """Return the report with these notes, recomputed from the stored scores."""
+        from ...benchmarks.scorers import StoredScores  # imports PyTorch, which readers of runs do without
+
+        def scorer(row: Mapping[str, Any]) -> StoredScores:
+            judgments = self.judgments[row["scorer"]]
+            return StoredScores(
+                row["scorer"],
+                {case: judgment.abstained or judgment.scores for case, judgment in judgments.items()},
+                role=row["role"],
+                contract=row["contract"],
+                both_orders=RANDOM_ALIKE in row.get("minus_baseline", {}),
+                unread=judgments,
+            )
+
+        facts = {name: self.summary[name] for name in ("samples", "seed", "interval")}
+        return evaluate(self.suite, self.cases, [*map(scorer, self.summary["rows"])], notes=notes, **facts).report
 
     def model(self, name: str | None) -> str:
         """Return the named scorer, or the only model if the name is None."""

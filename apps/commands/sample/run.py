@@ -30,13 +30,12 @@ from ....rm.registry.settings import changed_settings
 from ...assembly.policy_sampling.files import ALL, write_all, write_selection
 from ...assembly.policy_sampling.generation import (
     SampledCompletion,
-    ServedPolicy,
     repeated,
     sample_from_server,
     sample_locally,
 )
 from ...assembly.policy_sampling.rewards import Sample, log_gains, rate
-from ...rewards._open import RunFacts, check_functions, open_rewards, sources_by_name
+from ...rewards._open import NoPolicy, RunFacts, check_functions, open_fixed_rewards, sources_by_name
 from ...runs.model_hashes import model_hashes
 from ...runs.run_folder import data_hash, log_rows, run_folder, seconds_since, trust_option, write_manifest
 from .settings import SELECTIONS, SampleConfig
@@ -49,6 +48,7 @@ LATER = (
 FREE = (*LATER, "data", "output", "resume", "overwrite", "concurrency", "key_variable")
 SERVED_SAMPLING = ("top_k", "top_p", "min_p", "stop")
 """Settings that a server gets as options of a request, if they are changed."""
+SERVED = "the policy is behind a server; name it with --base"
 PROGRESS, FAULTS = "progress", "faults.jsonl"
 
 
@@ -97,7 +97,7 @@ def _sample(config: SampleConfig, prompts: Prompts, work: Path) -> tuple[RewardS
     """Return the rewards, n completions of each prompt, and how many of them were generated now."""
     if config.endpoint:
         requests = _requests(config, prompts, guided=False)
-        sources = _open_rewards(config, prompts, ServedPolicy(), work)
+        sources = _open_rewards(config, prompts, NoPolicy(SERVED), work)
         return sources, *sample_from_server(_endpoint(config), requests, work / PROGRESS)
     engine, objectives = open_engine(
         config.base, config.arm, dtype=config.dtype, chat_template=config.chat_template, **trust_option(config)
@@ -125,10 +125,7 @@ def _endpoint(config: SampleConfig) -> Endpoint:
 def _open_rewards(config: SampleConfig, prompts: Prompts, policy: Any, work: Path) -> RewardSources:
     table = prompts.rows
     facts = RunFacts(policy, 1, config.seed, trust_option(config), rows_by_prompt(table), table)
-    rewards, watched = sources_by_name(config.reward), sources_by_name(config.watch)
-    sources = open_rewards(rewards, watched, facts, work / FAULTS, skip=config.on_fault == "skip")
-    for name in (*sources.learners, *(["hidden states"] if sources.reads_states else [])):
-        raise UsageError(f"--reward {name} learns while a policy is trained; name a reward that does not change")
+    sources = open_fixed_rewards(config.reward, config.watch, facts, work / FAULTS, skip=config.on_fault == "skip")
     if config.min_wins and len(sources.trained) < 2 and sources.trained[0] not in sources.ensembles:
         raise UsageError(f"--min_wins {config.min_wins} needs an ensemble or several rewards, got one; leave it out")
     return sources
