@@ -24,6 +24,7 @@ DECODE = "decode --base {w}/policy --data {w}/prompts.jsonl"
 SAMPLE = "sample --data {w}/prompts.jsonl --reward {w}/rm --output {w}/new"
 SFT = "sft --model {w}/policy --data {w}/pairs.jsonl --use_cpu True --output {w}/new"
 DPO = SFT.replace("sft", "dpo")
+LABEL = "label --data {w}/pairs.jsonl --reward {w}/rm --output {w}/new"
 EVAL = "eval --model {w}/rm --data {w}/pairs.jsonl --output {w}/new"
 SCORE = "score --model {w}/rm --data {w}/pairs.jsonl --output {w}/new.jsonl"
 JUDGE = "judge --data {w}/pairs.jsonl --endpoint http://127.0.0.1:9/v1 --model M --output {w}/new"
@@ -44,6 +45,8 @@ CASES = [
     (f"{SAMPLE}", 2, "--base is missing; name a language model, or a server with --endpoint and --model"),
     (f"{SAMPLE} --endpoint http://127.0.0.1:9/v1", 2, "--endpoint and --model stand together"),
     (f"{SAMPLE} --base {{w}}/nowhere", 3, "nowhere: no tokenizer there (no such file or folder here; check the path)"),
+    (f"{LABEL} --agreement 2", 2, "--agreement is a share in [0, 1], got 2.0"),
+    (f"{LABEL} --batch_size 0", 2, "--batch_size is at least 1, got 0"),
     (f"{SFT} --max_length 0", 2, "--max_length is at least 1, got 0"),
     (f"{SFT} --assistant_only_loss True", 2, "assistant_only_loss is not read here; set nothing, since only"),
     (f"{DPO} --label_smoothing 2", 2, "--label_smoothing is a share in [0, 1], got 2.0"),
