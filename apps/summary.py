@@ -13,7 +13,10 @@ NEXT = {
     "judge": "rewardlab inspect {run}",
     "judge train": "rewardlab judge --local {judge} --kind generative --data FILE --output runs/judged",
     "board": "rewardlab inspect runs",
+    "label": "rewardlab train --data {output}/pairs.jsonl --output runs/rm",
     "rl": "rewardlab inspect {output}",
+    "sft": "rewardlab sample --base {policy} --data FILE --reward NAME=MODEL --output runs/samples",
+    "dpo": "rewardlab sample --base {policy} --data FILE --reward NAME=MODEL --output runs/samples",
     "decode": "rewardlab inspect {output}",
 }
 """Verb -> the next command, with values of its summary in braces."""

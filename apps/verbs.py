@@ -162,6 +162,26 @@ VERBS = {
         "commands.sample.run:run_sample",
         "rewardlab sample --base M --data prompts.jsonl --reward rm=runs/rm --n 8 --select best pairs --output runs/s",
     ),
+    "sft": Verb(
+        "Fine-tune a policy on conversations, such as the best ones of sample.",
+        ".assembly.fine_tuning.settings:SftSettings",
+        "assembly.fine_tuning.run:run_sft",
+        "rewardlab sft --model M --data runs/samples/best.jsonl --output runs/sft",
+        arguments=("..policy.training.arguments:SftArguments",),
+    ),
+    "dpo": Verb(
+        "Train a policy on preference pairs by direct preference optimisation, such as the pairs of sample.",
+        ".assembly.fine_tuning.settings:DpoSettings",
+        "assembly.fine_tuning.run:run_dpo",
+        "rewardlab dpo --model M --data runs/samples/pairs.jsonl --beta 0.1 --output runs/dpo",
+        arguments=("..policy.training.arguments:DpoArguments",),
+    ),
+    "label": Verb(
+        "Label responses by reward models and judges: scores, preference pairs, and the agreement of the labellers.",
+        ".commands.label.settings:LabelConfig",
+        "commands.label.run:run_label",
+        "rewardlab label --data responses.jsonl --reward rm=runs/rm --output runs/labels",
+    ),
     "rl": Verb(
         "Train a policy on reward models: GRPO, PPO and others, composed of formulas by name.",
         ".assembly.policy_training.settings:RlConfig",

@@ -117,7 +117,9 @@ def _cross_fitted(cases: Sequence[Case], seed: int) -> list[Judgment]:
 
 
 def _pairs(case: Case) -> np.ndarray:
-    """Return the indices [B, 2] of all B pairs (right, wrong) of a case's responses."""
+    """Return the indices [B, 2] of all B pairs (right, wrong), or (better, worse), of a case's responses."""
+    if case.preferences:
+        return np.array(case.preferences)
     others = [index for index in range(len(case.answers)) if index not in case.best]
     return np.array([(best, other) for best in case.best for other in others], int).reshape(-1, 2)
 

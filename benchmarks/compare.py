@@ -110,7 +110,7 @@ def compare(
     both = ~(np.isnan(before[:, 0]) | np.isnan(after[:, 0]))
     if not both.any():
         raise DataError(f"{first[0]} and {second[0]} scored no case in common; compare runs of the same data")
-    layout = lay_out(cases, samples, seed)
+    layout = lay_out(suite, cases, samples, seed)
     pair = pair_scorers(suite, (after, before), layout)
     areas, subsets = _changes(pair, layout.names)
     gap, items = pair.value(OVERALL), int(both.sum())

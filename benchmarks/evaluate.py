@@ -15,7 +15,7 @@ from ..rm.types import OVERALL
 from .statistics.cluster_bootstrap import LEVEL, cell_sums, cluster_draws
 from .statistics.figures import INTERVALS, Figures, IntervalMethod, Layout, Paired, figures_of, is_section, pair_scorers
 from .statistics.style import StyleFacts, pair_marks, style_facts
-from .types import ALL, RANDOM, Difference, Interval, Report, Row, Scorer, Suite
+from .types import ALL, RANDOM, Difference, Interval, Report, Row, Scorer, Suite, WeighsItems
 
 RANDOM_ALIKE = "random with the same ties"
 
@@ -48,7 +48,7 @@ def evaluate(
     deterministic given cases, scorers and seed.
     """
     _check_names(suite, cases, scorers)
-    layout = lay_out(cases, samples, seed)
+    layout = lay_out(suite, cases, samples, seed)
     judgments = run_judges(scorers, cases, progress)
     credits = {name: credits_of(suite, cases, judged) for name, judged in judgments.items()}
     figures = {name: figures_of(suite, values, layout) for name, values in credits.items()}
@@ -119,11 +119,12 @@ def _check_names(suite: Suite, cases: Sequence[Case], scorers: Sequence[Scorer])
         raise UsageError(f"two scorers are called '{repeated[0]}'; give each a name of its own")
 
 
-def lay_out(cases: Sequence[Case], samples: int, seed: int) -> Layout:
-    """Return the layout: subsets in alphabetical order, and bootstrap samples of whole clusters."""
+def lay_out(suite: Suite, cases: Sequence[Case], samples: int, seed: int) -> Layout:
+    """Return the layout: subsets in alphabetical order, bootstrap samples of whole clusters, and weights."""
     names, groups = np.unique([case.subset or ALL for case in cases], return_inverse=True)
     clusters = np.array([case.cluster or case.id for case in cases], object)  # one of strings is as wide as the longest
-    return Layout(names.tolist(), groups, cluster_draws(clusters, samples, seed))
+    weights = np.array([suite.weights(case) for case in cases], float) if isinstance(suite, WeighsItems) else None
+    return Layout(names.tolist(), groups, cluster_draws(clusters, samples, seed), weights)
 
 
 def credits_of(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) -> np.ndarray:
@@ -226,7 +227,7 @@ def filled_overall(suite: Suite, credit: np.ndarray, absent: np.ndarray, value: 
     """Return the overall figure with `value` for every measure of the absent cases. `absent` [M] marks these cases."""
     filled = np.where(absent[:, None], value, credit)
     none = layout.draws._replace(counts=layout.draws.counts[:0])
-    observed, _ = cell_sums(filled, layout.groups, layout.names, suite.measures, none)
+    observed, _ = cell_sums(filled, layout.groups, layout.names, suite.measures, none, layout.weights)
     return float(suite.aggregate(observed)[OVERALL])
 
 

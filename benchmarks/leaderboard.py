@@ -65,7 +65,7 @@ def board(
     the order counts unscored cases as wrong, so that no scorer leads a group by abstaining. Holm's method adjusts
     p-values among models and references together, and separately among baselines.
     """
-    layout = lay_out(cases, samples, seed)
+    layout = lay_out(suite, cases, samples, seed)
     credits = {name: credits_of(suite, cases, judgments) for name, (_, judgments) in judged.items()}
     figures = {name: figures_of(suite, credit, layout) for name, credit in credits.items()}
 

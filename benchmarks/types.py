@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from ..judges.types import BatchJudge, Case, Judgment
 
@@ -65,6 +65,15 @@ class Suite(Protocol):
 
     def remarks(self, name: str, cases: Sequence[Case], judgments: Sequence[Judgment]) -> list[str]:
         """Return additional findings on a model's judgments that its figures do not show."""
+        ...
+
+
+@runtime_checkable
+class WeighsItems(Protocol):
+    """A suite with measures that are means over several items of a case, such as its correct steps."""
+
+    def weights(self, case: Case) -> Sequence[float]:
+        """Return the number of items behind each measure of a case."""
         ...
 
 

@@ -9,8 +9,8 @@ from ..rm.data.pairs import column, row_prompt
 from ..rm.types import completion_json, completion_text, content_hash
 from .types import Case
 
-IDS = ("case", "id", "prompt_id")
-"""Columns with a case's id: this project's, that of preference files and BiGGen Bench, and HealthBench's."""
+IDS = ("case", "id", "prompt_id", "case_id")
+"""Columns with a case's id: this project's, that of preference files and BiGGen Bench, HealthBench's, RubricBench's."""
 
 
 def stated_id(values: Mapping[str, Any]) -> str | None:

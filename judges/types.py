@@ -17,7 +17,7 @@ class Case:
     are graded qualities of the responses in [0, 1], if a benchmark has them; NaN is unknown. `sets` are the sizes of
     consecutive sets of responses, if a benchmark has several comparisons in one case. `reference` is a response known
     to be good. Judges may see it for comparison. `authors` are the models that wrote the responses, if known. Judges do
-    not see them.
+    not see them. `preferences` are the pairs (better, worse) of indices, if a benchmark orders the responses partially.
     """
 
     id: str
@@ -30,6 +30,7 @@ class Case:
     sets: tuple[int, ...] = ()
     reference: str = ""
     authors: tuple[str, ...] = ()
+    preferences: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self):
         if len(self.answers) < 1 + (not self.values):  # a single answer is compared with its own grade only
@@ -41,6 +42,8 @@ class Case:
             raise ValueError(f"case '{self.id}': `sets` must sum to {len(self.answers)} responses, got {self.sets}")
         if not self.best or not all(0 <= index < len(self.answers) for index in self.best):
             raise ValueError(f"case '{self.id}': best {self.best} does not name answers 0 to {len(self.answers) - 1}")
+        if not all(0 <= min(pair) < max(pair) < len(self.answers) for pair in self.preferences):
+            raise ValueError(f"case '{self.id}': a preference is of two of its answers, got {self.preferences}")
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -43,6 +43,18 @@ class Rollout(NamedTuple):
     """Total rewards after the reward transforms and before any KL penalty. Advantage transforms read this field."""
     written: Float[Tensor, "N L"] | None = None
     """Log-probabilities under the model that generated the tokens, such as a server, in nats; 0 outside."""
+    steps: Float[Tensor, "N L"] | None = None
+    """Step rewards after the reward transforms, as in `Rewards.steps`: for estimators and advantage transforms."""
+    prompt_logprobs: Float[Tensor, "N P"] | None = None
+    """Log-probabilities of the prompt's tokens after the first under the policy, in nats; NaN outside the prompt."""
+    head: Callable[[Float[Tensor, "T D"]], Float[Tensor, "T V"]] | None = None
+    """The policy's output head: log-probabilities of all V tokens, in nats, from hidden states such as `states`."""
+    teacher: Float[Tensor, "N L"] | None = None
+    """Log-probabilities under the policy with a better completion in its prompt, in nats; NaN if there is none."""
+
+
+ON_REQUEST = ("states", "prompt_logprobs", "head", "teacher")
+"""Fields of `Rollout` that a run computes only if a formula reads them."""
 
 
 @runtime_checkable
@@ -69,6 +81,8 @@ class TokenEstimator:
     estimate: AdvantageEstimator
     gamma: float = 1.0
     """Discount factor of later rewards. The critic uses the same value."""
+    reads: tuple[str, ...] = ()
+    """Required fields of the rollout."""
 
     def __call__(self, rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, "N L"]:
         """Return the advantages."""
@@ -178,7 +192,10 @@ class Cycle(NamedTuple):
 
 
 Curriculum = Callable[[State, Mapping[str, Sequence[float]]], tuple[State, dict[str, float]]]
-"""(state, absolute advantages by prompt kind) -> (next state, share of each kind among the next prompts)."""
+"""(state, absolute advantages by prompt kind) -> (next state, share of each kind among the next prompts).
+
+A curriculum whose attribute `reads_rewards` is true gets total rewards instead of absolute advantages.
+"""
 
 
 class Past(NamedTuple):
@@ -186,7 +203,7 @@ class Past(NamedTuple):
 
     advantage: Float[Tensor, "M L"]
     rollout: Rollout
-    """Rollout of the previous completions, with `total` and without `states`."""
+    """Rollout of the previous completions, with `total` and without `ON_REQUEST`."""
     age: Int[Tensor, " M"] | None = None
     """Age of each completion in batches."""
     clipped: Float[Tensor, " M"] | None = None

@@ -324,6 +324,45 @@ class SumsTokens(ReadsTokens, Protocol):
         ...
 
 
+class WordTerms(NamedTuple):
+    """Terms of a reward that is a sum over weighted words and length, for one completion."""
+
+    words: Mapping[str, float]
+    """Term of each word, and of each pair of neighbouring words ("a b"), in lower case."""
+    length: float
+    spans: "Sequence[tuple[int, int]]"
+    """Start and end of every word in the text."""
+
+
+@runtime_checkable
+class SumsWords(Protocol):
+    """A reward model whose reward is a sum over weighted words and length."""
+
+    def terms(self, example: Example) -> WordTerms:
+        """Return the terms, which sum to the reward."""
+        ...
+
+
+class TokenRewards(NamedTuple):
+    """Rewards of tokens, whose mean over both arrays is the reward of the completion."""
+
+    before: "np.ndarray"
+    """Of the prompt's tokens and of special tokens."""
+    rewards: "np.ndarray"
+    """Of the T tokens of the completion."""
+    pieces: tuple[str, ...]
+    """Text of each token of the completion, with the blanks before it."""
+
+
+@runtime_checkable
+class MeansTokens(Protocol):
+    """A reward model whose reward is a mean over tokens of prompt and completion."""
+
+    def token_rewards(self, example: Example) -> TokenRewards:
+        """Return the rewards of the tokens."""
+        ...
+
+
 @runtime_checkable
 class TakesPreference(Protocol):
     """A reward model conditioned on a preference vector."""

@@ -24,6 +24,7 @@ __all__ = [
     "decode",
     "evaluate",
     "judge",
+    "label",
     "lint",
     "load",
     "plan",
@@ -238,6 +239,27 @@ def sample(
         first = next(name for name in facts if name in SELECTIONS)
         rows = _table_rows(folder / f"{first}.jsonl")
     return results.Sampled(rows, Path(output) if output else None, f"Sampled {first}", facts=facts)
+
+
+@add_verb_settings("label")
+def label(
+    data: Rows,
+    *,
+    reward: Model | Sequence[Model] | Mapping[str, Model],
+    output: FilePath | None = None,
+    **settings: Any,
+) -> results.Labelled:
+    """Label responses, and return the preference pairs, or the scores if no prompt has two. Rewards as in `reinforce`.
+
+    `output` is a folder for scores and pairs.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        source = data_source(data, Path(scratch), "data")
+        folder = Path(output or Path(scratch) / results.RUN)
+        facts = call("label", {"data": source, "reward": plain_value(reward), "output": folder} | settings)
+        pairs = folder / "pairs.jsonl"
+        rows = _table_rows(pairs if pairs.exists() else folder / "scores.jsonl")
+    return results.Labelled(rows, Path(output) if output else None, "Labels", facts=facts)
 
 
 def _table_rows(path: Path) -> list[dict[str, Any]]:

@@ -250,6 +250,14 @@ class Sampled(Table):
         return super()._repr_html_() + facts_table(self.facts["gain"] or {})
 
 
+@dataclass(frozen=True)
+class Labelled(Table):
+    """Preference pairs or scored responses in TRL's columns."""
+
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Summary of the run: `pairs`, `scores`, `abstentions` by labeller, `dropped`, `agreement` of the labellers."""
+
+
 class LintReport(Table):
     """Findings of preference data by row: columns row, reason, detail ... Empty without findings."""
 

@@ -20,19 +20,21 @@ from ..serving.access import address, check_reach, listen
 from .guard import Guard
 from .models import check_models
 from .settings import InspectConfig
-from .site import add_annotations, build
+from .site import add_annotations, build, export_bundle
 from .style import CSS, HEAD, THEME
 
 USER = "rewardlab"
 
 
 def serve(config: InspectConfig) -> dict[str, Any]:
-    """Serve the page until Ctrl-C. Print the address to stderr."""
+    """Serve the page until Ctrl-C, and print the address to stderr; or write a static copy with `export`."""
     check_reach(config.host, config.token, "read these runs")
     check_models(config)
     if config.annotations:
         added = add_annotations(config.run, config.annotations)
         print(f"{added} new annotations of {config.annotations}", file=sys.stderr)
+    if config.export:
+        return export_bundle(config, config.export)
     page = build(config)
     url = launch(page, config.host, config.port, config.token)
     print(f"{config.run} is at {url} (stop with Ctrl-C)", file=sys.stderr, flush=True)

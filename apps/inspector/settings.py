@@ -21,6 +21,9 @@ class InspectConfig(Settings):
         "Annotations that are added to those of the run: records of Argilla (.json), or an export as JSON lines.",
         suffixes=(".json", ".jsonl"),
     )
+    export: str | None = setting(
+        None, "New folder for a static copy of the judgments, which opens from a file; nothing is served."
+    )
     model: list[str] = setting([], "Reward models that explain the scores of runs: folders or Hub ids.")
     base: str | None = setting(
         None, "Base model of the playground, which decodes prompts; by default that of the adapter."

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import gradio as gr
 
@@ -53,6 +54,13 @@ def add_annotations(run: str, source: str) -> int:
     if len(runs) != 1:
         raise UsageError(f"--annotations belongs to one run, and {run} has {len(runs)} with judgments; name the run")
     return import_annotations(open_run(runs[0].path), source)
+
+
+def export_bundle(config: InspectConfig, target: str) -> dict[str, Any]:
+    """Write a static copy of the judgments of the runs, which opens from a file."""
+    from .tabs.judgments.bundle.write import write_bundle
+
+    return write_bundle(_root(config.run), Path(target))
 
 
 def _root(run: str) -> Root:

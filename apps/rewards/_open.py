@@ -16,6 +16,7 @@ from ...policy.decoding.engines import DecodingModel
 from ...policy.rewards.sources import RewardSources
 from ...policy.training.prompts import PromptRow, Row
 from ...policy.types import RatesCompletions
+from ...rm.data.pairs import column
 from ...rm.errors import DataError, UsageError
 from ...rm.io.coroutines import resolve
 from ...rm.load import load_reward_model
@@ -41,6 +42,8 @@ class RunFacts(NamedTuple):
     """Other columns of the data rows, such as a reference, by the text of the prompt."""
     table: Sequence[PromptRow] = ()
     """Rows of the training prompts, then of the evaluation prompts."""
+    replies: str = ""
+    """Folder for the replies of judges that name none."""
 
     def by_prompt(self, parse: Callable[[Row], T]) -> dict[str, list[T]]:
         """Return the parsed rows by the prompt's text. Raise `DataError` if `parse` raises an error for a row."""
@@ -63,6 +66,16 @@ class RunFacts(NamedTuple):
                 )
         return {text: values[0] for text, values in parsed_values.items()}
 
+    def texts_by_prompt(self, name: str) -> dict[str, str]:
+        """Return the text in column `name` by the prompt's text. Raise `DataError` if a row has none."""
+
+        def text(row: Row) -> str:
+            if not isinstance(value := column(row, name), str) or not value.strip():
+                raise ValueError(f"'{name}' is a text, got {str(value)[:SHOWN]!r}")
+            return value
+
+        return self.one_by_prompt(text)
+
 
 def sources_by_name(texts: Sequence[str]) -> dict[str, str]:
     """Parse arguments NAME=SOURCE; return the sources by name. Raise `UsageError` for a repeated name."""
@@ -80,6 +93,26 @@ def open_rewards(
     """Load all reward models and functions. The rewards of `watched` sources are logged but not trained on."""
     sources = {name: _open_reward(source, run) for name, source in {**trained, **watched}.items()}
     return RewardSources(sources, watched=[*watched], skip=skip, record=record)
+
+
+class NoPolicy:
+    """Stands for the policy in `RunFacts` where there is none in this process: refuses every access to the model."""
+
+    def __init__(self, why: str):
+        self.why = why
+
+    def __getattr__(self, name: str) -> Any:
+        raise UsageError(f"a reward reads the policy's weights, and {self.why}")
+
+
+def open_fixed_rewards(
+    trained: Sequence[str], watched: Sequence[str], run: RunFacts, record: Path, *, skip: bool = False
+) -> RewardSources:
+    """Open rewards from arguments NAME=SOURCE. Raise `UsageError` for one that learns while a policy is trained."""
+    sources = open_rewards(sources_by_name(trained), sources_by_name(watched), run, record, skip=skip)
+    for name in (*sources.learners, *(["hidden states"] if sources.reads_states else [])):
+        raise UsageError(f"--reward {name} learns while a policy is trained; name a reward that does not change")
+    return sources
 
 
 def check_functions(sources: Sequence[str], table: Sequence[PromptRow]) -> None:

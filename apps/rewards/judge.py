@@ -6,6 +6,7 @@ from ...judges.judge import RubricSource
 from ...judges.kinds.checklist import read_checklist
 from ...judges.open import Materials
 from ...judges.prompts import Sampling
+from ...judges.rubrics.dropout import with_dropout
 from ...judges.rubrics.files import open_levels, open_rubric, rubric_of_row, rubrics_by_prompt
 from ...rm.data.pairs import column
 from ...rm.errors import UsageError
@@ -25,13 +26,15 @@ def judge(
     `kind` is one of judges/kinds. The model is `endpoint=URL, model=NAME` or `local=FOLDER`. Further settings are those
     of `ChatConfig` (concurrency, prompt_price, max_cost ...), those of the judge's prompt (`rubric`, `score`, `levels`,
     `checklist`, `max_tokens`, `temperature`, as for `rewardlab judge`), or arguments of the kind. `rubric=data` selects
-    the rubric in each prompt's row (column rubric, or HealthBench's rubrics). `reference` is a column with a reference
+    the rubric in each prompt's row (column rubric, or HealthBench's rubrics). `dropout` leaves out this share of the
+    rewarded criteria in each step (`judges/rubrics/dropout.py`). `reference` is a column with a reference
     answer for the judge. An abstention is a missing reward. With a folder `replies`, which several judges may share, a
     resumed run does not repeat requests; the cost of stored replies counts towards max_cost.
     """
     if reference and run is None:
         raise UsageError("reference reads a column of the prompts of a run, which is missing here; leave it out")
     references = run.one_by_prompt(lambda row: str(column(row, reference))) if reference and run else {}
+    replies = replies or (run.replies if run else "")
     return JudgeReward(_open_judge(run, kind, replies, **settings), references)
 
 
@@ -51,6 +54,7 @@ def _open_judge(
     replies: str,
     *,
     rubric: str = "",
+    dropout: float = 0.0,
     score: str = "gated",
     levels: str = "",
     checklist: str = "",
@@ -60,8 +64,11 @@ def _open_judge(
 ) -> OpenJudge:
     if not isinstance(max_tokens, int) or not isinstance(temperature, int | float):
         raise UsageError(f"a judge's max_tokens and temperature are numbers, got {max_tokens!r} and {temperature!r}")
+    criteria = _rubrics(run) if rubric == DATA else open_rubric(str(rubric)) if rubric else None
+    if dropout and criteria is None:
+        raise UsageError("dropout leaves out criteria of a rubric; give rubric=FILE or rubric=data")
     materials = Materials(
-        rubric=_rubrics(run) if rubric == DATA else open_rubric(str(rubric)) if rubric else None,
+        rubric=with_dropout(criteria, dropout, seed=run.seed if run else 0) if dropout and criteria else criteria,
         score=score,
         levels=open_levels(str(levels)) if levels else None,
         questions=read_checklist(str(checklist)) if checklist else (),

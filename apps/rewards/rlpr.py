@@ -14,7 +14,6 @@ from ...policy.rewards.reference_probability import (
     reference_probabilities,
 )
 from ...policy.types import RewardFunction
-from ...rm.data.pairs import column
 from ...rm.errors import UsageError
 from ...rm.types import Example, Messages, prompt_text
 from ..runs.run_folder import log
@@ -34,7 +33,7 @@ def rlpr(
     """
     if len(tags) < 2 or not all(isinstance(tag, str) and tag for tag in tags) or not 0 <= form <= 1:
         raise UsageError(f"rlpr: tags are two or more texts and form lies in [0, 1], got {tags!r} and {form}")
-    references_by_prompt = run.one_by_prompt(lambda row: _text(column(row, reference), reference))
+    references_by_prompt = run.texts_by_prompt(reference)
     model, encoder, nothing = language_model(run.policy), run.policy.encoder, "".join(tags[:-1])
     longest = positions(run.policy)
 
@@ -64,9 +63,3 @@ def rlpr(
         return [None if isnan(reward) else reward for reward in rewards]
 
     return rate
-
-
-def _text(value: object, name: str) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"'{name}' is a text, got {str(value)[:60]!r}")
-    return value

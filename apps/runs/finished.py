@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...benchmarks.types import Suite, part_of
+from ...benchmarks.types import Report, Suite, part_of
 from ...judges.types import Case, Judgment
 from ...rm.errors import UNREADABLE, DataError, UsageError
 from ...rm.io.checked_files import from_json
@@ -40,6 +40,26 @@ class Finished:
         """Return a scorer's judgments in the order of the cases."""
         by_case = self.judgments.get(scorer, {})
         return [by_case.get(case.id) or Judgment(case.id, abstained="no judgment in this run") for case in cases]
+
+    def report(self, notes: Sequence[str]) -> Report:
+        """Return the report with these notes, recomputed from the stored scores."""
+        # imports PyTorch, which readers of runs do without
+        from ...benchmarks.evaluate import RANDOM_ALIKE, evaluate
+        from ...benchmarks.scorers import StoredScores
+
+        def scorer(row: Mapping[str, Any]) -> StoredScores:
+            judgments = self.judgments[row["scorer"]]
+            return StoredScores(
+                row["scorer"],
+                {case: judgment.abstained or judgment.scores for case, judgment in judgments.items()},
+                role=row["role"],
+                contract=row["contract"],
+                both_orders=RANDOM_ALIKE in row.get("minus_baseline", {}),
+                unread=judgments,
+            )
+
+        facts = {name: self.summary[name] for name in ("samples", "seed", "interval")}
+        return evaluate(self.suite, self.cases, [*map(scorer, self.summary["rows"])], notes=notes, **facts).report
 
     def model(self, name: str | None) -> str:
         """Return the named scorer, or the only model if the name is None."""
@@ -131,7 +151,8 @@ def sections_of(suite: str, subsets: Sequence[str]) -> dict[str, list[str]]:
 def case_hash(case: Case) -> str:
     """Return a hash of all stored fields of a case, such as prompt, responses and correct responses."""
     texts = [case.prompt, [completion_json(answer) for answer in case.answers]]
-    return content_hash([case.id, *texts, case.best, case.subset, case.cluster, case.values, case.sets])
+    labels = [case.best, case.values, case.sets, case.preferences]
+    return content_hash([case.id, *texts, case.subset, case.cluster, *labels])
 
 
 def shared_cases(first: Finished, second: Finished) -> list[Case]:

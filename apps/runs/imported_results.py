@@ -20,12 +20,12 @@ from ...judges.types import Case
 from ...rm.data.conversation_split import as_completion, as_prompt, first_turn, split_conversations
 from ...rm.data.readers import Row, read_rows, source_name
 from ...rm.errors import UNREADABLE, DataError
+from ...rm.io.cache_folder import cache_folder
 from ...rm.io.checked_files import from_json
 from ...rm.types import Message, user_turn
 from .evaluation_files import write_evaluation
 from .run_folder import log, run_folder, write_manifest
 
-CACHE = Path("~/.cache/rewardlab/imported")
 """Folder of the imported runs. It keeps their annotations for the next time that a file is opened."""
 GRADES = {"C": 1.0, "P": 0.5, "I": 0.0}
 """Values of inspect_ai's scorers: correct, partially correct, incorrect."""
@@ -53,7 +53,7 @@ def import_results(path: Path, cache: Path | None = None) -> Path:
     lines, JSON, CSV or Parquet with one judgment per row. Raises `DataError` for anything else.
     """
     started, digest = time.time(), hashlib.sha256(path.read_bytes()).hexdigest()
-    folder = (cache or CACHE.expanduser()) / f"{source_name(path.name)[:80]}-{digest[:12]}"
+    folder = (cache or cache_folder() / "imported") / f"{source_name(path.name)[:80]}-{digest[:12]}"
     if folder.exists():
         return folder
     results = read_results(path)

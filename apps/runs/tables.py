@@ -5,6 +5,7 @@ This module also defines the names of files that one verb writes and another ver
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,6 +32,7 @@ ITEM_COLUMNS = pa.schema(
     {name: pa.string() for name in ("case", "subset", "cluster", "prompt", "messages")}
     | {"answers": pa.list_(pa.string()), "lengths": pa.list_(pa.int64())}
     | {"best": pa.list_(pa.int64()), "values": pa.list_(pa.float64()), "sets": pa.list_(pa.int64())}
+    | {"preferences": pa.list_(pa.list_(pa.int64()))}
 )
 
 
@@ -54,6 +56,7 @@ def _item(case: Case) -> dict[str, Any]:
         "best": case.best,
         "values": case.values,
         "sets": case.sets,
+        "preferences": case.preferences,
     }
 
 
@@ -118,14 +121,16 @@ def _case(row: Mapping[str, Any]) -> Case:
     texts = {name: row[name] for name in ("subset", "cluster")} | {"id": row["case"]}
     if not all(isinstance(text, str) for text in (*texts.values(), *row["answers"])):
         raise ValueError("a case's id, subset, cluster and answers must be strings")
-    if not all(type(index) is int for index in (*row["best"], *row["sets"])):
-        raise ValueError("the right answers and the sets are whole numbers")
+    preferences = tuple((better, worse) for better, worse in row.get("preferences") or ())
+    if not all(type(index) is int for index in (*row["best"], *row["sets"], *chain(*preferences))):
+        raise ValueError("the right answers, the sets and the preferences are whole numbers")
     return Case(
         **texts,
         **dict(zip(("prompt", "answers"), conversations(row["messages"], row["answers"]), strict=True)),
         best=tuple(row["best"]),
         values=tuple(map(float, row["values"])),
         sets=tuple(row["sets"]),
+        preferences=preferences,
     )
 
 

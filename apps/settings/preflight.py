@@ -144,7 +144,7 @@ NAMES_BY_RANGE: tuple[tuple[Range, str], ...] = (
         AT_LEAST_1,
         "per_device_train_batch_size per_device_eval_batch_size gradient_accumulation_steps eval_accumulation_steps "
         "save_total_limit max_completion_length num_generations num_generations_eval num_iterations "
-        "steps_per_generation generation_batch_size vllm_tensor_parallel_size vllm_max_model_length",
+        "steps_per_generation generation_batch_size vllm_tensor_parallel_size vllm_max_model_length max_length",
     ),
     (
         AT_LEAST_0,
@@ -153,7 +153,7 @@ NAMES_BY_RANGE: tuple[tuple[Range, str], ...] = (
     ),
     (ABOVE_0, "num_train_epochs save_steps eval_steps logging_steps repetition_penalty temperature"),
     (ABOVE_0_OR_INF, "kl_budget"),
-    (SHARE, "min_p label_smoothing_factor case_weight"),
+    (SHARE, "min_p label_smoothing_factor label_smoothing case_weight"),
     (SHARE_ABOVE_0, "top_p vllm_gpu_memory_utilization"),
     (SHARE_BELOW_1, "adam_beta1 adam_beta2 weight_average weight_average_start"),
     (Range("at least 0, or -1 for off", -1, below=True), "top_k"),

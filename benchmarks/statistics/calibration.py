@@ -3,6 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Bool, Float
+from scipy.stats import rankdata
 
 
 class Bin(NamedTuple):
@@ -28,3 +30,17 @@ def reliability(margins: np.ndarray, bins: int = 10) -> tuple[list[Bin], float]:
     if not results:
         return [], float("nan")
     return results, float(sum(bin_.count * abs(bin_.accuracy - bin_.confidence) for bin_ in results) / len(margins))
+
+
+def auc(scores: Float[np.ndarray, " R"], is_right: Bool[np.ndarray, " R"]) -> float:
+    """Return the area under the ROC curve: P(s⁺ > s⁻) + P(s⁺ = s⁻) / 2 of a right and a wrong response.
+
+    It is the rank sum U / (n⁺ n⁻), with U = Σ ranks of the right responses - n⁺ (n⁺ + 1) / 2. NaN without both kinds.
+
+    >>> auc(np.array([3.0, 1.0, 1.0, 0.0]), np.array([True, True, False, False]))
+    0.875
+    """
+    right, wrong = int(is_right.sum()), int((~is_right).sum())
+    if not right or not wrong:
+        return float("nan")
+    return float((rankdata(scores)[is_right].sum() - right * (right + 1) / 2) / (right * wrong))

@@ -60,7 +60,7 @@ def effective_clusters(weights: np.ndarray) -> float:
 
 
 class Cells(NamedTuple):
-    """Sums and counts of K measures in G subsets, [..., G, K]. A leading axis runs over bootstrap samples."""
+    """Sums and item counts of K measures in G subsets, [..., G, K]. A leading axis runs over bootstrap samples."""
 
     subsets: tuple[str, ...]
     measures: tuple[str, ...]
@@ -69,10 +69,15 @@ class Cells(NamedTuple):
 
     def mean(self, subsets: Sequence[str] | None = None, measure: str | None = None) -> np.ndarray:
         """Return the mean of a measure (default: the first) over the items of the given subsets (default: all)."""
+        total, count = self.sums(subsets, measure)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return total / count
+
+    def sums(self, subsets: Sequence[str] | None = None, measure: str | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the sum of a measure over the items of the given subsets, and their number; defaults as in `mean`."""
         k = 0 if measure is None else self.measures.index(measure)
         indices = [g for g, name in enumerate(self.subsets) if subsets is None or name in subsets]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return self.total[..., indices, k].sum(-1) / self.count[..., indices, k].sum(-1)
+        return self.total[..., indices, k].sum(-1), self.count[..., indices, k].sum(-1)
 
     def mean_of(self, weights: Mapping[str, float], measure: str | None = None) -> np.ndarray:
         """Return the weighted mean of the means of subsets. Subsets without items are left out."""
@@ -81,16 +86,25 @@ class Cells(NamedTuple):
 
 
 def cell_sums(
-    values: np.ndarray, groups: np.ndarray, subsets: Sequence[str], measures: Sequence[str], draws: Draws
+    values: np.ndarray,
+    groups: np.ndarray,
+    subsets: Sequence[str],
+    measures: Sequence[str],
+    draws: Draws,
+    weights: np.ndarray | None = None,
 ) -> tuple[Cells, Cells]:
-    """Compute the cells of `values` [M, K], as observed and in every bootstrap sample. NaN values are left out."""
+    """Compute the cells of `values` [M, K], as observed and in every bootstrap sample. NaN values are left out.
+
+    `weights` [M, K] are the numbers of items whose mean each value is, by default 1.
+    """
     number, width = len(subsets), len(measures)
     defined = ~np.isnan(values)
     item, measure = np.nonzero(defined)
     cell_index = (draws.cluster[item], groups[item] * width + measure)
     shape = (draws.clusters, number * width)
     names = (tuple(subsets), tuple(measures))
-    sums = [sparse.csr_matrix((data, cell_index), shape=shape) for data in (values[defined], np.ones(len(item)))]
+    counts = np.ones(len(item)) if weights is None else weights[defined]
+    sums = [sparse.csr_matrix((data, cell_index), shape=shape) for data in (values[defined] * counts, counts)]
     observed = [np.asarray(table.sum(0)).reshape(number, width) for table in sums]
     sampled = [_chunked_product(table, draws).reshape(-1, number, width) for table in sums]
     return Cells(*names, *observed), Cells(*names, *sampled)

@@ -60,11 +60,12 @@ def _indicator_cells(cells: Cells, index: int | None = None) -> Cells:
 
 
 class Layout(NamedTuple):
-    """Index of each case's subset [M], with the bootstrap samples."""
+    """Index of each case's subset [M], with the bootstrap samples and the weights [M, K] of `WeighsItems`, if any."""
 
     names: list[str]
     groups: np.ndarray
     draws: Draws
+    weights: np.ndarray | None = None
 
     def clusters(self, subsets: Collection[str], is_scored: np.ndarray) -> int:
         """Return the number of clusters among the scored cases of subsets; `is_scored` [M] marks scored cases."""
@@ -98,7 +99,8 @@ class Figures(NamedTuple):
 
 def figures_of(suite: Suite, credit: np.ndarray, layout: Layout) -> Figures:
     """Compute the share of every area from credits [M, K], as observed and in every bootstrap sample."""
-    observed, sampled = bootstrap.cell_sums(credit, layout.groups, layout.names, suite.measures, layout.draws)
+    of_suite = (layout.groups, layout.names, suite.measures, layout.draws, layout.weights)
+    observed, sampled = bootstrap.cell_sums(credit, *of_suite)
     shares = {name: float(value) for name, value in figures_by_area(suite, observed).items()}
     is_scored, weights = ~np.isnan(credit[:, 0]), area_weights(suite, observed)
     clusters = {area: layout.weighted_clusters(subsets, is_scored) for area, subsets in weights.items()}

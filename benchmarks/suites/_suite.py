@@ -2,17 +2,23 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
+from ...judges.case_rows import unique_ids
 from ...judges.types import Case, Judgment, strictly_best
 from ...rm.data.conversation_split import first_turn
+from ...rm.data.messages_and_tools import refuse_media
 from ...rm.data.pairs import OnBadRow, RowReport, collect
+from ...rm.data.readers import dataset_parts, is_local, source_name
 from ...rm.errors import DataError
 from ...rm.types import AnyCompletion, Messages
 from ..baselines import Baseline, baselines_for
+from ..statistics.calibration import auc
 from ..statistics.cluster_bootstrap import Cells
 from ..types import PART
 
@@ -67,11 +73,90 @@ class StrictSuite:
         return []
 
 
-def read_cases(sources: Sequence[str], parse: Parse, on_bad_row: OnBadRow = "refuse") -> tuple[list[Case], list[str]]:
-    """Return the cases of all rows, and notes on dropped rows. Raise `DataError` if two rows share an id."""
-    cases, rows = collect(sources, parse, on_bad_row)
+class ScoredSuite(StrictSuite):
+    """Base suite of strict credit with a further finding, the AUC of the scores over all prompts together.
+
+    A subclass sets `parse`, or `parse_part` if rows have several cases or their source names a part of the benchmark.
+    """
+
+    parse_part: Callable[[str, Mapping[str, Any]], Sequence[Case]] | None = None
+    numbers_ids = False
+    """Whether repeated ids are numbered. Otherwise they are refused."""
+    mean_of_subsets = False
+    """Whether the overall figure is the mean of the subsets' figures rather than that of the cases."""
+    sections: Mapping[str, Sequence[str]] = {}
+    """Sections by name: the subsets with one of these parts in their name, which slashes separate. Default: subsets."""
+
+    def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
+        """Return the cases of all rows, and notes on dropped rows."""
+        if self.parse_part:
+            return read_parts(sources, self.parse_part, self.on_bad_row, self.numbers_ids)
+        return read_cases(sources, self.parse, self.on_bad_row, self.numbers_ids)
+
+    def aggregate(self, cells: Cells) -> dict[str, np.ndarray]:
+        """Compute the overall mean and the sections."""
+        subsets = {name: cells.mean([name]) for name in cells.subsets}
+        overall = np.mean([*subsets.values()], axis=0) if self.mean_of_subsets else cells.mean()
+        members = {s: [name for name in subsets if {*name.split("/")} & {*of}] for s, of in self.sections.items()}
+        sections = {section: cells.mean(names) for section, names in members.items() if names}
+        return {"overall": overall, **(sections if self.sections else subsets)}
+
+    def remarks(self, name: str, cases: Sequence[Case], judgments: Sequence[Judgment]) -> list[str]:
+        """Return a finding with the AUC of right against wrong responses, or steps; empty unless both occur."""
+        judged = [(case, some.scores) for case, some in zip(cases, judgments, strict=True) if some.scores]
+        labels = [case.values or [index in case.best for index in range(len(case.answers))] for case, _ in judged]
+        value = auc(np.array([*chain(*(scores for _, scores in judged))]), np.array([*chain(*labels)], bool))
+        text = f"{name}: over all prompts together, the AUC of right against wrong is {100 * value:.1f} (50: chance)."
+        return [] if np.isnan(value) else [text]
+
+
+def read_cases(
+    sources: Sequence[str], parse: Parse, on_bad_row: OnBadRow = "refuse", numbers_ids: bool = False
+) -> tuple[list[Case], list[str]]:
+    """Return the cases of all rows, and notes on dropped rows; a row with images, audio or video is a bad row.
+
+    Repeated ids are numbered with `numbers_ids`, otherwise they raise `DataError`.
+    """
+    cases, rows = collect(sources, lambda values: parse(_text_only(values)), on_bad_row)
+    return _identified(cases, sources, numbers_ids), dropped_note(rows)
+
+
+def read_parts(
+    sources: Sequence[str],
+    parse: Callable[[str, Mapping[str, Any]], Sequence[Case]],
+    on_bad_row: OnBadRow = "refuse",
+    numbers_ids: bool = False,
+) -> tuple[list[Case], list[str]]:
+    """Return the same as `read_cases`. `parse` returns the cases of a row of the source with the given `part_name`."""
+    cases, rows = list[Case](), RowReport()
+    for source in sources:
+        name = part_name(source)
+        per_row, read = collect([source], lambda values, name=name: parse(name, _text_only(values)), on_bad_row)
+        cases += chain(*per_row)
+        rows += read
+    return _identified(cases, sources, numbers_ids), dropped_note(rows)
+
+
+def _text_only(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    refuse_media(values)
+    return values
+
+
+def _identified(cases: list[Case], sources: Sequence[str], numbers_ids: bool) -> list[Case]:
+    if numbers_ids:
+        return [replace(case, id=id) for case, id in zip(cases, unique_ids(case.id for case in cases), strict=True)]
     refuse_repeated(cases, sources)
-    return cases, dropped_note(rows)
+    return cases
+
+
+def part_name(source: str) -> str:
+    """Return the name of a file, or of a data set's configuration, or else of the data set.
+
+    >>> part_name("a/code.jsonl.gz"), part_name("owner/name:code/test"), part_name("owner/name:test")
+    ('code', 'code', 'name')
+    """
+    name, split, _ = (source, "", "") if is_local(source) else dataset_parts(source)
+    return split.rpartition("/")[0] or source_name(name)
 
 
 def dropped_note(rows: RowReport) -> list[str]:
@@ -103,6 +188,13 @@ def in_random_order(id: str, right: AnyCompletion, wrong: AnyCompletion) -> tupl
     """Return both responses, for data with the right one first, in an order by the id's hash, and the right index."""
     swapped = hashlib.sha256(id.encode()).digest()[0] % 2
     return ((wrong, right), (1,)) if swapped else ((right, wrong), (0,))
+
+
+def one_of(name: str, value: Any, choices: Collection[Any]) -> Any:
+    """Return a value that is one of the choices; raise `ValueError` for another value of the column `name`."""
+    if value not in choices:
+        raise ValueError(f"unknown {name} {value!r:.60}: it is one of {', '.join(map(str, choices))}")
+    return value
 
 
 def case(

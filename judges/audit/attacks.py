@@ -54,7 +54,8 @@ def swap_responses(case: Case) -> Case:
     last = len(case.answers) - 1
     best = tuple(sorted(last - index for index in case.best))
     moved = {name: vars(case)[name][::-1] for name in ("answers", "values", "sets", "authors")}
-    return replace(case, best=best, **moved)
+    preferences = tuple((last - better, last - worse) for better, worse in case.preferences)
+    return replace(case, best=best, preferences=preferences, **moved)
 
 
 def mask_prompt(case: Case) -> Case:
@@ -65,7 +66,8 @@ def mask_prompt(case: Case) -> Case:
 def repeat_response(case: Case, index: int = 0) -> Case:
     """Return the case with the same response at every index, so that only position bias can cause a preference."""
     answers = (case.answers[index],) * len(case.answers)
-    return replace(case, answers=answers, best=tuple(range(len(answers))), values=(), sets=(), authors=())
+    best = tuple(range(len(answers)))
+    return replace(case, answers=answers, best=best, values=(), sets=(), authors=(), preferences=())
 
 
 # ---- dressing: the content stays ----

@@ -89,6 +89,7 @@ def pair_of(case: Case, seed: int = 0) -> Case:
         best=tuple(index for index, of_case in enumerate(two) if of_case in case.best),
         values=(case.values[first], case.values[second]) if case.values else (),
         sets=(),
+        preferences=(),
         authors=(case.authors[first], case.authors[second]) if case.authors else (),
     )
 

@@ -14,7 +14,7 @@ from ...rm.types import content_hash, prompt_text
 from ..case_rows import stated_id
 from ..judge import ByCase, RubricSource, describe_setting
 from ..types import Case
-from .formats import Levels, LevelsSource, biggen, healthbench
+from .formats import Levels, LevelsSource, biggen, healthbench, rubric_lines
 from .rubric import Rubric, from_toml, from_values, json_values, lint, rubric_json
 
 RUBRICS = "rubrics.jsonl"
@@ -80,7 +80,9 @@ def lint_files(files: Sequence[str], log: Callable[[str], None]) -> dict[str, An
 
 
 def rubric_of_row(values: Mapping[str, Any]) -> Rubric:
-    """Parse a rubric from the column `rubric`, or from `rubrics` as in HealthBench."""
+    """Parse a rubric from the column `rubric`, or from `rubrics` as in HealthBench or, if it is text, RubricBench."""
+    if isinstance(values.get("rubrics"), str):
+        return rubric_lines(values)
     return _rubric_of_json(values if "rubrics" in values else column(values, "rubric"))
 
 

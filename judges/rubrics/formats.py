@@ -76,6 +76,19 @@ def _points(criterion: Mapping[str, Any], number: int) -> float:
     return float(points)
 
 
+def rubric_lines(row: Mapping[str, Any]) -> Rubric:
+    """Parse RubricBench's criteria (arXiv:2603.01562): the text `rubrics` with one criterion in a line, of weight 1.
+
+    >>> [principle.description for principle in rubric_lines({"rubrics": "Is it right?\\n\\nIs it short?"}).principles]
+    ['Is it right?', 'Is it short?']
+    """
+    lines = [line.strip() for line in column(row, "rubrics").splitlines() if line.strip()]
+    if not lines:
+        raise ValueError("'rubrics' has no criterion; write one in each line")
+    criteria = tuple(Principle(f"c{number}", line) for number, line in enumerate(lines, 1))
+    return Rubric(principles=criteria, source="RubricBench")
+
+
 def biggen(row: Mapping[str, Any]) -> Levels:
     """Parse BiGGen Bench's `score_rubric` (arXiv:2406.05761): `criteria`, `score1_description` to `score5_…`."""
     score_rubric = column(row, "score_rubric")

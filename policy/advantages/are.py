@@ -13,14 +13,16 @@ STAGES, STEPS = 8, 20  # stages of graduated non-convexity, and iterations per s
 MAD = 1.4826  # ratio of standard deviation to median absolute deviation for a normal distribution
 
 
-def are(*, shape: float, blocks: int = 1, floor: float = 1e-3, epsilon: float = 1e-4) -> AdvantageEstimator:
+def are(
+    *, shape: float, blocks: int = 1, seed: int | None = None, floor: float = 1e-3, epsilon: float = 1e-4
+) -> AdvantageEstimator:
     """A_i = (r_i - μ) / (std_batch r + ε),  μ = median over blocks of argmin_m Σ_i ρ(r_i - m, α, c)
 
     DACR's adaptive robust estimation (arXiv:2603.21574) with the loss ρ of Barron 2019 (arXiv:1701.03077). A smaller α
     = `shape` in (0, 1] gives outliers less weight. The scale c is 1.4826 times the median absolute deviation, at least
-    `floor` > 0, in units of the reward. Each of the `blocks` consists of consecutive rows. The centre μ is the same for
-    all prompts. Use it for scores of reward models or judges: if the rewards have only two values, μ is the more
-    frequent value and a warning is raised.
+    `floor` > 0, in units of the reward. Each of the `blocks` consists of consecutive rows, or, with a `seed`, of random
+    ones (the same for the same number of rows). The centre μ is the same for all prompts. Use it for scores of reward
+    models or judges: if the rewards have only two values, μ is the more frequent value and a warning is raised.
     """
     if not 0 < shape <= 1 or blocks < 1 or floor <= 0:
         raise ValueError(
@@ -37,6 +39,8 @@ def are(*, shape: float, blocks: int = 1, floor: float = 1e-3, epsilon: float = 
             warnings.warn(
                 "are: of rewards with two values the centre is the more frequent one; take grpo", stacklevel=2
             )
+        if seed is not None:
+            r = r[torch.randperm(len(r), generator=torch.Generator().manual_seed(seed)).to(r.device)]
         return masked_advantages((rewards - location(r, shape, blocks, floor)) / (r.std() + epsilon), present, rewards)
 
     return estimate

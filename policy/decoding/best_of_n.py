@@ -21,7 +21,8 @@ def expected_best_of_n(
     E_p = Σ_i v_i (C(le_i, n) - C(lt_i, n)) / (eq_i C(M, n)),   le_i, lt_i, eq_i = |{j: r_j <=, <, = r_i}|
 
     Exact expectation over all draws of n without replacement; ties share the place of the best. Without ties it is the
-    estimator of Nakano et al. 2021, arXiv:2112.09332, appendix I.
+    estimator of Nakano et al. 2021, arXiv:2112.09332, appendix I. If both are verdicts of 0 or 1, it is pass@n; if
+    both are verdicts of the answer times verdicts of the reasoning, it is CoT-Pass@n (arXiv:2506.14245).
     """
     total = rewards.shape[1]
     if not (rewards.isfinite() & values.isfinite()).all():

@@ -3,9 +3,12 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 
 from ...rm.data.preference_vectors import Preference
 from ...rm.errors import UsageError
@@ -14,6 +17,29 @@ from ...rm.types import Messages
 Finish = Literal["eos", "stop", "length", "context"]
 FACTS = ("base", "mixed", "sampled", "entropy", "kl")
 """Names of the token statistics of a `DecodedCompletion`, in the order of the engines' columns."""
+
+
+class Annealing(NamedTuple):
+    """T_t = max(1 + τ_max - exp(t / d), τ_min) times the temperature for token t >= c of a completion, else 1 times it.
+
+    EAD 2025, arXiv:2510.05251. The first tokens decide most and are sampled hotter than the last ones.
+    """
+
+    decay: float
+    """d > 0, in tokens."""
+    top: float = 1.2
+    floor: float = 0.1
+    start: int = 10
+    """c: number of tokens before the annealing."""
+
+    def factors(self, position: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
+        """Return T_t for token positions t.
+
+        >>> [round(factor, 3) for factor in Annealing(25.0).factors(torch.tensor([0, 10, 80])).tolist()]
+        [1.0, 0.708, 0.1]
+        """
+        annealed = (1 + self.top - (position / self.decay).exp()).clamp_min(self.floor)
+        return torch.where(position >= self.start, annealed, 1.0)
 
 
 @dataclass(frozen=True)
@@ -40,6 +66,8 @@ class Request:
     """Whether to continue after an end-of-sequence token, for completions of equal length."""
     prefix: tuple[int, ...] = ()
     """Token ids at the start of the completion. They count as part of the prompt."""
+    annealing: Annealing | None = None
+    """Schedule of the temperature within the completion; all requests of a batch have the same one."""
 
     def __post_init__(self):
         if not any(turn["content"].strip() for turn in self.prompt):

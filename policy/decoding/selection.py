@@ -53,6 +53,20 @@ def usable_completions(
 # ---- by reward ----
 
 
+def without_length(
+    rewards: Float[np.ndarray, "P M"], lengths: Float[np.ndarray, "P M"], penalty: float, *, relative: bool
+) -> Float[np.ndarray, "P M"]:
+    """r - λ n for completions of n characters, or r - λ n / max n over the prompt's completions if `relative`
+
+    The first is that of RLHF Workflow 2024, arXiv:2405.07863; the second the part of Optima 2024, arXiv:2410.08115,
+    that counts tokens. λ = `penalty`.
+
+    >>> without_length(np.array([[1.0, 0.5]]), np.array([[40, 10]]), 0.8, relative=True).round(2).tolist()
+    [[0.2, 0.3]]
+    """
+    return rewards - penalty * lengths / (np.maximum(lengths.max(1, keepdims=True), 1) if relative else 1)
+
+
 def select_best(rewards: Float[np.ndarray, "P M"], usable: Bool[np.ndarray, "P M"]) -> list[Pick]:
     """Return the completion of highest reward for each prompt with a usable one; the first of several."""
     return [Pick(row, _best(rewards[row], usable[row])) for row in np.flatnonzero(usable.any(1)).tolist()]
@@ -76,26 +90,36 @@ def select_pairs(
     *,
     rejected: Literal["worst", "random"] = "worst",
     margin: float = 0.0,
+    ranking: Float[np.ndarray, "P M"] | None = None,
 ) -> tuple[list[PickedPair], Counter[str]]:
     """Return the best completion of each prompt against its worst, or a random other one, and counts of other prompts.
 
     Prompts have no pair if they have fewer than two usable completions ("single"), the two rewards are equal ("tie"),
-    or they differ by less than `margin` ("margin").
+    or they differ by less than `margin` ("margin"). With a `ranking`, best and worst are those of the ranking, and the
+    one with the higher reward is chosen: RLHF Workflow 2024, arXiv:2405.07863, for a ranking by `without_length`.
     """
+    ranking = rewards if ranking is None else ranking
     pairs, dropped = [], Counter[str]()
     for row, columns in enumerate(map(np.flatnonzero, usable)):
         if len(columns) < 2:
             dropped["single"] += 1
             continue
-        best = _best(rewards[row], usable[row])
+        best = _best(ranking[row], usable[row])
         others = columns[columns != best]
-        other = int(rng.choice(others) if rejected == "random" else others[np.argmin(rewards[row, others])])
+        other = int(rng.choice(others) if rejected == "random" else others[np.argmin(ranking[row, others])])
+        best, other = (other, best) if rewards[row, other] > rewards[row, best] else (best, other)
         gap = rewards[row, best] - rewards[row, other]
         if gap > 0 and gap >= margin:
             pairs.append(PickedPair(row, best, other))
         else:
             dropped["margin" if gap > 0 else "tie"] += 1
     return pairs, dropped
+
+
+def win_shares(pairs: Sequence[Sequence[int]], parts: Float[np.ndarray, "P M E"]) -> Float[np.ndarray, " Q"]:
+    """Return the share of E rewards or members by which the chosen completion of each pair is better; a tie is 1/2."""
+    rows, chosen, rejected = np.array(pairs, int).reshape(-1, 3).T
+    return (1 + np.sign(parts[rows, chosen] - parts[rows, rejected])).mean(1) / 2
 
 
 def _best(rewards: Float[np.ndarray, " M"], usable: Bool[np.ndarray, " M"]) -> int:

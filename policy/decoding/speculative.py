@@ -91,6 +91,8 @@ def speculate(
         raise UsageError("the big model has an adapter of its own; give the model without it, or merge it first")
     if draft < 1:
         raise UsageError(f"draft is a number of tokens from 1 on, got {draft}")
+    if any(request.annealing for request in requests):
+        raise UsageError("speculative decoding samples at one temperature; leave out annealing, or use decode")
     if not requests:
         return []
     vocabulary, ends, alphas = shared_vocabulary([big, guide]), end_tokens(big), preferences_of(guide, requests)

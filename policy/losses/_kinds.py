@@ -4,10 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ...kernels.policy_loss import ClipRule
+from ..advantages._groups import end_column
+from ..types import Rewards, Rollout
+
+FARTHEST = 20.0  # bound of log-ratios: prevents overflow far beyond any clip range
 
 
 @dataclass(frozen=True)
@@ -19,6 +24,10 @@ class TokenLoss:
     """
 
     compute: Callable[[Tensor, Tensor, Tensor], Tensor]
+    of_partners: Callable[[Tensor, Tensor], Tensor] | None = None
+    """(log π(y_t), A_t) -> losses of tokens that partner models generated; by default `compute`."""
+    agents: int = 1
+    """Number of agents, of which the policy is the first (`n_own_completions`)."""
 
     def total(
         self,
@@ -27,10 +36,17 @@ class TokenLoss:
         advantage: Float[Tensor, "N L"],
         weight: Float[Tensor, "N L"],
         response: Bool[Tensor, "N L"],
+        own: Bool[Tensor, " N"] | None = None,
     ) -> Float[Tensor, ""]:
-        """Compute the sum Σ_t w_t L_t of token losses L and weights w over the completions with non-zero weight."""
+        """Compute the sum Σ_t w_t L_t of token losses L and weights w over the completions with non-zero weight.
+
+        `own` is the mask of the policy's completions, by default all.
+        """
         mask = response & (weight != 0)
         losses = self.compute(logprob[mask], old[mask], advantage[mask])
+        if self.of_partners is not None and own is not None:
+            by_policy = own[:, None].expand_as(mask)[mask]
+            losses = torch.where(by_policy, losses, self.of_partners(logprob[mask], advantage[mask]))
         if not isinstance(losses, Tensor) or losses.shape != logprob[mask].shape:
             shape = [*losses.shape] if isinstance(losses, Tensor) else type(losses).__name__
             raise ValueError(f"a loss of tokens returns one loss for each of {int(mask.sum())} tokens, got {shape}")
@@ -64,6 +80,18 @@ CompletionLoss = Callable[[CompletionLossInputs], Tensor]
 """Returns unweighted losses [N] of completions. The loss may compare the completions of a group, such as `p3o`."""
 
 
+def clipped_with_partners(of_partners: Callable[[Tensor, Tensor], Tensor], epsilon: float, agents: int) -> TokenLoss:
+    """Return the clipped loss of `ppo` for the policy's tokens, with another loss for tokens of partner models."""
+
+    def compute(logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor) -> Tensor:
+        ratio = (logprobs - old_logprobs).clamp(-FARTHEST, FARTHEST).exp()
+        return -torch.minimum(ratio * advantages, ratio.clamp(1 - epsilon, 1 + epsilon) * advantages)
+
+    if not 0 <= epsilon < 1 or agents < 1:
+        raise ValueError(f"epsilon lies in [0, 1) and agents is 1 or more, got {epsilon} and {agents}")
+    return TokenLoss(compute, of_partners, agents)
+
+
 @dataclass(frozen=True)
 class PerCompletionLoss:
     """A loss of whole completions that does not compare completions. Micro-batches can be processed independently."""
@@ -73,6 +101,30 @@ class PerCompletionLoss:
     def __call__(self, completions: CompletionLossInputs) -> Tensor:
         """Return the losses [N] of the completions."""
         return self.compute(completions)
+
+
+@dataclass(frozen=True)
+class AuxiliaryLoss:
+    """A policy loss with a second term Σ_i w_i l_i that reads the hidden states after completions i, with gradient."""
+
+    rule: ClipRule | TokenLoss | CompletionLoss
+    targets: Callable[[Rewards, Rollout], tuple[Tensor, Tensor]]
+    """(rewards, rollout) -> (targets [N], weights w [N]) of a generation's completions; weight 0 is no loss."""
+    compute: Callable[[Tensor, Tensor, Callable[[Tensor], Tensor]], Tensor]
+    """(states [M, D] after the last tokens, targets [M], `Rollout.head`) -> losses l [M]."""
+
+    def total(
+        self,
+        states: Float[Tensor, "N M D"],
+        response: Bool[Tensor, "N L"],
+        target: Float[Tensor, " N"],
+        weight: Float[Tensor, " N"],
+        head: Callable[[Tensor], Tensor],
+    ) -> Float[Tensor, ""]:
+        """Compute the second term for a micro-batch. Column t of the states predicts token t of the completion."""
+        used = weight != 0
+        after = states[torch.arange(len(states), device=states.device), end_column(response)]
+        return (weight[used] * self.compute(after[used], target[used], head)).sum()
 
 
 def compares_completions(rule: ClipRule | TokenLoss | CompletionLoss) -> bool:

@@ -4,9 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ._kinds import CompletionLossInputs, PerCompletionLoss, n_own_completions
-
-FARTHEST = 20.0  # bound of a token's mean log-ratio: prevents overflow far beyond any clip range
+from ._kinds import FARTHEST, CompletionLossInputs, PerCompletionLoss, n_own_completions
 
 
 def hacpo(

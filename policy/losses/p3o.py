@@ -4,9 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ._kinds import CompletionLoss, CompletionLossInputs
-
-FARTHEST = 20.0  # bound of a pair's log-ratio, which would overflow for long completions
+from ._kinds import FARTHEST, CompletionLoss, CompletionLossInputs
 
 
 def p3o(*, epsilon: float) -> CompletionLoss:

@@ -1,4 +1,4 @@
-"""RPO: DPO on pairs of a group's completions, with a likelihood term on the better completion of each pair."""
+"""DPO on pairs of a group's completions: RPO's likelihood term, dynamic reward scaling, and Step-APO's margin."""
 
 import torch
 from jaxtyping import Float
@@ -8,16 +8,21 @@ from torch.nn.functional import logsigmoid
 from ._kinds import CompletionLoss, CompletionLossInputs
 
 
-def rpo(*, beta: float, eta: float) -> CompletionLoss:
-    """L_ij = -log σ(β (h_i - h_j)) - η log π(y_i),   h = log π(y) - log π_base(y),   for r_i > r_j
+def rpo(*, beta: float, eta: float, scale: float = 0.0, rate: float = 1.0, margin: float = 0.0) -> CompletionLoss:
+    """L_ij = -log σ(β_ij (h_i - h_j) - m δ) - η log π(y_i),   h = log π(y) - log π_base(y),   δ = r_i - r_j > 0
 
-    Liu et al. 2024, arXiv:2405.16436, on pairs of completions of a group; η = 0 is DPO. β > 0 and η >= 0. Each
-    completion of a pair gets half of L_ij, and L_i is the mean over the group's other completions. Log-probabilities
-    are sums over the tokens of a completion in nats. π_base is the reference policy and requires `--measure_kl` or a KL
-    penalty. r are rewards, or advantages of `dr_grpo`. Completions with equal or NaN rewards form no pair.
+    RPO: Liu et al. 2024, arXiv:2405.16436, on pairs of completions of a group; η = 0 is DPO. β_ij = β (1 + w (1 -
+    e^{-k δ})) with w = `scale` and k = `rate` is the dynamic reward scaling of MM-RLHF (arXiv:2502.10391). m = `margin`
+    > 0 is Step-APO's margin by advantages (arXiv:2409.08642), on completions instead of steps. The papers' w, k and m
+    are not known to us; w = 0 and m = 0 change nothing. β > 0, k > 0 and the others are 0 or more. Each completion of a
+    pair gets half of L_ij, and L_i is the mean over the group's other completions. Log-probabilities are sums over the
+    tokens of a completion in nats. π_base is the reference policy and requires `--measure_kl` or a KL penalty. r are
+    rewards, or advantages of `dr_grpo`. Completions with equal or NaN rewards form no pair.
     """
     if beta <= 0 or eta < 0:
         raise ValueError(f"rpo: beta is above 0 and eta is 0 or more, got {beta} and {eta}")
+    if scale < 0 or rate <= 0 or margin < 0:
+        raise ValueError(f"rpo: rate is above 0, scale and margin are 0 or more, got {rate}, {scale} and {margin}")
 
     def loss(completions: CompletionLossInputs) -> Float[Tensor, " N"]:
         if completions.base is None:
@@ -28,7 +33,9 @@ def rpo(*, beta: float, eta: float) -> CompletionLoss:
         better = same & (r[:, None] > r)
         logprob = torch.where(valid, completions.logprob, 0)
         h = logprob - torch.where(valid, completions.base.detach(), 0)
-        pair = -logsigmoid(beta * (h[:, None] - h)) - eta * logprob[:, None]
+        gap = torch.where(better, r[:, None] - r, 0)
+        slope = beta * (1 - scale * torch.expm1(-rate * gap))
+        pair = -logsigmoid(slope * (h[:, None] - h) - margin * gap) - eta * logprob[:, None]
         value = torch.where(better, pair, 0) / 2
         others = (same & valid & valid[:, None]).sum(1) - 1
         return (value.sum(1) + value.sum(0)) / others.clamp_min(1)

@@ -32,6 +32,11 @@ def total_logprob(logprobs: Float[Tensor, "N L"], reference: Bool[Tensor, "N L"]
     return torch.where(reference, logprobs, 0).sum(1)
 
 
+def mean_logprob(logprobs: Float[Tensor, "N L"], reference: Bool[Tensor, "N L"]) -> Float[Tensor, " N"]:
+    """Compute the mean log-probability per token of the reference, in nats; 0 if it is empty."""
+    return total_logprob(logprobs, reference) / reference.sum(1).clamp_min(1)
+
+
 def debiased(reasoned: Float[Tensor, " N"], alone: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
     """clip(p(y* | x, z) - p(y* | x), 0, 1): the gain due to the reasoning z            RLPR: arXiv:2506.18254
 

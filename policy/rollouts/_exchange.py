@@ -1,5 +1,6 @@
 """Exchange of completions between agents that train simultaneously on the same prompts (HACPO)."""
 
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from ._partners import group_size
 
 PAUSE, PATIENCE = 0.1, 5.0  # seconds between checks for a partner's file, and before waiting is logged
 NEAR = 1e-3  # tolerance of recomputed log-probabilities, in nats
+TEXTS = "texts"  # tensor of the UTF-8 bytes of the completions' texts as JSON
 
 
 class AgentCompletions(NamedTuple):
@@ -32,15 +34,19 @@ class AgentCompletions(NamedTuple):
     completions: list[list[int]]
     logprobs: list[list[float]]
     """Log-probability of every token under the agent that generated it, in nats, at generation time."""
+    texts: list[tuple[str, bool]] | None = None
+    """Text of each completion, and whether it ends with an end-of-text token; for agents with other tokenizers."""
 
 
 class StepHashes(NamedTuple):
-    """Hashes of the prompts and the tokenizer of a step. Agents that exchange completions must have equal hashes."""
+    """Hashes of the prompts and the tokenizer of a step. Agents that exchange completions have the same prompts."""
 
     prompts: str
     """Hash of the prompts' tokens, in order."""
     tokenizer: str
     """Hash of the vocabulary."""
+    messages: str = ""
+    """Hash of the prompts before tokenization, for agents with other tokenizers."""
 
 
 def exchange_rollouts(
@@ -54,12 +60,12 @@ def exchange_rollouts(
 ) -> RolloutSource:
     """Create a rollout function with n G completions per prompt: G by the policy, then those of its n - 1 partners.
 
-    Each of the n agents trains in its own process, on the same prompts in the same order and with the same tokenizer;
-    models may differ. In each step an agent writes its completions and their log-probabilities atomically to a file in
-    `folder`, and waits at most `timeout` seconds for its partners' files; `log` gets a message about long waits.
-    Partners' completions are ordered by agent number. In evaluation all are the policy's own. HACPO: arXiv:2603.02604
-    Sampling depends on the seed, the step and the agent, so that an agent resumed from a checkpoint generates the same
-    completions again: its own existing file must be equal and is kept.
+    Each of the n agents trains in its own process, on the same prompts in the same order; models and tokenizers may
+    differ (`retokenized`). In each step an agent writes its completions and their log-probabilities atomically to a
+    file in `folder`, and waits at most `timeout` seconds for its partners' files; `log` gets a message about long
+    waits. Partners' completions are ordered by agent number. In evaluation all are the policy's own. HACPO:
+    arXiv:2603.02604. Sampling depends on the seed, the step and the agent, so that an agent resumed from a checkpoint
+    generates the same completions again: its own existing file must be equal and is kept.
     """
     if not 0 <= agent < agents:
         raise UsageError(f"agents are numbered from 0 to {agents - 1}, got {agent}")
@@ -76,18 +82,23 @@ def exchange_rollouts(
         if rest:
             raise UsageError(f"{agents} agents cannot share {size} completions to a prompt; make them a multiple")
         step, groups = trainer.state.global_step, len(ids) // size
-        hashes = StepHashes(content_hash(ids[::size]), str(trainer.encoder.contract.tokenizer))
+        asked = content_hash([*prompts][::size])
+        hashes = StepHashes(content_hash(ids[::size]), str(trainer.encoder.contract.tokenizer), asked)
+        tokenizer = trainer.encoder.tokenizer
         paths = [folder / f"step-{step:06d}-agent-{index}.safetensors" for index in range(agents)]
         own_ids = [prompt_ids for index, prompt_ids in enumerate(ids) if index % size < each]
         device, read_policy = trainer.accelerator.device, partial(trainer._read, trainer.model)
         with seed_generators(derived(seed, step + 1, agent), device):
             completion_ids = generate(own_ids)
-        own = AgentCompletions(completion_ids, _logprobs(own_ids, completion_ids, read_policy, device))
+        texts = tokenizer.batch_decode(completion_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        ended = [completion[-1:] == [tokenizer.eos_token_id] for completion in completion_ids]
+        logprobs = _logprobs(own_ids, completion_ids, read_policy, device)
+        own = AgentCompletions(completion_ids, logprobs, [*zip(texts, ended, strict=True)])
         by_agent = {agent: store(paths[agent], own, hashes)}
         partners, start = [index for index in range(agents) if index != agent], time.monotonic()
         for partner in partners:
             wait(paths[partner], partner, step, timeout, log)
-            by_agent[partner] = read(paths[partner], hashes, groups * each)
+            by_agent[partner] = read(paths[partner], hashes, groups * each, tokenizer)
         trainer._note("exchange/waited", time.monotonic() - start)
         rows = [range(index * each, (index + 1) * each) for index in range(groups)]
         sources = [(writer, row) for agent_rows in rows for writer in (agent, *partners) for row in agent_rows]
@@ -138,6 +149,8 @@ def store(path: Path, completions: AgentCompletions, hashes: StepHashes) -> Agen
             "lengths": torch.tensor([len(completion) for completion in completions.completions], dtype=torch.int32),
             "logprobs": torch.tensor([*chain(*completions.logprobs)], dtype=torch.float32),
         }
+        if completions.texts is not None:
+            tensors[TEXTS] = torch.tensor([*json.dumps(completions.texts).encode()], dtype=torch.uint8)
         path.parent.mkdir(parents=True, exist_ok=True)
         # rename after writing, so that partners never read a partial file
         unfinished = path.with_name(f".{path.name}.unfinished")
@@ -171,26 +184,32 @@ def wait(path: Path, partner: int, step: int, timeout: float, log: Callable[[str
         time.sleep(min(PAUSE, timeout))
 
 
-def read(path: Path, hashes: StepHashes, number: int) -> AgentCompletions:
-    """Read a step's file; raise `DataError` if it is damaged or does not match prompts, tokenizer or size."""
+def read(path: Path, hashes: StepHashes, number: int, tokenizer: Any = None) -> AgentCompletions:
+    """Read a step's file; raise `DataError` if it is damaged or does not match prompts or size.
+
+    Completions of an agent with another tokenizer are encoded by `tokenizer`; without one, they are refused.
+    """
     try:
         with safe_open(path, "pt") as file:
             stored = StepHashes(**file.metadata())
             tokens, lengths, logprobs = (file.get_tensor(name) for name in ("tokens", "lengths", "logprobs"))
+            texts = json.loads(bytes(file.get_tensor(TEXTS).tolist())) if TEXTS in file.keys() else None  # noqa: SIM118
             if not all(tensor.ndim == 1 for tensor in (tokens, lengths, logprobs)) or (lengths < 0).any():
                 raise ValueError("its tensors are no rows")
             if len(tokens) != len(logprobs) or int(lengths.sum()) != len(tokens):
                 raise ValueError("its lengths differ from those of its completions")
     except (*UNREADABLE, SafetensorError) as error:
         raise DataError(f"{path}: no completions of an agent ({error}); delete it and resume that agent") from error
-    if stored.tokenizer != hashes.tokenizer:
+    foreign = stored.tokenizer != hashes.tokenizer
+    if foreign and (tokenizer is None or texts is None):
         raise DataError(
-            f"{path}: written with another tokenizer ({stored.tokenizer}, here {hashes.tokenizer}); train agents that "
-            "share one"
+            f"{path}: written with another tokenizer ({stored.tokenizer}, here {hashes.tokenizer}) and without texts; "
+            "train all agents with this version"
         )
-    if stored.prompts != hashes.prompts:
+    theirs, ours = (stored.messages, hashes.messages) if foreign else (stored.prompts, hashes.prompts)
+    if theirs != ours:
         raise DataError(
-            f"{path}: its completions are of other prompts ({stored.prompts}, here {hashes.prompts}); give all agents "
+            f"{path}: its completions are of other prompts ({theirs}, here {ours}); give all agents "
             "the same data, seed, chat template and batch settings, and a folder of their own"
         )
     if len(lengths) != number:
@@ -198,4 +217,22 @@ def read(path: Path, hashes: StepHashes, number: int) -> AgentCompletions:
             f"{path}: {len(lengths)} completions, expected {number}; give all agents the same number of completions"
         )
     sizes = lengths.tolist()
-    return AgentCompletions(*([part.tolist() for part in tensor.split(sizes)] for tensor in (tokens, logprobs)))
+    ids, values = ([part.tolist() for part in tensor.split(sizes)] for tensor in (tokens, logprobs))
+    pairs = texts and [(text, ended) for text, ended in texts]
+    return retokenized(pairs, values, tokenizer) if foreign and pairs else AgentCompletions(ids, values, pairs)
+
+
+def retokenized(
+    texts: Sequence[tuple[str, bool]], logprobs: Sequence[Sequence[float]], tokenizer: Any
+) -> AgentCompletions:
+    """Encode completions of an agent with another tokenizer; their tokens share log π_j(y) equally.
+
+    The sums of log-probabilities are the agent's, as HACPO's ratio of whole completions needs them; those of single
+    tokens are not. A completion is never empty: an empty text becomes an end-of-text token.
+    """
+    end, ids = [tokenizer.eos_token_id], []
+    for text, ended in texts:
+        own = tokenizer(text, add_special_tokens=False).input_ids
+        ids.append([*own, *end] if ended or not own else own)
+    shares = [[sum(values) / len(row)] * len(row) for row, values in zip(ids, logprobs, strict=True)]
+    return AgentCompletions(ids, shares, [*texts])

@@ -2,11 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from itertools import chain
+from math import nan
 from random import Random
 from typing import Any, NamedTuple
 
+import torch
+
+from ...rm.backbones.tokenization import pad
 from ...rm.data.conversation_split import as_prompt
-from ...rm.types import Message, Messages
+from ...rm.errors import UsageError
+from ...rm.types import Example, Message, Messages, prompt_text
 from ..types import RolloutSource
 
 Schedule = Callable[[float, int], Sequence[float]]
@@ -69,23 +74,37 @@ def scaffold_rollouts(
     different prompt at generation (RuscaRL, arXiv:2508.16949). Completion i of a group is the i-th row of its prompt.
     A prompt that would have more than `longest` tokens with its hints gets none, as do all prompts in evaluation.
     `written_by` is another rollout function, such as `server_rollouts`; by default the trainer's own generation. Random
-    draws depend on the seed, the step and the row.
+    draws depend on the seed, the step and the row. With a schedule whose attribute `after_failure` is true, only groups
+    without a reward above 0 are generated again with hints, with ratios relative to the policy with the hints.
     """
+
+    def generate(prompts: Sequence[Messages], trainer: Any) -> list[list[int]]:
+        if written_by is not None:
+            return written_by(prompts, trainer)["completion_ids"]
+        return trainer._generate_single_turn(*trainer._tokenize_prompts(prompts), num_generations=1)[0]
 
     def rollout(prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
         plain = [as_prompt(prompt) for prompt in prompts]
-        full = plain
-        if trainer.model.training:
+        full, logprobs, training = plain, None, trainer.model.training
+        if training:
             step, progress = trainer.state.global_step, trainer.state.global_step / max(1, trainer.state.max_steps - 1)
             shares = schedule(min(1.0, progress), int(trainer.num_generations))
             full = add_hints(plain, step, shares, trainer.encoder.encode_prompt)
+        if training and getattr(schedule, "after_failure", False):
+            completion_ids = generate(plain, trainer)
+            failed = failed_rows(plain, completion_ids, trainer)
+            full = [hinted if index in failed else plain[index] for index, hinted in enumerate(full)]
+            again = generate([full[index] for index in failed], trainer) if failed else []
+            for index, completion in zip(failed, again, strict=True):
+                completion_ids[index] = completion
+            logprobs = hinted_logprobs(full, completion_ids, failed, trainer)
+        else:
+            completion_ids = generate(full, trainer)
+        if training:
             changes = [prompt != other for prompt, other in zip(full, plain, strict=True)]
             trainer._note("scaffold/hinted", sum(changes) / len(changes))
-        if written_by is not None:
-            completion_ids = written_by(full, trainer)["completion_ids"]
-        else:
-            completion_ids = trainer._generate_single_turn(*trainer._tokenize_prompts(full), num_generations=1)[0]
-        return {"prompt_ids": trainer._tokenize_prompts(plain)[0], "completion_ids": completion_ids, "logprobs": None}
+        plain_ids = trainer._tokenize_prompts(plain)[0]
+        return {"prompt_ids": plain_ids, "completion_ids": completion_ids, "logprobs": logprobs}
 
     def add_hints(
         prompts: Sequence[Messages], step: int, shares: Sequence[float], encode: Callable[[Messages], Sequence[int]]
@@ -100,3 +119,44 @@ def scaffold_rollouts(
         return long_prompts
 
     return rollout
+
+
+# ---- after a failure ----
+
+
+def failed_rows(prompts: Sequence[Messages], completion_ids: Sequence[Sequence[int]], trainer: Any) -> list[int]:
+    """Return the rows of the groups in which no completion has a total reward above 0."""
+    if len(prompts) % trainer.num_generations:
+        raise UsageError(
+            "this scaffold rates whole groups; make the batch of a process a multiple of --num_generations"
+        )
+    if trainer.sources.reads_states:
+        raise UsageError("this scaffold rates completions as they are generated; leave out rewards by hidden states")
+    row_of = {prompt_text(as_prompt(row["prompt"])): row.get("row", 0) for row in trainer.train_dataset}
+    texts = trainer.processing_class.batch_decode(completion_ids, skip_special_tokens=True)
+    rewards, _ = trainer.sources(
+        [Example(prompt, text) for prompt, text in zip(prompts, texts, strict=True)],
+        rows=[row_of[prompt_text(prompt)] for prompt in prompts],
+        finished=[ids[-1] in trainer.eos_token_ids for ids in completion_ids],
+    )
+    total, size = rewards.values[:, [rewards.index(name) for name in trainer.sources.trained]], trainer.num_generations
+    successes = (total.nansum(1) > 0).tolist()
+    return [row for row in range(len(prompts)) if not any(successes[row // size * size : (row // size + 1) * size])]
+
+
+def hinted_logprobs(
+    prompts: Sequence[Messages], completion_ids: Sequence[list[int]], rows: Sequence[int], trainer: Any
+) -> list[list[float]]:
+    """Return the log-probabilities of the completions of `rows` after their prompts; NaN for the other rows."""
+    logprobs = [[nan] * len(ids) for ids in completion_ids]
+    if rows:
+        prompt_ids = trainer._tokenize_prompts([prompts[row] for row in rows])[0]
+        before = pad([ids[::-1] for ids in prompt_ids])  # TRL pads prompts on the left
+        after = pad([completion_ids[row] for row in rows])
+        device, parts = trainer.accelerator.device, zip(before, after, strict=True)
+        tokens, attention = (torch.cat([x.flip(1), y], 1).long().to(device) for x, y in parts)
+        read = trainer._get_per_token_logps_and_entropies
+        found = read(trainer.model, tokens, attention, after.tokens.shape[1])[0]
+        for row, values in zip(rows, found.float().tolist(), strict=True):
+            logprobs[row] = values[: len(completion_ids[row])]
+    return logprobs

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...kernels.policy_loss import ClipRule, divergence
 from ..advantages._groups import at_last_token
-from ..losses._kinds import CompletionLoss, TokenLoss
+from ..losses._kinds import AuxiliaryLoss, CompletionLoss, TokenLoss
 from ..types import (
     AdvantageEstimator,
     Aggregation,
@@ -110,6 +110,8 @@ class Algorithm:
     reward_transforms: Mapping[str, Transform] = field(default_factory=dict)
     advantage_transforms: Mapping[str, Transform] = field(default_factory=dict)
     scheduler: Scheduler | None = None
+    auxiliary: AuxiliaryLoss | None = None
+    """The loss whose `rule` is the policy loss and whose second term is added to it."""
     formulas: Mapping[str, str] = field(default_factory=dict)
     """User's name of the formula in each field, such as `my_code:advantage(x=1)`, for error messages."""
 
@@ -134,7 +136,8 @@ class Algorithm:
         """Fields of `Rollout` that the formulas require."""
         transforms = (*self.reward_transforms.values(), *self.advantage_transforms.values())
         formulas = (*transforms, self.advantage, self.scheduler)
-        return {name for formula in formulas if isinstance(formula, ReadsFields) for name in formula.reads}
+        reads = {name for formula in formulas if isinstance(formula, ReadsFields) for name in formula.reads}
+        return reads | ({"head"} if self.auxiliary else set())
 
     @property
     def gamma(self) -> float:
@@ -168,6 +171,7 @@ class Algorithm:
         names = [name for name, share in shares.items() if share]
         if names:
             rollout = rollout._replace(after=None)
+        rollout = rollout._replace(steps=last.steps)
         earned = self._earned(last, total, rollout)
         estimate = self.advantage(self._estimator_input(last, names, earned, total), rollout)
         stages = {"estimate": estimate, **dict(self._advantages(estimate, rollout._replace(total=total)))}

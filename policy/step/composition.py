@@ -13,7 +13,7 @@ from torch import Tensor
 from ...kernels.policy_loss import ClipRule
 from ...rm.errors import UsageError
 from ...rm.registry.specs import accepts_argument, build, parse_spec, signatures
-from ..losses._kinds import CompletionLossInputs, TokenLoss
+from ..losses._kinds import AuxiliaryLoss, CompletionLossInputs, TokenLoss
 from ..types import AdvantageEstimator, Rewards, Rollout, TokenEstimator, Transform
 from .algorithm import Algorithm, Penalty, Scored
 from .step import completion_loss_inputs, shares_and_slopes
@@ -47,9 +47,11 @@ def build_algorithm(settings: AlgorithmSettings, components: Sequence[str]) -> A
     on_missing, _ = _missing_reward_rule(settings, separate=apart)
     kind = settings.kl_kind or ("k3" if settings.kl_place == "loss" else "k1")
     try:
+        rule = _rule(settings.loss, settings.agents)
+        auxiliary = rule if isinstance(rule, AuxiliaryLoss) else None
         return Algorithm(
             _estimator(settings, shares, separate=apart),
-            _rule(settings.loss, settings.agents),
+            auxiliary.rule if auxiliary else rule,
             build("policy.aggregations", settings.aggregation),
             shares=shares,
             apart=apart,
@@ -59,6 +61,7 @@ def build_algorithm(settings: AlgorithmSettings, components: Sequence[str]) -> A
             reward_transforms=_transforms(settings.reward_transform, settings.agents),
             advantage_transforms=_transforms(settings.advantage_transform, settings.agents),
             scheduler=build("policy.schedulers", settings.scheduler) if settings.scheduler else None,
+            auxiliary=auxiliary,
             formulas={
                 "advantage": settings.advantage,
                 "rule": settings.loss,
@@ -127,7 +130,7 @@ def _build_formula(folder: str, text: str, agents: int) -> Any:
 
 def _rule(text: str, agents: int) -> Any:
     rule = _build_formula("policy.losses", text, agents)
-    if isinstance(rule, ClipRule | TokenLoss):
+    if isinstance(rule, ClipRule | TokenLoss | AuxiliaryLoss):
         return rule
     more = signatures("policy.losses") if ":" in text else ""
     column, index = torch.tensor([-1.0, -2.0, -1.0, -2.0]), torch.arange(4)
@@ -159,8 +162,9 @@ def _transforms(texts: Sequence[str], agents: int) -> dict[str, Transform]:
 def check_formulas(algorithm: Algorithm, sizes: Sequence[int], fields: Collection[str]) -> None:
     """Check the formulas that do not depend on the reward components, before reward models are loaded."""
     if not algorithm.apart:
-        bare = replace(algorithm, shares={}, reward_transforms={})
-        check_composition(bare, RunInputs(("reward",), sizes, fields))
+        bare = replace(algorithm, shares={}, reward_transforms={}, auxiliary=None)
+        by_step = "steps" in algorithm.reads  # the sources, which are not open yet, may score steps
+        check_composition(bare, RunInputs(("reward",), sizes, fields, process_rewards=by_step))
 
 
 GROUPS, LONGEST, LARGEST = 4, 3, 16  # groups, tokens per completion, completions per group
@@ -205,6 +209,8 @@ def _run_once(algorithm: Algorithm, inputs: RunInputs, size: int) -> None:
             f"the reward that is trained on reads what is only watched ({', '.join(inputs.watched)}); name it with "
             "--reward, and give it a --weight of 0 if only a transform reads it"
         )
+    if algorithm.auxiliary:
+        algorithm.auxiliary.targets([*scored.rewards.values()][-1], rollout)
     if isinstance(algorithm.rule, TokenLoss):
         _check_token_loss(algorithm, algorithm.rule, scored, rollout)
     elif not isinstance(algorithm.rule, ClipRule):
@@ -227,6 +233,9 @@ def made_up_rollout(size: int, fields: Collection[str]) -> Rollout:
         "values": torch.zeros(N, LONGEST),
         "after": torch.zeros(N),
         "states": torch.stack([number % 5, number % 3], 2).float(),
+        "prompt_logprobs": torch.full((N, 2), -1.5),
+        "teacher": torch.where(response, -0.5, 0.0).masked_fill(torch.arange(N)[:, None] % 3 == 2, torch.nan),
+        "head": lambda states: (states @ torch.arange(14.0).view(2, 7) / 10).log_softmax(1),
     }
     required = {name: column for name, column in columns.items() if name in fields}
     finished = torch.arange(N) != LONGEST - 1
@@ -370,7 +379,7 @@ def _check_token_loss(algorithm: Algorithm, rule: TokenLoss, scored: Scored, rol
     old, weights = logprob.detach() - 0.1 * rollout.response, scored.weights.float()
 
     def compute(*arguments: Tensor) -> Tensor:
-        return rule.total(*arguments, weights, rollout.response)
+        return rule.total(*arguments, weights, rollout.response, rollout.finished)  # any mask of own completions
 
     with torch.enable_grad():
         loss = _with_readable_errors(name, compute, functools.partial(_check_tensor, shapes=((),)))(

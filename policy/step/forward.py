@@ -1,7 +1,7 @@
 """Policy forward passes over completions: log-probabilities, entropies and hidden states; reference policies."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -10,10 +10,10 @@ from torch import Tensor
 
 from ...kernels.dispatch import wide
 from ...rm.backbones.forward_hooks import handle_keyword
-from ...rm.backbones.logprobs import head_logprobs, head_reads_last_states
+from ...rm.backbones.logprobs import head_logits, head_logprobs, head_reads_last_states
 from ...rm.backbones.tokenization import Batch as PaddedRows
 from ...rm.backbones.tokenization import Encoder, pad, right_padded
-from ...rm.errors import DataError
+from ...rm.errors import DataError, UsageError
 from ...rm.types import Example
 from ..advantages._groups import last_token
 
@@ -144,6 +144,24 @@ def _targets(rows: CompletionBatch) -> Int[Tensor, " T"]:
 
 def _in_place(values: Float[Tensor, " T"], rows: CompletionBatch) -> Float[Tensor, "N L"]:
     return values.new_zeros(rows.response.shape).masked_scatter(rows.response, values)
+
+
+def prompt_logprobs(read: Callable[[CompletionBatch], PolicyOutputs], rows: CompletionBatch) -> Float[Tensor, "N P"]:
+    """Return the log-probabilities of the prompt's tokens after the first; NaN outside the prompt."""
+    columns = torch.arange(1, int(rows.start.max()), device=rows.start.device)
+    prompt = columns < rows.start[:, None]
+    read_prompts = read(rows._replace(start=torch.ones_like(rows.start), response=prompt))
+    return read_prompts.logprob.masked_fill(~prompt, torch.nan)
+
+
+def vocabulary_logprobs(model: Any, temperature: float) -> Callable[[Float[Tensor, "T D"]], Float[Tensor, "T V"]]:
+    """Return the function `Rollout.head` of an unwrapped model, at the sampling temperature."""
+    if not head_reads_last_states(model):
+        raise UsageError(
+            "a formula applies the policy's output head to hidden states, and this policy's head is not a linear layer "
+            "on the last ones, or its weights are partitioned; leave the formula out"
+        )
+    return lambda states: (head_logits(model, states) / temperature).log_softmax(-1)
 
 
 def frozen_copy(model: Any) -> Any:

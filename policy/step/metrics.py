@@ -42,7 +42,7 @@ def step_metrics(
         yield "reward_own", scored.total[is_own].nanmean().item()
         yield "reward_own_stderr", standard_error(scored.total[is_own], rollout.group[is_own])
         yield from watched_metrics(
-            Rollout(*(None if field is None else field[is_own] for field in rollout)), scored.total[is_own]
+            Rollout(*(field[is_own] if isinstance(field, Tensor) else None for field in rollout)), scored.total[is_own]
         )
     if rollout.values is not None:
         reward_groups = groups(scored.total, rollout.group)

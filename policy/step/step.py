@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ...kernels.policy_loss import ClipRule, PolicyLoss, policy_loss
 from ..advantages._groups import bounds_of_rows
-from ..losses._kinds import CompletionLoss, CompletionLossInputs, TokenLoss
+from ..losses._kinds import CompletionLoss, CompletionLossInputs, TokenLoss, n_own_completions
 from ..types import Rewards, Rollout
 from .algorithm import Algorithm, Scored
-from .forward import Batch, CompletionBatch, PolicyOutputs, batch_of
+from .forward import Batch, CompletionBatch, PolicyOutputs, batch_of, completion_states
 
 UNBOUNDED = ClipRule((0.0, math.inf), (0.0, math.inf))
 
@@ -29,11 +29,12 @@ def token_objective(
     *,
     base: Float[Tensor, "N L"] | None = None,
     importance: Tensor | float = 1.0,
+    own: Bool[Tensor, " N"] | None = None,
 ) -> PolicyLoss:
     """Compute Σ_t w_t (i_t L_t + β KL_t) over the tokens t of a micro-batch.
 
     w are token weights, i importance weights (`importance`), L token losses and β the coefficient of the KL penalty.
-    L is 0 if the loss is one of whole completions.
+    L is 0 if the loss is one of whole completions. `own` is the mask of completions by the policy, not by partners.
     """
     clips, penalty = isinstance(algorithm.rule, ClipRule), algorithm.penalty
     in_loss = penalty.place == "loss"
@@ -51,7 +52,7 @@ def token_objective(
         corrected=penalty.corrected and in_loss,
     )
     if isinstance(algorithm.rule, TokenLoss):
-        of_rule = algorithm.rule.total(logprob, old, advantages, weights * importance, response)
+        of_rule = algorithm.rule.total(logprob, old, advantages, weights * importance, response, own)
         loss = loss._replace(total=loss.total + of_rule)
     return loss
 
@@ -186,7 +187,8 @@ class PolicyStep:
         """
         gather = self.processes.gather
         response, finished = gather(response), gather(finished)
-        fields = {name: gather(column) for name, column in columns.items() if column is not None}
+        padding = {"prompt_logprobs": math.nan}
+        fields = {name: gather(x, padding.get(name, 0)) for name, x in columns.items() if x is not None}
         if "written" in fields:
             written = fields["written"].to(fields["logprobs"].dtype)
             fields["written"] = torch.where(written.isnan(), fields["logprobs"], written) * response
@@ -236,6 +238,10 @@ class PolicyStep:
         """
         weights = scored.weights.float() * updates * self.processes.number
         batch = {"advantages": scored.advantage.float(), "weights": weights, **(critic or {})}
+        if self.algorithm.auxiliary:
+            target, weight = self.algorithm.auxiliary.targets([*scored.rewards.values()][-1], rollout)
+            scaled = weight.float() * updates * self.processes.number
+            batch |= {"auxiliary_target": target.float()[:, None], "auxiliary_weight": scaled[:, None]}
         if rollout.base is not None:
             batch["base"] = rollout.base
         if rollout.logprobs is not None:
@@ -297,6 +303,7 @@ class PolicyStep:
             response,
             base=batch.get("base"),
             importance=batch.get("importance_sampling_ratio", 1.0),
+            own=self._own(batch, batch_rows or len(response)),
         )
         total = loss.total
         if not isinstance(algorithm.rule, ClipRule | TokenLoss):
@@ -310,10 +317,28 @@ class PolicyStep:
         self, logprob: Tensor, response: Tensor, batch: Batch, batch_rows: int, updates: int
     ) -> CompletionLossInputs:
         """Return the inputs of a loss of whole completions. Group indices are unique over all processes."""
-        earlier, row = batch["row"] // batch_rows, batch["row"] % batch_rows
-        row = (earlier * self.processes.number + self.processes.rank) * batch_rows + row
-        inputs = batch | {"row": row}
+        inputs = batch | {"row": self._rows(batch, batch_rows)}
         return completion_loss_inputs(logprob, response, loss_weights(batch), inputs, self.size, updates)
+
+    def auxiliary_term(
+        self, states: Float[Tensor, "N W D"], rows: CompletionBatch, batch: Batch, head: Callable[[Tensor], Tensor]
+    ) -> Float[Tensor, ""]:
+        """Compute the second term of an `AuxiliaryLoss` for a micro-batch, from the policy's hidden states."""
+        assert self.algorithm.auxiliary is not None
+        target, weight = (batch[f"auxiliary_{name}"][:, 0] for name in ("target", "weight"))
+        return self.algorithm.auxiliary.total(completion_states(states, rows), rows.response, target, weight, head)
+
+    def _own(self, batch: Batch, batch_rows: int) -> Bool[Tensor, " B"] | None:
+        """Return the mask of the policy's completions for a loss of tokens that treats those of partners apart."""
+        rule = self.algorithm.rule
+        if not isinstance(rule, TokenLoss) or rule.of_partners is None:
+            return None
+        return self._rows(batch, batch_rows) % self.size < n_own_completions(self.size, rule.agents)
+
+    def _rows(self, batch: Batch, batch_rows: int) -> Int[Tensor, " B"]:
+        """Return row numbers that are unique over all processes; `size` consecutive rows form a group."""
+        earlier, row = batch["row"] // batch_rows, batch["row"] % batch_rows
+        return (earlier * self.processes.number + self.processes.rank) * batch_rows + row
 
 
 def loss_weights(batch: Batch) -> Float[Tensor, "N L"]:

@@ -1,11 +1,12 @@
 """Arguments of policy training: TRL's for sampling, batches and engines, and additional ones."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
+from typing import ClassVar
 
 import torch
-from trl import GRPOConfig
+from trl import DPOConfig, GRPOConfig, SFTConfig
 
 from ...rm.backbones.packing.attention import attention_setting
 from ...rm.capacity.mixed_precision import check_bf16
@@ -23,21 +24,51 @@ TAKEN_OVER = {
     **dict.fromkeys(("entropy_coef", "use_adaptive_entropy"), "the algorithm's entropy"),
     "chat_template_kwargs": "these variables in the policy's chat template itself",
 }
+TOKENISED = {
+    **dict.fromkeys(("chat_template_path", "eos_token", "pad_token"), "--chat_template, or the policy's tokenizer"),
+    **dict.fromkeys(
+        ("dataset_text_field", "dataset_kwargs", "dataset_num_proc"), "nothing, since rewardlab reads data"
+    ),
+    **dict.fromkeys(("completion_only_loss", "assistant_only_loss"), "nothing, since only completions are learned"),
+    "truncation_mode": "--on_long",
+    "model_init_kwargs": "--dtype and --attn_implementation",
+}
+"""TRL arguments of the preparation of data and models, which rewardlab does -> what to set instead."""
 
 
 @dataclass
-class PolicyArguments(GRPOConfig):
-    """TRL's arguments for sampling, batches and engines. The `Algorithm` replaces TRL's arguments of the loss."""
+class TrainerDefaults:
+    """Defaults of all trainings of policies, for classes that also inherit from the arguments of a TRL trainer."""
 
+    taken_over: ClassVar[Mapping[str, str]] = {}
+    """TRL arguments without an effect -> what to set instead."""
     output_dir: str = field(default="", metadata={"help": "Same as --output."})
     bf16: bool | None = field(default=None, metadata={"help": "Train in bfloat16; by default if CUDA supports it."})
-    disable_dropout: bool = field(
-        default=True, metadata={"help": "Train without dropout, so that ratios compare one function."}
-    )
     logging_steps: float = field(default=1, metadata={"help": "Steps between log lines."})
     save_total_limit: int | None = field(default=2, metadata={"help": "Checkpoints kept (at least 2)."})
     report_to: str = field(default="none", metadata={"help": "none, tensorboard, wandb, trackio."})
     attn_implementation: str | None = attention_setting()
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for TRL arguments that would silently have no effect."""
+        if self.bf16 is None:
+            self.bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+        self.save_total_limit = max(2, self.save_total_limit or 2)
+        check_bf16(self)
+        super().__post_init__()  # pyright: ignore[reportAttributeAccessIssue]
+        for declared in fields(self):
+            if declared.name in self.taken_over and declared.default not in (MISSING, vars(self)[declared.name]):
+                raise UsageError(f"{declared.name} is not read here; set {self.taken_over[declared.name]}")
+
+
+@dataclass
+class PolicyArguments(TrainerDefaults, GRPOConfig):
+    """TRL's arguments for sampling, batches and engines. The `Algorithm` replaces TRL's arguments of the loss."""
+
+    taken_over = TAKEN_OVER
+    disable_dropout: bool = field(
+        default=True, metadata={"help": "Train without dropout, so that ratios compare one function."}
+    )
     rollout_steps: int = field(
         default=0, metadata={"help": "Steps between rollout files, rounded up to whole generations; 0 writes none."}
     )
@@ -50,15 +81,8 @@ class PolicyArguments(GRPOConfig):
     )
 
     def __post_init__(self) -> None:
-        """Raise `UsageError` for TRL arguments that would silently have no effect."""
-        if self.bf16 is None:
-            self.bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
-        self.save_total_limit = max(2, self.save_total_limit or 2)
-        check_bf16(self)
+        """Raise `UsageError` for contradictory arguments, and align steps with generations."""
         super().__post_init__()
-        for setting in fields(GRPOConfig):
-            if setting.name in TAKEN_OVER and setting.default not in (MISSING, vars(self)[setting.name]):
-                raise UsageError(f"{setting.name} is not read here; set {TAKEN_OVER[setting.name]}")
         if self.kl_budget < math.inf and not self.measure_kl:
             raise UsageError("kl_budget needs measure_kl")
         self._align()
@@ -100,6 +124,26 @@ class PolicyArguments(GRPOConfig):
         self.rollout_steps = steps * math.ceil(self.rollout_steps / steps)
         if self.save_steps >= 1:
             self.save_steps = steps * math.ceil(self.save_steps / steps)
+
+
+@dataclass
+class SftArguments(TrainerDefaults, SFTConfig):
+    """TRL's arguments of supervised fine-tuning."""
+
+    taken_over = TOKENISED
+    max_length: int | None = field(
+        default=1024, metadata={"help": "Maximum length in tokens, at most the policy's context; see --on_long."}
+    )
+
+
+@dataclass
+class DpoArguments(TrainerDefaults, DPOConfig):
+    """TRL's arguments of direct preference optimisation (DPO)."""
+
+    taken_over = TOKENISED | {"padding_free": "nothing, since TRL's DPO pads"}
+    max_length: int | None = field(
+        default=1024, metadata={"help": "Maximum length in tokens, at most the policy's context; see --on_long."}
+    )
 
 
 def refuse_balancing(coefficient: float) -> None:

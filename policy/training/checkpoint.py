@@ -86,6 +86,9 @@ def load_state(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Load the states of a checkpoint folder. Raise `DataError` if it is not a checkpoint of policy training."""
     try:
         formulas = json.loads((folder / FORMULAS).read_text(encoding="utf-8"))
-        return formulas, torch.load(folder / TENSORS, map_location="cpu", weights_only=True)
+        tensors = torch.load(folder / TENSORS, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise DataError(f"{folder}: no checkpoint of a policy's training ({error.filename} is missing)") from error
+    if absent := {"algorithm", "kl", "faults"} - formulas.keys():
+        raise DataError(f"{folder / FORMULAS}: no {', '.join(sorted(absent))}; resume with the version that wrote it")
+    return formulas, tensors

@@ -1,6 +1,8 @@
 """Language models of policy training: the policy, its reference policy and its adapters."""
 
 from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 from peft import LoraConfig, PeftModel
@@ -10,13 +12,16 @@ from ...rm.backbones.lora_classifier import check_targets
 from ...rm.backbones.packing.attention import set_attention
 from ...rm.errors import UsageError
 from ...rm.io.hub_names import whole_name
+from ...rm.io.sharded_weights import gathered_state
 from ..decoding.engines import DecodingModel, decoding_model, shared_vocabulary
 from ..step.forward import soup
-from .arguments import PolicyArguments
+from .arguments import DpoArguments, PolicyArguments, SftArguments
+
+Arguments = PolicyArguments | SftArguments | DpoArguments
 
 
 class ModelSettings(Protocol):
-    """Settings of a policy's weights and of its reference policy."""
+    """Settings of a policy's weights."""
 
     chat_template: str | None
     dtype: str
@@ -25,12 +30,17 @@ class ModelSettings(Protocol):
     lora_alpha: int
     lora_dropout: float
     lora_target_modules: Sequence[str]
+
+
+class ReferenceSettings(ModelSettings, Protocol):
+    """Settings of a policy's weights and of its reference policy."""
+
     reference: str | None
     soup: str | None
     soup_share: float
 
 
-def open_language_model(source: str, settings: ModelSettings, arguments: PolicyArguments) -> DecodingModel:
+def open_language_model(source: str, settings: ModelSettings, arguments: Arguments) -> DecodingModel:
     """Load a language model and its tokenizer. An adapter is merged. Raise an error for a reward model."""
     source = whole_name(source)  # an adapter keeps the name of its base
     options = {"trust_remote_code": True} if arguments.trust_remote_code else {}
@@ -49,14 +59,16 @@ def open_language_model(source: str, settings: ModelSettings, arguments: PolicyA
     return decoding_model(model, tokenizer)
 
 
-def open_reference(policy: DecodingModel, settings: ModelSettings, arguments: PolicyArguments) -> Any:
+def open_with_same_vocabulary(policy: DecodingModel, source: str, settings: ModelSettings, arguments: Arguments) -> Any:
+    """Load the language model `source`. Raise an error if its vocabulary is not the policy's."""
+    other = open_language_model(source, settings, arguments)
+    shared_vocabulary([policy, other])
+    return other.model
+
+
+def open_reference(policy: DecodingModel, settings: ReferenceSettings, arguments: Arguments) -> Any:
     """Load the reference policy. None if it is the initial policy."""
-
-    def load(source: str) -> Any:
-        other = open_language_model(source, settings, arguments)
-        shared_vocabulary([policy, other])
-        return other.model
-
+    load = partial(open_with_same_vocabulary, policy, settings=settings, arguments=arguments)
     base = load(settings.reference) if settings.reference else None
     if settings.soup is None:
         return base
@@ -77,3 +89,12 @@ def lora_config(settings: ModelSettings, model: Any) -> LoraConfig | None:
         target_modules="all-linear" if targets == ["all-linear"] else targets,
         task_type="CAUSAL_LM",
     )
+
+
+def save_policy(trainer: Any, folder: Path) -> None:
+    """Save the policy of a trainer and its tokenizer. Every process calls this, and rank 0 writes the folder."""
+    trainer.model.config.use_cache = True  # Transformers' loop switches it off
+    weights = gathered_state(trainer.model)
+    if trainer.accelerator.is_main_process:
+        trainer.model.save_pretrained(folder, state_dict=weights)
+        trainer.processing_class.save_pretrained(folder)

@@ -215,9 +215,11 @@ class CurriculumSampler:
         return self.rows[kind][Random(f"{self.seed} {kind} {turn}").sample(range(number), number)[index]]
 
     def learn(self, cycle: Cycle) -> dict[str, float]:
-        """Update the shares by the token means of |A| of the completions with a reward. Return the metrics."""
+        """Update the shares by the rewarded completions: token means of |A|, or their rewards. Return the metrics."""
         response = cycle.rollout.response
         gain = (cycle.advantage.abs() * response).sum(1) / response.sum(1).clamp_min(1)
+        if getattr(self.curriculum, "reads_rewards", False):
+            gain = cycle.total
         gains: dict[str, list[float]] = {kind: [] for kind in self.rows}
         for group, gain_of_row, total in zip(
             *(part.tolist() for part in (cycle.rollout.group, gain, cycle.total)), strict=True

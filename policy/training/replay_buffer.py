@@ -12,9 +12,9 @@ from trl.trainer.utils import shuffle_sequence_dict, split_tensor_dict
 from ...rm.errors import UsageError
 from ..step.algorithm import Scored
 from ..step.forward import Batch
-from ..types import Past, Replay, ReplaysBatches, Rollout, State
+from ..types import ON_REQUEST, Past, Replay, ReplaysBatches, Rollout, State
 
-WEIGHTS = ("weights", "value_weights")  # of tokens in the losses of the policy and of the critic
+WEIGHTS = ("weights", "value_weights", "auxiliary_weight")  # in the losses of policy and critic, and a second term
 
 
 class StoredBatch(NamedTuple):
@@ -49,7 +49,8 @@ class ReplayBuffer:
                 again = select_rows([entry.batch for entry in self._batches], advantages, len(batch["weights"]))
         fresh = torch.zeros(len(batch["weights"]), device=batch["weights"].device)
         self._clipped = [fresh, *(entry.clipped for entry in self._batches)]
-        new = StoredBatch(batch, scored.advantage, rollout._replace(states=None, total=scored.total), fresh)
+        stored = rollout._replace(total=scored.total, **dict.fromkeys(ON_REQUEST))
+        new = StoredBatch(batch, scored.advantage, stored, fresh)
         self._batches = [*self._batches, new][-self.remembers :]
         self.micro_batches = split_tensor_dict(shuffle_sequence_dict(again), self.parts)
 

@@ -37,15 +37,18 @@ from ..step.forward import (
     frozen_copy,
     install,
     own_states,
+    prompt_logprobs,
+    vocabulary_logprobs,
 )
 from ..step.step import PolicyStep, Processes
-from ..types import Cycle, Replay, Rollout
+from ..types import ON_REQUEST, Cycle, Replay, Rollout
 from .arguments import PolicyArguments, check_run, refuse_balancing
 from .checkpoint import TrainedBeside
 from .critic import CriticArguments, CriticLearner
 from .prompts import CURRICULUM, CurriculumSampler, refuse_variants, spread_over_variants
 from .replay_buffer import ReplayBuffer
 from .rollout_files import write_rollouts
+from .self_teacher import teacher_logprobs
 from .trl_hooks import StepEvents, replace_statistics, uncalled_reward
 
 
@@ -110,6 +113,8 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         self.encoder = Encoder(tokenizer, ScoringContract(kind="policy", **describe_tokenizer(tokenizer)))
         self.language_model = language_model_of(self.model)
         install(self.language_model, temperature=self.temperature)
+        reads_head = "head" in algorithm.reads
+        self._head = vocabulary_logprobs(self.language_model, self.temperature) if reads_head else None
         self.reference = reference
         if reference is not None:
             install(reference.requires_grad_(False).eval(), temperature=self.temperature)
@@ -126,7 +131,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
     def _run_inputs(self) -> RunInputs:
         """Return the description of the inputs that this run provides to its formulas."""
         fields = {"tokens"} | ({"base"} if self.compares else set()) | ({"values", "after"} if self.learner else set())
-        fields |= ({"logprobs", "entropy"} if self._annotates else set()) | (self.algorithm.reads & {"states"})
+        fields |= ({"logprobs", "entropy"} if self._annotates else set()) | (self.algorithm.reads & {*ON_REQUEST})
         sizes = [self.num_generations, *([self.num_generations_eval] if self.eval_dataset is not None else [])]
         s = self.sources
         return RunInputs(s.names, sizes, fields, s.ensembles, s.watched, s.process_rewards)
@@ -144,7 +149,9 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         """Whether log-probabilities, states or values are needed before the loss is computed."""
         later = self.args.gradient_accumulation_steps % self.cycle != 0
         annotates = self.learner or self.replay_buffer or self.sources.reads_states or self.algorithm.penalty.in_reward
-        return bool(later or annotates or self.rollout_func or self.algorithm.reads & {"logprobs", "entropy", "states"})
+        return bool(
+            later or annotates or self.rollout_func or self.algorithm.reads & {"logprobs", "entropy", *ON_REQUEST}
+        )
 
     def _get_per_token_logps_and_entropies(
         self, model, input_ids, attention_mask, logits_to_keep, batch_size=None, compute_entropy=False, **_
@@ -205,6 +212,9 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         rewards, faults = self.sources(self._examples, states, self._rows, tokens, finished.tolist())
         annotations = {} if reading is None else self._annotations(reading, rows, batch)
         rollout = step.rollout(rows.response, finished, tokens=batch["completion_ids"], base=base, **annotations)
+        rollout = rollout._replace(head=self._head and torch.no_grad()(self._head))
+        if "teacher" in self.algorithm.reads:
+            rollout = rollout._replace(teacher=teacher_logprobs(self, rewards, batch, rows.response))
         scored = step.score(rewards, rollout, mask_truncated=self.args.mask_truncated_completions, training=training)
         is_own = torch.tensor([row.get("own", True) for row in inputs], device=rows.tokens.device)
         self._log_step(scored, rollout, int(self._sum(len(faults))), self.processes.gather(is_own))
@@ -224,9 +234,13 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
     def _annotations(self, reading: PolicyOutputs, rows: CompletionBatch, batch: Batch) -> dict[str, Tensor | None]:
         """Return the rollout fields from a forward pass of policy, reference policy and critic."""
         values, after = self.learner.values(reading.states, rows) if self.learner else (None, None)
-        states = completion_states(reading.states, rows)[:, :-1] if "states" in self.algorithm.reads else None
-        annotations = {"logprobs": reading.logprob, "entropy": reading.entropy, "values": values, "after": after}
-        return annotations | {"states": states, "written": batch.get("sampling_per_token_logps")}
+        reads, annotations = self.algorithm.reads, {"values": values, "after": after}
+        if "states" in reads:
+            annotations["states"] = completion_states(reading.states, rows)[:, :-1]
+        if "prompt_logprobs" in reads:
+            annotations["prompt_logprobs"] = prompt_logprobs(partial(self._read, self.model), rows)
+        written = batch.get("sampling_per_token_logps")
+        return annotations | {"logprobs": reading.logprob, "entropy": reading.entropy, "written": written}
 
     def _write_rollouts(
         self, examples: Sequence[Example], rollout: Rollout, scored: Scored, inputs: Sequence[Mapping], batch: Batch
@@ -299,6 +313,8 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         rows, algorithm, weights = batch_of(inputs), self.algorithm, inputs["weights"]
         reading, training = model(completions=rows), self.model.training
         loss = self.step.loss(reading.logprob, reading.entropy, rows.response, inputs, **self._position(inputs))
+        if self._head and algorithm.auxiliary:
+            loss = loss._replace(total=loss.total + self.step.auxiliary_term(reading.states, rows, inputs, self._head))
         self._account(loss, reading, rows, inputs)
         if self.replay_buffer and training:
             self.replay_buffer.record_clipped(inputs["row"], loss.sums)

@@ -53,12 +53,16 @@ def head_bias(model: nn.Module) -> Tensor | None:
 
 def head_inputs(model: nn.Module, **inputs: Any) -> Float[Tensor, "N L D"]:
     """Return the hidden states that a decoder's head reads, at every position of the model's `inputs`."""
-    head = decoder_head(model)
-    assert head is not None
+    return module_inputs(model, decoder_head(model), **inputs, use_cache=False)
+
+
+def module_inputs(model: nn.Module, module: nn.Module | None, **inputs: Any) -> Tensor:
+    """Return what a module within the model reads in a forward pass on `inputs`."""
+    assert module is not None
     states: list[Tensor] = []
-    hook = head.register_forward_pre_hook(lambda _module, arguments: states.append(arguments[0]))
+    hook = module.register_forward_pre_hook(lambda _module, arguments: states.append(arguments[0]))
     try:
-        model(**inputs, use_cache=False)
+        model(**inputs)
     finally:
         hook.remove()
     return states[0]

@@ -1,7 +1,6 @@
 """GGUF files as models: each is converted once, to a folder of safetensors that is named after the file's hash."""
 
 import json
-import os
 import re
 import shutil
 import tempfile
@@ -14,6 +13,7 @@ from typing import Any
 from filelock import FileLock
 
 from ..errors import DataError, UsageError
+from ..io.cache_folder import cache_folder
 from ..io.checksums import sha256
 
 SUFFIX = ".gguf"
@@ -31,7 +31,7 @@ def convert_gguf(source: str) -> str:
     file = Path(source)
     _check_magic(file)
     digest = sha256(file)
-    cache = Path(os.environ.get("REWARDLAB_CACHE", "~/.cache/rewardlab")).expanduser() / "gguf"
+    cache = cache_folder() / "gguf"
     folder = cache / f"{file.stem}-{digest[:16]}"
     if not folder.exists():
         if find_spec("gguf") is None:

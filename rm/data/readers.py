@@ -72,7 +72,7 @@ def source_name(source: str) -> str:
 
 def read_rows(source: str) -> Iterator[Row]:
     """Yield the rows of a JSONL, JSON, Parquet or CSV file, which may be compressed, or of a dataset
-    `folder-or-hub-id[@revision][:split]`; a folder may be one of `datasets.save_to_disk`.
+    `folder-or-hub-id[@revision][:[configuration/]split]`; a folder may be one of `datasets.save_to_disk`.
     """
     if not is_local(source) or os.path.isdir(source):
         return _dataset_rows(source)
@@ -212,14 +212,15 @@ def _dataset_rows(source: str) -> Iterator[Row]:
         if is_saved(name):
             dataset = saved_dataset(name, split)
         else:
-            dataset = load_dataset(name, split=split or None, revision=revision or None)
+            config, _, split = split.rpartition("/")
+            dataset = load_dataset(name, config or None, split=split or None, revision=revision or None)
         record_data_commit(source, next(iter(dataset.values()), None) if isinstance(dataset, dict) else dataset)
     except UsageError:
         raise
     except Exception as error:  # the library raises a different error for each transport and layout
         raise UsageError(
             f"no file and no dataset '{source}': {absence_reason(name, error)}; give a .jsonl, .json or .parquet file, "
-            "or hub-id[@revision][:split]"
+            "or hub-id[@revision][:[configuration/]split]"
         ) from error
     if isinstance(dataset, dict):
         if len(dataset) > 1:
@@ -230,7 +231,10 @@ def _dataset_rows(source: str) -> Iterator[Row]:
 
 
 def dataset_parts(source: str) -> tuple[str, str, str]:
-    """Return name, split and revision of `name[@revision][:split]`; split and revision are empty if absent."""
+    """Return name, split and revision of `name[@revision][:split]`; split and revision are empty if absent.
+
+    A split of a configuration is `configuration/split`.
+    """
     name, _, split = source.partition(":")
     name, _, revision = name.partition("@")
     return name, split, revision

@@ -65,7 +65,7 @@ class PairStream(IterableDataset):
 
     Pairs are read with `datasets` streaming in blocks of `block` or more, encoded, and shuffled within the block by a
     generator seeded by seed, epoch and the block's position, so that the state is small (`position_after`). An epoch
-    must have a usable pair; a block may have none. Sources are files, or `hub-id[@revision][:split]`.
+    must have a usable pair; a block may have none. Sources are files, or `hub-id[@revision][:[configuration/]split]`.
     """
 
     def __init__(
@@ -224,15 +224,16 @@ def open_stream(source: str) -> Any:
             if isinstance(dataset, dict) and "train" not in dataset:
                 raise UsageError(f"dataset '{name}' has splits {', '.join(dataset)}; name one as '{name}:SPLIT'")
             return (dataset["train"] if isinstance(dataset, dict) else dataset).to_iterable_dataset()
-        dataset = load_dataset(name, split=split or "train", revision=revision or None, streaming=True)
+        config, _, split = split.rpartition("/")
+        dataset = load_dataset(name, config or None, split=split or "train", revision=revision or None, streaming=True)
         record_data_commit(source, dataset)
         return dataset
     except (DataError, UsageError):
         raise
     except Exception as error:  # the library raises a different error for each transport and layout
         raise UsageError(
-            f"'{source}' cannot be streamed: {absence_reason(source, error)}; give a .jsonl, "
-            ".parquet or .csv file, or hub-id[@revision][:split]"
+            f"'{source}' cannot be streamed: {absence_reason(dataset_parts(source)[0], error)}; give a .jsonl, "
+            ".parquet or .csv file, or hub-id[@revision][:[configuration/]split]"
         ) from error
 
 

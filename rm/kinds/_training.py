@@ -112,20 +112,8 @@ class BackboneTraining(RowTraining[Any]):
 
     def log_encoding(self, name: str, encoding: Encoding, noun: str = "pairs") -> Encoding:
         """Report the numbers of truncated and dropped rows, and of rows with text that the chat template omits."""
-        if encoding.over_length:
-            verb = "truncated" if self.settings.on_long == "truncate" else "left out"
-            self.report(
-                f"{name}: {encoding.over_length} of {encoding.pairs} {noun} exceed {encoding.limit} tokens and were "
-                f"{verb}"
-            )
-        if encoding.identical or encoding.unlabelled:
-            equal, unlabelled = encoding.identical, encoding.unlabelled
-            self.report(f"{name}: {equal} {noun} identical after truncation, {unlabelled} unlabelled, left out")
-        if encoding.omitted:
-            text = encoding.omitted_text[:60]
-            self.report(
-                f"{name}: the chat template leaves out text of {encoding.omitted} of {encoding.pairs} {noun}: {text!r}"
-            )
+        for line in encoding.lines(name, noun, self.settings.on_long):
+            self.report(line)
         return encoding
 
 

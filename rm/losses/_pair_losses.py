@@ -15,7 +15,7 @@ from ..errors import DataError, UsageError
 from ..load import load_reward_model
 from ..registry import load
 from ..registry.specs import build, parse_spec, plain_form, signatures
-from ..types import PreferencePair
+from ..types import PreferencePair, RewardModel
 from ._pair_batch import PairBatch, PairLoss, as_pair_loss
 
 LEARNT = "pair_loss.safetensors"
@@ -63,16 +63,23 @@ def fit_to(loss: PairLoss, longer: Sequence[float]) -> None:
         loss.learned.fit(torch.tensor(longer, dtype=torch.float32))
 
 
-def with_other_gaps(loss: PairLoss, pairs: Sequence[PreferencePair], **options: Any) -> list[PreferencePair]:
-    """Add the reward gaps of the model that the loss names in `other`, if any, to the pairs."""
-    source = loss.other
-    if source is None or not pairs:
-        return list(pairs)
-    model = load_reward_model(source, **options)
+def load_other(loss: PairLoss, **options: Any) -> RewardModel | None:
+    """Load the model with one reward that the loss names in `other`; None if it names none."""
+    if loss.other is None:
+        return None
+    model = load_reward_model(loss.other, **options)
     if len(model.contract.objectives) != 1:
-        raise UsageError(f"{source} has objectives {', '.join(model.contract.objectives)}; a loss reads a model of one")
+        named = ", ".join(model.contract.objectives)
+        raise UsageError(f"{loss.other} has objectives {named}; a loss reads a model of one")
+    return model
+
+
+def with_other_gaps(loss: PairLoss, pairs: Sequence[PreferencePair], model: RewardModel | None) -> list[PreferencePair]:
+    """Add the reward gaps of the model of `load_other`, if any, to the pairs."""
+    if model is None or not pairs:
+        return list(pairs)
     rewards = model.rate([example for pair in pairs for example in pair.examples])[:, 0]
-    gaps = finite_gaps(rewards, pairs, source).tolist()
+    gaps = finite_gaps(rewards, pairs, str(loss.other)).tolist()
     return [replace(pair, gaps={**pair.gaps, OTHER: gap}) for pair, gap in zip(pairs, gaps, strict=True)]
 
 

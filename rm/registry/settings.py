@@ -14,7 +14,7 @@ from ..errors import UsageError
 
 
 class Range(NamedTuple):
-    """Interval of numbers that a setting accepts, never NaN; `text` describes it in error messages."""
+    """Interval of numbers that a setting accepts; `text` describes it in error messages."""
 
     text: str
     low: float = -math.inf
@@ -23,9 +23,13 @@ class Range(NamedTuple):
     """Whether the lower bound is excluded."""
     below: bool = False
     """Whether the upper bound is excluded."""
+    nan: bool = False
+    """Whether NaN is accepted too."""
 
     def holds(self, value: float) -> bool:
         """Return whether the value is in the range."""
+        if math.isnan(value):
+            return self.nan
         low = self.low < value if self.above else self.low <= value
         return low and (value < self.high if self.below else value <= self.high)
 
@@ -40,6 +44,7 @@ AT_LEAST_2 = Range("at least 2", 2, below=True)
 ABOVE_0 = Range("above 0 and finite", 0, above=True, below=True)
 ABOVE_0_OR_INF = Range("above 0", 0, above=True)
 A_NUMBER = Range("a number")
+FINITE_OR_NAN = Range("a finite number, or nan", above=True, below=True, nan=True)
 FINITE = Range("a finite number", above=True, below=True)
 SHARE = Range("a share in [0, 1]", 0, 1)
 SHARE_ABOVE_0 = Range("a share in (0, 1]", 0, 1, above=True)
@@ -173,7 +178,7 @@ def check_values(settings: Any) -> None:
 def check_number(declared: Field, value: object, of_trainer: Range = A_NUMBER) -> None:
     """Raise `UsageError` for a number outside the range of its setting, or outside `of_trainer` for a trainer argument.
 
-    The default is accepted, NaN is refused, and values that are not numbers are not checked.
+    The default is accepted, and values that are not numbers are not checked.
     """
     allowed = declared.metadata.get("range", of_trainer)
     if isinstance(value, int | float) and value != declared.default and not allowed.holds(value):

@@ -9,6 +9,7 @@ from transformers import TrainerCallback
 
 from ..errors import DataError
 from ..io.checksums import fault_of, read_sums, write_sums
+from .distributed import broadcast_from_rank_0
 
 COMPLETE = "complete.json"
 CORRUPT_PREFIX = "corrupt-"
@@ -64,6 +65,14 @@ def last_complete_checkpoint(folder: Path, report: Callable[[str], None] = print
         way = f"going on from {complete.name}" if complete else "no checkpoint came before it, so the run starts anew"
         report(f"{checkpoint.name}: {fault}; it is set aside as {quarantined.name}, {way}")
     return complete
+
+
+def checkpoint_to_resume(folder: Path, report: Callable[[str], None], *, resume: bool, leads: bool) -> Path | None:
+    """Return the last complete checkpoint that rank 0 (`leads`) finds, in every process; None without `resume`."""
+    last = last_complete_checkpoint(folder, report) if resume and leads else None
+    if checkpoint := broadcast_from_rank_0(last):
+        report(f"resuming from {checkpoint.name}")
+    return checkpoint
 
 
 def _step(checkpoint: Path) -> int:

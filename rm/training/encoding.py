@@ -41,6 +41,24 @@ class Encoding(NamedTuple):
         """Return the counts as a JSON object, for the manifest."""
         return {name: value for name, value in self._asdict().items() if name != "rows"} | {"kept": len(self.rows)}
 
+    def lines(self, name: str, noun: str, on_long: OnLong) -> list[str]:
+        """Return sentences about the truncated and dropped rows of `name`, and text that the chat template omits."""
+        lines = []
+        if self.over_length:
+            verb = "truncated" if on_long == "truncate" else "left out"
+            lines.append(
+                f"{name}: {self.over_length} of {self.pairs} {noun} exceed {self.limit} tokens and were {verb}"
+            )
+        if self.identical or self.unlabelled:
+            equal, unlabelled = self.identical, self.unlabelled
+            lines.append(f"{name}: {equal} {noun} identical after truncation, {unlabelled} unlabelled, left out")
+        if self.omitted:
+            text = self.omitted_text[:60]
+            lines.append(
+                f"{name}: the chat template leaves out text of {self.omitted} of {self.pairs} {noun}: {text!r}"
+            )
+        return lines
+
 
 def encode_labelled(
     encoder: Encoder,
@@ -66,7 +84,7 @@ def encode_labelled(
         too_long = length > (limit or sys.maxsize)
         over += too_long
         if too_long and on_long == "refuse":
-            raise too_long_error(f"pair '{pair.id}'", length, limit)
+            raise _too_long_error(f"pair '{pair.id}'", length, limit)
         if too_long and on_long == "skip":
             continue
         if chosen.ids == rejected.ids:
@@ -86,7 +104,35 @@ def encode_labelled(
     return Encoding(rows, len(pairs), limit, longest, over, identical, unlabelled, *omitted_texts(encoded))
 
 
-def too_long_error(row: str, length: int, limit: int | None) -> DataError:
+def encode_each(
+    items: Sequence[Any],
+    encoded: Sequence[Any],
+    row: Callable[[Any, Any], Any],
+    *,
+    noun: str,
+    limit: int | None,
+    on_long: OnLong = "truncate",
+) -> Encoding:
+    """Return rows of single items (each has an `id`) from their encodings, in order; counts are of items, not pairs.
+
+    `row` creates a row, or returns None for an item without anything to learn, which counts as unlabelled.
+    """
+    rows, over, unlabelled = [], 0, 0
+    for item, tokens in zip(items, encoded, strict=True):
+        too_long = limit is not None and tokens.length > limit
+        over += too_long
+        if too_long and on_long == "refuse":
+            raise _too_long_error(f"{noun} '{item.id}'", tokens.length, limit)
+        if too_long and on_long == "skip":
+            continue
+        learnable = row(item, tokens)
+        unlabelled += learnable is None
+        rows += [] if learnable is None else [learnable]
+    longest = max((tokens.length for tokens in encoded), default=0)
+    return Encoding(rows, len(items), limit, longest, over, 0, unlabelled, *omitted_texts([[t] for t in encoded]))
+
+
+def _too_long_error(row: str, length: int, limit: int | None) -> DataError:
     """Return the error for a row that is too long where `on_long` is `refuse`."""
     remedy = "raise --max_length, or set --on_long truncate or skip"
     return DataError(f"{row} has {length} tokens and the limit is {limit}; {remedy}")

@@ -12,8 +12,7 @@ from ..io.sharded_weights import is_sharded, rank_0_folder
 from ..load import load_reward_model
 from ..types import Example
 from . import CHECKPOINTS
-from .checkpointing import last_complete_checkpoint
-from .distributed import broadcast_from_rank_0
+from .checkpointing import checkpoint_to_resume
 from .protocol import Prepared, Training, TrainingData
 from .trainer import RewardArguments, RewardTrainer
 
@@ -71,9 +70,7 @@ def _train(
     training: Training[Any], prepared: Prepared, folder: Path, resume: bool, run: Run
 ) -> tuple[dict[str, Any], list[dict[str, float]]]:
     leads, monitor = training.arguments.process_index == 0, prepared.monitor
-    checkpoint = broadcast_from_rank_0(last_complete_checkpoint(folder, training.report) if resume and leads else None)
-    if checkpoint:
-        training.report(f"resuming from {checkpoint.name}")
+    checkpoint = checkpoint_to_resume(folder, training.report, resume=resume, leads=leads)
     trainer = _trainer(training, prepared, folder)
     result = run(trainer, checkpoint)
     while monitor and monitor.restart():

@@ -22,6 +22,9 @@ SCALAR = "train --data {w}/pairs.jsonl --output {w}/new"
 RL = "rl --model {w}/policy --data {w}/prompts.jsonl --reward {w}/rm --use_cpu True --output {w}/new"
 DECODE = "decode --base {w}/policy --data {w}/prompts.jsonl"
 SAMPLE = "sample --data {w}/prompts.jsonl --reward {w}/rm --output {w}/new"
+SFT = "sft --model {w}/policy --data {w}/pairs.jsonl --use_cpu True --output {w}/new"
+DPO = SFT.replace("sft", "dpo")
+LABEL = "label --data {w}/pairs.jsonl --reward {w}/rm --output {w}/new"
 EVAL = "eval --model {w}/rm --data {w}/pairs.jsonl --output {w}/new"
 SCORE = "score --model {w}/rm --data {w}/pairs.jsonl --output {w}/new.jsonl"
 JUDGE = "judge --data {w}/pairs.jsonl --endpoint http://127.0.0.1:9/v1 --model M --output {w}/new"
@@ -42,6 +45,12 @@ CASES = [
     (f"{SAMPLE}", 2, "--base is missing; name a language model, or a server with --endpoint and --model"),
     (f"{SAMPLE} --endpoint http://127.0.0.1:9/v1", 2, "--endpoint and --model stand together"),
     (f"{SAMPLE} --base {{w}}/nowhere", 3, "nowhere: no tokenizer there (no such file or folder here; check the path)"),
+    (f"{LABEL} --agreement 2", 2, "--agreement is a share in [0, 1], got 2.0"),
+    (f"{LABEL} --batch_size 0", 2, "--batch_size is at least 1, got 0"),
+    (f"{SFT} --max_length 0", 2, "--max_length is at least 1, got 0"),
+    (f"{SFT} --assistant_only_loss True", 2, "assistant_only_loss is not read here; set nothing, since only"),
+    (f"{DPO} --label_smoothing 2", 2, "--label_smoothing is a share in [0, 1], got 2.0"),
+    (f"{DPO} --padding_free True", 2, "padding_free is not read here; set nothing, since TRL's DPO pads"),
     (f"{EVAL} --limit 0", 2, "--limit is at least 1, got 0"),
     (f"{EVAL} --samples 20", 2, "no setting '--samples'; did you mean '--bootstrap_samples'?"),
     (f"{EVAL} --bootstrap_samples 0", 2, "--bootstrap_samples is at least 1, got 0"),
@@ -94,6 +103,11 @@ CASES = [
     (f"{TRAIN.replace('pairs', 'same_keys')}", 3, "duplicate key: 'chosen' stands twice in one object"),
     (f"{SCALAR.replace('pairs', 'bad')} --model {{w}}/policy", 3, "3 of 5 rows cannot be used"),
     (f"{RL.replace('prompts', 'blank')}", 3, "empty prompt; mend the row, or drop such rows with --on_bad_row skip"),
+    (DPO.replace("pairs", "bad"), 3, "3 of 5 rows cannot be used"),
+    (DPO.replace("pairs", "prompts"), 3, "no column 'chosen': the row has prompt"),
+    (SFT.replace("pairs", "prompts"), 3, "no column 'completion': the row has prompt"),
+    (f"{SFT} --max_length 2", 3, "none of 60 conversations is left to train on: 60 over 2 tokens; raise --max_length"),
+    (f"{DPO} --max_length 2", 3, "none of 60 pairs is left to train on"),
     (f"{EVAL} --benchmark rm_bench", 3, "'chosen' is a single text and not a list of texts"),
     ("rubrics lint {w}/nowhere.toml", 2, "nowhere.toml"),
     # models
@@ -106,6 +120,14 @@ CASES = [
     (f"{RL.replace('{w}/rm', '{w}/classes')} --max_completion_length 8", 3, "which name no reward"),
     (RL.replace("policy", "untemplated").replace("prompts", "blank"), 3, "has no chat template to render"),
     (TRAIN_JUDGE.replace("policy", "untemplated").replace("pairs", "bad"), 3, "has no chat template to render"),
+    (SFT.replace("policy", "untemplated"), 3, "has no chat template to render"),
+    (
+        f"{DPO} --reference {{w}}/nowhere",
+        3,
+        "nowhere: no tokenizer there (no such file or folder here; check the path)",
+    ),
+    (f"{SCALAR} --teacher {{w}}/nowhere", 3, "no such file or folder here; check the path"),
+    (f"{SCALAR} --teacher {{w}}/rm --loss smoothed_bradley_terry", 2, "does not learn from --teacher"),
     ("train --model {w}/untemplated --data {w}/bad.jsonl --output {w}/new", 3, "has no chat template to render"),
     (
         "train --kind linear --bos once --data {w}/pairs.jsonl --output {w}/new",

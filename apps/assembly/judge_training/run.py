@@ -29,7 +29,7 @@ from ....policy.training.prompts import PromptRow, Prompts, check_number
 from ....rm.backbones.loading import load_causal_lm, load_tokenizer
 from ....rm.backbones.tokenization import check_renders
 from ....rm.data.pairs import RowReport
-from ....rm.errors import DataError, UsageError
+from ....rm.errors import CheckFailed, DataError, UsageError
 from ....rm.training import CHECKPOINTS
 from ....rm.training.checkpointing import MarkComplete, last_complete_checkpoint
 from ...runs.run_folder import (
@@ -64,15 +64,17 @@ def train_judge(config: JudgeTrainConfig, arguments: PolicyArguments) -> dict[st
     recipe = training_recipe(config.identity() | {"data_sha256": data}, arguments)
     with run_folder(config.output, recipe, overwrite=config.overwrite, resume=config.resume, keep="*/*") as work:
         facts: dict[str, Any] = {"pairs": len(pairs.cases)}
-        model = config.base
+        model, fault = config.base, None
         if config.stage != "rl":
             facts |= supervise(config, arguments, pairs, work)
             model = str(work / SFT / MODEL)
         if config.stage != "sft":
-            facts["rl"] = reinforce(config, arguments, pairs, model, work)
+            facts["rl"], fault = reinforce(config, arguments, pairs, model, work)
         if not (work / JUDGE).exists():
             _place_judge(config, arguments, work)
         write_manifest(work, data=config.sources, seed=arguments.seed, started=started, notes=notes, **facts)
+    if fault:  # raised after the folder is complete, as in `rewardlab rl`
+        raise CheckFailed(str(fault).replace(str(work), config.output)) from fault
     judge = f"{config.output}/{JUDGE}"
     return {"output": config.output, "judge": judge, **facts, "seconds": round(seconds_since(started), 1)}
 
@@ -209,14 +211,21 @@ def _supervised_settings(config: JudgeTrainConfig, arguments: PolicyArguments) -
 
 def reinforce(
     config: JudgeTrainConfig, arguments: PolicyArguments, pairs: TrainingPairs, model: str, work: Path
-) -> dict[str, Any]:
-    """Train the judge on the verdict reward, in a run folder like that of `rewardlab rl`; return its results."""
+) -> tuple[dict[str, Any], CheckFailed | None]:
+    """Train the judge on the verdict reward, in a run folder like that of `rewardlab rl`.
+
+    Return its results, and the error if nothing was learned from the rewards.
+    """
+    fault = None
     if not (work / RL).exists():
         prompt = comparison_prompt(config.prompt, ties=False)
         write_rows(work / PROMPTS, [verdict_row(pair, prompt, rubric) for pair, rubric in zip(*pairs, strict=True)])
-        train_policy(_policy_settings(config, model, work), arguments)
+        try:
+            train_policy(_policy_settings(config, model, work), arguments)
+        except CheckFailed as error:
+            fault = error
     manifest = json.loads((work / RL / MANIFEST).read_text(encoding="utf-8"))
-    return {name: manifest[name] for name in ("steps", "reward", "kl")}
+    return {name: manifest[name] for name in ("steps", "reward", "kl")}, fault
 
 
 def _policy_settings(config: JudgeTrainConfig, model: str, work: Path) -> RlConfig:

@@ -6,7 +6,17 @@ from typing import Any, Literal
 
 from ....judges.backends.settings import ChatConfig
 from ....rm.errors import UsageError
-from ....rm.registry.settings import ABOVE_0, AT_LEAST_0, AT_LEAST_1, DTYPES, RANK, Rule, Settings, setting
+from ....rm.registry.settings import (
+    ABOVE_0,
+    AT_LEAST_0,
+    AT_LEAST_1,
+    DTYPES,
+    FINITE_OR_NAN,
+    RANK,
+    Rule,
+    Settings,
+    setting,
+)
 from ....rm.registry.specs import typed_arguments
 from ....rm.types import OVERALL
 
@@ -62,6 +72,7 @@ class JudgeTrainConfig(Settings):
         None,
         "Reward of a reply without a verdict; right is 1 and wrong is 0. By default 0; nan leaves it missing.",
         group="Policy training stage, with the trainer settings below",
+        range=FINITE_OR_NAN,
     )
     kl: float = setting(0.0, "Coefficient of the KL divergence to the judge before this stage.", range=AT_LEAST_0)
     advantage: str = setting("grpo", "Advantage estimator.", registry="policy.advantages", advanced=True)

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ....policy.decoding.selection import Pick, PickedPair
+from ....policy.decoding.selection import Pick, PickedPair, win_shares
 from ....rm.data.messages_and_tools import as_columns
-from ....rm.types import Message
+from ....rm.types import OVERALL, Message
 from ...runs.run_folder import write_rows
 from .rewards import Sample
 
@@ -15,8 +15,11 @@ ALL, CONTROL = "all.parquet", "_control"
 
 
 def write_selection(sample: Sample, name: str, picks: Sequence[Any], control: Sequence[Any], folder: Path) -> None:
-    """Write the selected rows to `NAME.jsonl` and the control to `NAME_control.jsonl`."""
-    texts, ids, rewards = sample.texts(), sample.ids(), sample.total
+    """Write the selected rows to `NAME.jsonl` and the control to `NAME_control.jsonl`.
+
+    Pairs by several rewards or by an ensemble have `wins`, the share that prefers the chosen completion.
+    """
+    texts, ids, rewards, parts = sample.texts(), sample.ids(), sample.total, sample.parts
 
     def row(pick: Pick | PickedPair, is_control: bool) -> dict[str, Any]:
         prompt = list(sample.prompts[pick.prompt].prompt)
@@ -26,7 +29,10 @@ def write_selection(sample: Sample, name: str, picks: Sequence[Any], control: Se
             number = f"{ids[pick.prompt]}/{pick[1]}"
             return {"id": number, "prompt": prompt, "completion": chosen, "reward": scores[0]}
         pair = {"id": ids[pick.prompt], "prompt": prompt, "chosen": chosen, "rejected": others[0]}
-        return pair if is_control else pair | dict(zip(("score_chosen", "score_rejected"), scores, strict=True))
+        if is_control:
+            return pair
+        pair |= dict(zip(("score_chosen", "score_rejected"), scores, strict=True))
+        return pair if parts is None else pair | {"wins": {OVERALL: float(win_shares([pick], parts)[0])}}
 
     write_rows(folder / f"{name}.jsonl", (row(pick, False) for pick in picks))
     write_rows(folder / f"{name}{CONTROL}.jsonl", (row(pick, True) for pick in control))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tqdm import tqdm
 
@@ -15,7 +15,7 @@ from ....policy.decoding.engines import Engine
 from ....policy.decoding.guided import decode
 from ....policy.decoding.requests import Request
 from ....policy.decoding.search import derived
-from ....rm.errors import DataError, UsageError
+from ....rm.errors import DataError
 from ....rm.types import content_hash
 from ...runs.resumable_rows import ResumableRows, engine_identity
 
@@ -34,13 +34,6 @@ class SampledCompletion(NamedTuple):
     def is_cut(self) -> bool:
         """Whether the completion ended at the maximum length or at the end of the context."""
         return self.finished in ("length", "context")
-
-
-class ServedPolicy:
-    """Stands for a policy behind a server in `RunFacts`: refuses every access to the model."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise UsageError("a reward reads the policy's weights, and the policy is behind a server; name it with --base")
 
 
 def repeated(requests: Sequence[Request], n: int) -> list[Request]:

@@ -35,10 +35,19 @@ class Sample(NamedTuple):
         return self.by_prompt(self.rewards.values[:, self._columns].mean(1))
 
     @property
+    def parts(self) -> Float[ndarray, "P n E"] | None:
+        """The rewards that select if they are several, or those of the members of a single ensemble, if any."""
+        every = self.rewards.values if len(self.names) > 1 else self.rewards.members
+        if every is None:
+            return None
+        parts = every[:, self._columns].flatten(1)
+        parts = parts[:, ~parts.isnan().all(0)]  # a watched ensemble may have more members
+        return parts.numpy().reshape(len(self.prompts), -1, parts.shape[1]) if parts.shape[1] else None
+
+    @property
     def spread(self) -> Float[ndarray, " N"] | None:
-        """Standard deviation over the rewards that select, or over the members of a single ensemble, if any."""
-        parts = self.rewards.values if len(self.names) > 1 else self.rewards.members
-        return None if parts is None else parts[:, self._columns].flatten(1).std(1, correction=0).numpy()
+        """Standard deviation over `parts`, if any."""
+        return None if self.parts is None else self.parts.std(2).ravel()
 
     @property
     def _columns(self) -> list[int]:
@@ -52,6 +61,11 @@ class Sample(NamedTuple):
         """Return the texts of the completions, [P][n]."""
         texts = iter(completion.text for completion in self.completions)
         return [[next(texts) for _ in range(len(self.completions) // len(self.prompts))] for _ in self.prompts]
+
+    def lengths(self, in_tokens: bool) -> Float[ndarray, "P n"]:
+        """Return the lengths of the completions in tokens or in characters."""
+        counts = [completion.tokens if in_tokens else len(completion.text) for completion in self.completions]
+        return self.by_prompt(torch.tensor(counts, dtype=torch.float64))
 
     def ids(self) -> list[str]:
         """Return the ids of the rows if they are unique, else the indices of the prompts."""

@@ -20,7 +20,7 @@ from ....policy.step.algorithm import Algorithm
 from ....policy.step.composition import build_algorithm, check_formulas, with_components
 from ....policy.training.arguments import PolicyArguments
 from ....policy.training.critic import CriticArguments
-from ....policy.training.models import lora_config, open_language_model, open_reference
+from ....policy.training.models import lora_config, open_language_model, open_reference, save_policy
 from ....policy.training.prompts import (
     CURRICULUM,
     CurriculumSampler,
@@ -32,16 +32,15 @@ from ....policy.training.prompts import (
     rows_by_prompt,
 )
 from ....policy.training.trainer import PolicyTrainer
-from ....policy.types import RolloutSource
+from ....policy.types import ON_REQUEST, RolloutSource
 from ....rm.backbones.chat_templates import prefilled_text
 from ....rm.backbones.loading import load_tokenizer
 from ....rm.backbones.tokenization import check_renders
 from ....rm.data.preference_vectors import costs_sentence
 from ....rm.errors import CheckFailed, UsageError
-from ....rm.io.sharded_weights import gathered_state
 from ....rm.registry.specs import build
 from ....rm.training import CHECKPOINTS
-from ....rm.training.checkpointing import last_complete_checkpoint
+from ....rm.training.checkpointing import checkpoint_to_resume
 from ....rm.training.distributed import broadcast_from_rank_0
 from ....rm.types import prompt_text
 from ...publishing.hub_upload import open_repository
@@ -191,24 +190,20 @@ def _rollouts(config: RlConfig, arguments: PolicyArguments, facts: RunFacts) -> 
 def run(trainer: PolicyTrainer, work: Path, *, resume: bool) -> dict[str, Any]:
     """Train the policy and return the results. With `resume`, continue from the last complete checkpoint."""
     leads = trainer.accelerator.is_main_process
-    checkpoint = broadcast_from_rank_0(last_complete_checkpoint(work / CHECKPOINTS, log) if resume and leads else None)
-    if checkpoint:
-        log(f"resuming from {checkpoint.name}")
-    elif leads:  # an attempt without a checkpoint is repeated with its faults
+    checkpoint = checkpoint_to_resume(work / CHECKPOINTS, log, resume=resume, leads=leads)
+    if not checkpoint and leads:  # an attempt without a checkpoint is repeated with its faults
         trainer.sources.forget_after(0)
     arguments = trainer.args
     train_until_asked(trainer, checkpoint, every=arguments.cycle // arguments.gradient_accumulation_steps)
     early = trainer.state.global_step < trainer.state.max_steps
     if trainer.eval_dataset is not None:
         trainer.evaluate()
-    trainer.model.config.use_cache = True  # Transformers' loop switches it off
-    weights = gathered_state(trainer.model)
+    save_policy(trainer, work / POLICY)
     if not leads:
         return {}
-    trainer.model.save_pretrained(work / POLICY, state_dict=weights)
-    trainer.processing_class.save_pretrained(work / POLICY)
     for name, source in trainer.sources.learners.items():
-        source.model.save(work / REWARDS / name)
+        if hasattr(source, "model"):  # other sources learn no reward model
+            source.model.save(work / REWARDS / name)
     (work / CHECKPOINTS / "README.md").unlink(missing_ok=True)  # TRL's model card, which names another model
     return {
         "steps": trainer.state.global_step,
@@ -300,7 +295,7 @@ def _sizes(config: RlConfig, arguments: PolicyArguments) -> list[int]:
 
 def _fields(config: RlConfig, arguments: PolicyArguments) -> set[str]:
     """Return the names of the rollout fields that the trainer can compute with these settings."""
-    fields = {"tokens", "logprobs", "entropy", "states"} | ({"values", "after"} if config.critic else set())
+    fields = {"tokens", "logprobs", "entropy", *ON_REQUEST} | ({"values", "after"} if config.critic else set())
     return fields | ({"base"} if config.kl or arguments.measure_kl else set())
 
 

@@ -20,7 +20,25 @@ from ....rm.registry.settings import (
 
 
 @dataclass
-class RlConfig(Settings):
+class PolicySettings(Settings):
+    """Settings of a policy's weights and of its run folder, for all trainings of policies."""
+
+    chat_template: str | None = setting(None, "Chat template of the policy: Jinja file, or plain.", group="Model")
+    dtype: str = setting("float32", "Precision of the weights.", choices=DTYPES)
+    lora: bool = setting(False, "Train low-rank adapters instead of all weights.")
+    lora_r: int = setting(16, "Rank of the adapters.", range=RANK)
+    lora_alpha: int = setting(32, "Scale of the adapters is alpha / r.", range=ABOVE_0)
+    lora_dropout: float = setting(
+        0.0, "Dropout before the adapters; needs --disable_dropout False.", range=SHARE_BELOW_1
+    )
+    lora_target_modules: list[str] = setting(["all-linear"], "Layers that get adapters.")
+    processes: int = setting(1, "Number of processes started by torchrun.", group="Run", range=AT_LEAST_1)
+    resume: bool = setting(False, "Continue a run that was cut off.")
+    overwrite: bool = setting(False, "Replace the run folder.")
+
+
+@dataclass
+class RlConfig(PolicySettings):
     """Settings of policy training: policy, prompts, rewards and algorithm."""
 
     required = ("model", "data", "reward")
@@ -107,15 +125,3 @@ class RlConfig(Settings):
     exchange_timeout: float = setting(
         1800.0, "Seconds to wait for another agent's completions of a step.", range=AT_LEAST_0, advanced=True
     )
-    chat_template: str | None = setting(None, "Chat template of the policy: Jinja file, or plain.", group="Model")
-    dtype: str = setting("float32", "Precision of the weights.", choices=DTYPES)
-    lora: bool = setting(False, "Train low-rank adapters instead of all weights.")
-    lora_r: int = setting(16, "Rank of the adapters.", range=RANK)
-    lora_alpha: int = setting(32, "Scale of the adapters is alpha / r.", range=ABOVE_0)
-    lora_dropout: float = setting(
-        0.0, "Dropout before the adapters; needs --disable_dropout False.", range=SHARE_BELOW_1
-    )
-    lora_target_modules: list[str] = setting(["all-linear"], "Layers that get adapters.")
-    processes: int = setting(1, "Number of processes started by torchrun.", group="Run", range=AT_LEAST_1)
-    resume: bool = setting(False, "Continue a run that was cut off.")
-    overwrite: bool = setting(False, "Replace the run folder.")

@@ -1,8 +1,9 @@
 """The settings of `rewardlab card`."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
-from ....rm.registry.settings import setting
+from ....rm.registry.settings import Rule, setting
 from ...publishing.hub_upload import HubSettings
 
 
@@ -11,6 +12,12 @@ class CardConfig(HubSettings):
     """Settings of a model card: a model folder and its evaluation runs."""
 
     required = ("model",)
+    rules = (
+        Rule(
+            lambda config: config.push_to_hub and config.output and Path(config.output).name != "README.md",
+            "the Hub shows README.md, and --output is {output}; name a README.md, or leave --push_to_hub out",
+        ),
+    )
     model: str = setting("", "Model folder; can be given as a positional argument.", group="Model and card")
     runs: list[str] = setting(
         [],

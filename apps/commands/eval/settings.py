@@ -46,7 +46,7 @@ class EvalConfig(Settings):
     reference: list[str] = setting([], "Models to show beside the others as references, such as a gold reward.")
     data: list[str] = setting(
         [],
-        "Data: files, or hub-id[@revision][:split]; by default the benchmark's data on the Hub.",
+        "Data: files, or hub-id[@revision][:[configuration/]split]; by default the benchmark's data on the Hub.",
         group="Data and output",
     )
     limit: int | None = setting(

@@ -24,24 +24,35 @@ from ....judges.rubrics.files import check_matches, open_levels, open_rubric
 from ....judges.run import REPLIES, stored_replies
 from ....judges.store import FILE
 from ....rm.errors import UsageError
+from ...assembly.human_labels import correct_run, read_labels
 from ...assembly.routing import fit_route
 from ...publishing.data_set import source_names, upload_data
 from ...publishing.hub_upload import open_repository
 from ...runs.judgments import write_audits, write_judged
 from ...runs.model_hashes import model_hashes
 from ...runs.run_folder import CONFIG, data_hash, log, replace_text, run_folder, write_manifest
+from ...runs.summaries import SUMMARY
 from ...runs.tables import ITEMS, JUDGMENTS, SCORES, read_items
 from ...runs.trackers import log_figures, report_figures
 from .settings import READ_LATER, JudgeConfig
 
 
 def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig) -> dict[str, Any]:
-    """Judge cases and write the run folder, or report the estimated cost. With `--fit_route`, fit a routing probe."""
+    """Judge cases and write the run folder, or report the estimated cost. With `--fit_route`, fit a routing probe.
+
+    With `--calibrate`, correct the figures of the run, or of a finished run at `--output`, by human labels.
+    """
     if config.fit_route:
         return fit_route(
             config.fit_route, config.output, recipe=config.identity(), overwrite=config.overwrite, seed=config.seed,
             encoder=config.encoder, reward_model=config.fit_reward_model, loading=chats.loading,
         )  # fmt: skip
+    is_finished = config.calibrate and not config.overwrite and (Path(config.output) / SUMMARY).is_file()
+    facts = {} if is_finished else _judge(config, retrieval, chats)
+    return facts | (correct_run(config.output, config.calibrate, config.width) if config.calibrate else {})
+
+
+def _judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig) -> dict[str, Any]:
     started = time.time()
     chats.validate()
     retrieval.validate(config.rubric)
@@ -55,6 +66,8 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
     check_chance(config.chance, dry_run_judges)
     cases, notes = suite.cases(sources)
     cases, sample_notes = sample_cases(cases, config.limit, config.seed)
+    if config.calibrate:
+        read_labels(config.calibrate, cases)  # reports wrong labels first
     check_matches(config.rubric, materials.rubric, cases)
     check_matches(config.levels, materials.levels, cases)
     notes += [*sample_notes, *(single_note(cases) if config.audit else ()), *retrieval_notes(retrieval, config.rubric)]

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ....judges.rubrics.scoring import DEFAULT_SCORE, SCORES
-from ....rm.registry.settings import AT_LEAST_0, AT_LEAST_1, SEED, Rule, declarations, setting
+from ....rm.registry.settings import AT_LEAST_0, AT_LEAST_1, SEED, SHARE_ABOVE_0, Rule, declarations, setting
 from ....rm.types import OVERALL
 from ...publishing.data_set import DataHubSettings
 from ...runs.trackers import report_to_setting
 
-READ_LATER = ("score", "chance", "bootstrap_samples")
+READ_LATER = ("score", "chance", "bootstrap_samples", "calibrate", "width")
 """Settings that do not affect a judge's replies. A resumed run may change them."""
 
 
@@ -27,6 +27,10 @@ class JudgeConfig(DataHubSettings):
         Rule(
             lambda config: config.report_to != "none" and (config.audit or config.dry_run or config.fit_route),
             "--report_to logs the figures of an evaluation; with --audit, --dry_run or --fit_route, leave it out",
+        ),
+        Rule(
+            lambda config: config.calibrate and (config.audit or config.dry_run or config.fit_route),
+            "--calibrate corrects the figures of an evaluation; leave --audit, --dry_run and --fit_route out",
         ),
         Rule(
             lambda config: config.push_to_hub and (config.dry_run or config.audit or config.fit_route),
@@ -99,6 +103,18 @@ class JudgeConfig(DataHubSettings):
         choices=("bradley_terry", "shares"),
         requires="audit",
         advanced=True,
+    )
+    calibrate: str = setting(
+        "",
+        "Human labels of some cases, to correct the figures in the report: the inspector's annotations, rows with case "
+        "and best, verdict or scores, or preference pairs. A finished run at --output is corrected as it is.",
+        group="Correction",
+    )
+    width: float = setting(
+        0.1,
+        "Target width of a corrected interval, for the number of further labels.",
+        range=SHARE_ABOVE_0,
+        requires="calibrate",
     )
     fit_route: list[str] = setting(
         [],

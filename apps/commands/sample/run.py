@@ -19,6 +19,8 @@ from ....policy.decoding.selection import (
     select_pairs,
     select_top,
     usable_completions,
+    win_shares,
+    without_length,
 )
 from ....policy.rewards.sources import RewardSources
 from ....policy.training.prompts import Prompts, load_prompts, rows_by_prompt
@@ -28,22 +30,25 @@ from ....rm.registry.settings import changed_settings
 from ...assembly.policy_sampling.files import ALL, write_all, write_selection
 from ...assembly.policy_sampling.generation import (
     SampledCompletion,
-    ServedPolicy,
     repeated,
     sample_from_server,
     sample_locally,
 )
 from ...assembly.policy_sampling.rewards import Sample, log_gains, rate
-from ...rewards._open import RunFacts, check_functions, open_rewards, sources_by_name
+from ...rewards._open import NoPolicy, RunFacts, check_functions, open_fixed_rewards, sources_by_name
 from ...runs.model_hashes import model_hashes
 from ...runs.run_folder import data_hash, log_rows, run_folder, seconds_since, trust_option, write_manifest
 from .settings import SELECTIONS, SampleConfig
 
-LATER = ("reward", "watch", "on_fault", "select", "rejected", "margin", "share")
+LATER = (
+    *("reward", "watch", "on_fault", "select", "rejected", "margin", "min_wins"),
+    *("length_penalty", "length_unit", "share"),
+)
 """Settings of what follows the generation. It is repeated when a run is resumed, so they may be others then."""
-FREE = (*LATER, "output", "resume", "overwrite", "concurrency", "key_variable")
+FREE = (*LATER, "data", "output", "resume", "overwrite", "concurrency", "key_variable")
 SERVED_SAMPLING = ("top_k", "top_p", "min_p", "stop")
 """Settings that a server gets as options of a request, if they are changed."""
+SERVED = "the policy is behind a server; name it with --base"
 PROGRESS, FAULTS = "progress", "faults.jsonl"
 
 
@@ -80,7 +85,7 @@ def _recipe(config: SampleConfig) -> dict[str, Any]:
     """Return the settings and hashes of files that determine the completions. A resumed run must have the same."""
     recipe = {name: value for name, value in asdict(config).items() if name not in FREE}
     recipe["endpoint"] = config.endpoint[:1]
-    recipe["data_sha256"] = {source: data_hash(source) for source in config.data}
+    recipe["data_sha256"] = [data_hash(source) or source for source in config.data]  # rows from Python move
     models = [*([config.base] if config.base else []), *(folder for _, folder in parse_arms(config.arm))]
     return recipe | {"model_sha256": model_hashes(models)}
 
@@ -92,7 +97,7 @@ def _sample(config: SampleConfig, prompts: Prompts, work: Path) -> tuple[RewardS
     """Return the rewards, n completions of each prompt, and how many of them were generated now."""
     if config.endpoint:
         requests = _requests(config, prompts, guided=False)
-        sources = _open_rewards(config, prompts, ServedPolicy(), work)
+        sources = _open_rewards(config, prompts, NoPolicy(SERVED), work)
         return sources, *sample_from_server(_endpoint(config), requests, work / PROGRESS)
     engine, objectives = open_engine(
         config.base, config.arm, dtype=config.dtype, chat_template=config.chat_template, **trust_option(config)
@@ -120,10 +125,9 @@ def _endpoint(config: SampleConfig) -> Endpoint:
 def _open_rewards(config: SampleConfig, prompts: Prompts, policy: Any, work: Path) -> RewardSources:
     table = prompts.rows
     facts = RunFacts(policy, 1, config.seed, trust_option(config), rows_by_prompt(table), table)
-    rewards, watched = sources_by_name(config.reward), sources_by_name(config.watch)
-    sources = open_rewards(rewards, watched, facts, work / FAULTS, skip=config.on_fault == "skip")
-    for name in (*sources.learners, *(["hidden states"] if sources.reads_states else [])):
-        raise UsageError(f"--reward {name} learns while a policy is trained; name a reward that does not change")
+    sources = open_fixed_rewards(config.reward, config.watch, facts, work / FAULTS, skip=config.on_fault == "skip")
+    if config.min_wins and len(sources.trained) < 2 and sources.trained[0] not in sources.ensembles:
+        raise UsageError(f"--min_wins {config.min_wins} needs an ensemble or several rewards, got one; leave it out")
     return sources
 
 
@@ -136,19 +140,30 @@ def _select(config: SampleConfig, sample: Sample, work: Path) -> dict[str, Any]:
     usable, dropped = usable_completions(sample.texts(), rewards)
     if not usable.any():
         raise DataError(f"none of {rewards.size} completions has text and a reward: {dict(dropped)}; mend the rewards")
+    ranking = without_length(
+        rewards,
+        sample.lengths(config.length_unit == "share"),
+        config.length_penalty,
+        relative=config.length_unit == "share",
+    )
     facts: dict[str, Any] = {"dropped": dict(dropped)} | log_gains(sample)
     for name in config.select:
         seeds = ([config.seed, SELECTIONS.index(name), part] for part in range(2))
         rng, of_control = map(np.random.default_rng, seeds)
         without_pair: dict[str, int] = {}
         if name == "best":
-            picks = select_best(rewards, usable)
+            picks = select_best(ranking, usable)
             control: Any = random_of_prompts(picks, usable, of_control)
         elif name == "top":
-            picks = select_top(rewards, usable, config.share)
+            picks = select_top(ranking, usable, config.share)
             control = random_of_all(len(picks), usable, of_control)
         else:
-            picks, without_pair = select_pairs(rewards, usable, rng, rejected=config.rejected, margin=config.margin)
+            rules: Any = {"rejected": config.rejected, "margin": config.margin, "ranking": ranking}
+            picks, without_pair = select_pairs(rewards, usable, rng, **rules)
+            if config.min_wins and (parts := sample.parts) is not None:
+                agreed = win_shares(picks, parts) >= config.min_wins
+                without_pair["wins"] = int((~agreed).sum())
+                picks = [pick for pick, is_agreed in zip(picks, agreed, strict=True) if is_agreed]
             control = random_pairs(picks, usable, of_control)
         write_selection(sample, name, picks, control, work)
         means = [float(np.mean([rewards[pick[:2]] for pick in part])) if part else None for part in (picks, control)]

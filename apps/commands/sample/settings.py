@@ -5,7 +5,7 @@ from typing import Literal
 
 from ....policy.decoding.settings import DecodingSettings
 from ....rm.io.server_rotation import addresses
-from ....rm.registry.settings import AT_LEAST_0, AT_LEAST_1, SHARE_ABOVE_0, Rule, setting
+from ....rm.registry.settings import AT_LEAST_0, AT_LEAST_1, SHARE, SHARE_ABOVE_0, Rule, setting
 
 SELECTIONS = ("best", "pairs", "top")
 
@@ -56,6 +56,17 @@ class SampleConfig(DecodingSettings):
     )
     rejected: Literal["worst", "random"] = setting("worst", "Rejected completion of a pair: the worst or a random one.")
     margin: float = setting(0.0, "Smallest difference in reward of a pair.", range=AT_LEAST_0)
+    min_wins: float = setting(
+        0.0,
+        "Smallest share of an ensemble's members, or of several rewards, that prefer the chosen completion of a pair.",
+        range=SHARE,
+    )
+    length_penalty: float = setting(
+        0.0, "Reward that a completion loses in the selection by its length.", range=AT_LEAST_0
+    )
+    length_unit: Literal["characters", "share"] = setting(
+        "characters", "Unit of the length: characters, or the share of the tokens of the prompt's longest completion."
+    )
     share: float = setting(0.1, "Share of all completions that top selects.", range=SHARE_ABOVE_0)
     endpoint: list[str] = setting(
         [],

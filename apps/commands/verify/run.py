@@ -5,9 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ....benchmarks.evaluate import RANDOM_ALIKE, evaluate
 from ....benchmarks.report import markdown
-from ....benchmarks.scorers import StoredScores
 from ....rm.contract.golden_scores import check_files
 from ....rm.errors import CheckFailed
 from ...runs.finished import open_finished
@@ -20,26 +18,14 @@ def run_verify(config: VerifyConfig) -> dict[str, Any]:
     if (files := check_files(Path(config.run), read_all=True)) is not None:
         return {"run": config.run, "verified": True, "files": files}
     run = open_finished(config.run)
-    scorers = [
-        StoredScores(
-            row["scorer"],
-            {name: judgment.abstained or judgment.scores for name, judgment in run.judgments[row["scorer"]].items()},
-            role=row["role"],
-            contract=row["contract"],
-            both_orders=RANDOM_ALIKE in row.get("minus_baseline", {}),
-            unread=run.judgments[row["scorer"]],
-        )
-        for row in run.summary["rows"]
-    ]
-    facts = {name: run.summary[name] for name in ("notes", "samples", "seed", "interval")}
-    report = evaluate(run.suite, run.cases, scorers, **facts).report
+    report = run.report(run.summary["notes"])
     again = json.loads(json.dumps(to_json_types(asdict(report))))
     rows = [{"truncated": 0, "omitted": 0} | row for row in run.summary["rows"]]  # which earlier reports did not count
     if different := _first_difference(again, {**run.summary, "rows": rows}):
         raise _does_not_follow(config.run, different)
     if markdown(report) != (run.folder / "report.md").read_text(encoding="utf-8"):
         raise _does_not_follow(config.run, "report.md")
-    return {"run": config.run, "verified": True, "cases": len(run.cases), "scorers": len(scorers)}
+    return {"run": config.run, "verified": True, "cases": len(run.cases), "scorers": len(report.rows)}
 
 
 def _does_not_follow(run: str, what: str) -> CheckFailed:

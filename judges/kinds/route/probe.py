@@ -194,7 +194,7 @@ def open_embedder(
     trust_remote_code: bool = False,
 ) -> "Embedder":
     """Open a frozen encoder (path or Hub id) whose mean hidden states are a probe's inputs."""
-    from ....rm.kinds.embedding.model import DEFAULT_CACHE, new_embedding
+    from ....rm.kinds.embedding.model import new_embedding
 
     options = {"max_length": max_length, "dtype": dtype, "trust_remote_code": trust_remote_code}
-    return new_embedding(encoder, cache=cache or DEFAULT_CACHE, **options).embedder
+    return new_embedding(encoder, cache=cache, **options).embedder

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ....kernels.dispatch import way, wide
 from ....kernels.guided_sampler import guided_sampler
 from ....rm.errors import UsageError
-from ..requests import FACTS, Request
+from ..requests import FACTS, Annealing, Request
 from .forward import Forward, fast_linear, one_token_attention
 
 _busy: WeakSet[nn.Module] = WeakSet()
@@ -153,6 +153,7 @@ class Steps:
         self.guide_logprobs = guide_logprobs
         device, rows = session.weights.device, len(requests)
         self.sampling = sampling_parameters(requests, device)
+        self.annealing = shared_annealing(requests)
         self.token = torch.zeros(rows, dtype=torch.long, device=device)
         self.column = torch.zeros(1, dtype=torch.long, device=device)
         self.position = torch.tensor([len(request.prefix) for request in requests], device=device)
@@ -187,9 +188,10 @@ class Steps:
 
     def _sample(self, logits: Logits) -> None:
         """Sample a token for every row and log it."""
-        sampled = guided_sampler(
-            logits.base, logits.guides, self.session.weights, position=self.position, **self.sampling
-        )
+        sampling = self.sampling
+        if self.annealing and sampling["temperature"] is not None:
+            sampling = {**sampling, "temperature": sampling["temperature"] * self.annealing.factors(self.position)}
+        sampled = guided_sampler(logits.base, logits.guides, self.session.weights, position=self.position, **sampling)
         values = torch.stack([sampled.base, sampled.guided, sampled.logprob, sampled.entropy, sampled.kl], 1)
         if self.guide_logprobs and logits.guides.shape[1]:
             guides = token_logprobs(logits.guides.to(self.facts.dtype), sampled.token)
@@ -214,6 +216,14 @@ def sampling_parameters(requests: Sequence[Request], device: torch.device) -> di
         "min_p": row_values([request.min_p for request in requests], 0, torch.float64),
         "seed": torch.tensor([request.seed for request in requests], device=device),
     }
+
+
+def shared_annealing(requests: Sequence[Request]) -> Annealing | None:
+    """Return the temperature schedule of all requests. Raise `UsageError` if they differ."""
+    schedules = {request.annealing for request in requests}
+    if len(schedules) > 1:
+        raise UsageError("requests of one batch have different annealing of the temperature; decode them separately")
+    return next(iter(schedules), None)
 
 
 def token_logprobs(logits: Float[Tensor, "N G V"], token: Int[Tensor, " N"]) -> Float[Tensor, "N G"]:

@@ -38,10 +38,11 @@ class Texts(NamedTuple):
         """Return the pairs of a part that are labelled for an objective and have no longer text."""
         return [pair for pair in self.pairs[part][objective] if _characters(pair) <= longest]
 
-    def prompts(self, number: int) -> list[Messages]:
-        """Return distinct prompts of short test pairs, of both objectives in turn."""
+    def prompts(self, number: int, longest: int = LONGEST) -> list[Messages]:
+        """Return distinct prompts of test pairs without a longer text, of both objectives in turn."""
         by_objective = [
-            {prompt_text(pair.prompt): pair.prompt for pair in self.short("test", name)}.values() for name in OBJECTIVES
+            {prompt_text(pair.prompt): pair.prompt for pair in self.short("test", name, longest)}.values()
+            for name in OBJECTIVES
         ]
         return [prompt for both in zip(*by_objective, strict=False) for prompt in both][:number]
 

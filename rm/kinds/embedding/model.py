@@ -4,6 +4,7 @@ import hashlib
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -16,21 +17,24 @@ from ...backbones.loading import load_trunk
 from ...backbones.tokenization import pad
 from ...contract.scoring_contract import ScoringContract, load_contract
 from ...errors import DataError, UsageError
-from ...types import OVERALL, Example, PreferencePair, content_hash, prompt_text
+from ...io.cache_folder import cache_folder
+from ...types import OVERALL, Example, PreferencePair, TokenRewards, content_hash, prompt_text
 from .._pairwise_logistic import pairwise_logistic
 
 HEAD = "head.safetensors"
 ENCODER = "encoder.txt"
-DEFAULT_CACHE = Path.home() / ".cache" / "rewardlab" / "embeddings.sqlite"
 
 
 class Embedder:
     """Mean-pooled last hidden states of a frozen encoder, cached on disk by weights, length, dtype and text."""
 
-    def __init__(self, encoder: str, *, max_length: int, dtype: str, cache: Path, trust_remote_code: bool = False):
+    def __init__(
+        self, encoder: str, *, max_length: int, dtype: str, cache: Path | None = None, trust_remote_code: bool = False
+    ):
         self.model, self.tokenizer = load_trunk(encoder, dtype=dtype, trust_remote_code=trust_remote_code)
         self.tokenizer.truncation_side = "left"  # keep the end of the text, which is the completion
-        self.encoder, self.max_length, self.dtype, self.cache = encoder, max_length, dtype, cache
+        self.encoder, self.max_length, self.dtype = encoder, max_length, dtype
+        self.cache = cache or cache_folder() / "embeddings.sqlite"
         self.fingerprint = _fingerprint(self.model, self.tokenizer)
 
     def __call__(self, texts: Sequence[str], *, batch_size: int = 32) -> np.ndarray:
@@ -71,12 +75,22 @@ class Embedder:
 
     @torch.inference_mode()
     def _embed(self, texts: list[str]) -> np.ndarray:
-        ids = self.tokenizer(texts, truncation=True, max_length=self.max_length).input_ids
-        batch = pad(ids)
-        tokens, attention = (tensor.to(self.model.device) for tensor in batch)
-        states = self.model(input_ids=tokens, attention_mask=attention.long()).last_hidden_state
+        states, attention = self._states(self.tokenizer(texts, truncation=True, max_length=self.max_length).input_ids)
         weight = attention[..., None].to(states.dtype)
         return ((states * weight).sum(1) / weight.sum(1)).float().cpu().numpy()
+
+    def _states(self, ids: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the last hidden states [N, L, D] of token ids, and their mask [N, L]."""
+        tokens, attention = (tensor.to(self.model.device) for tensor in pad(ids))
+        return self.model(input_ids=tokens, attention_mask=attention.long()).last_hidden_state, attention
+
+    @torch.inference_mode()
+    def states(self, text: str) -> tuple[np.ndarray, list[tuple[int, int]]]:
+        """Return the last hidden states [L, D] of a text, and the start and end of each token; (0, 0) if special."""
+        options = {"truncation": True, "max_length": self.max_length, "return_offsets_mapping": True}
+        encoded = self.tokenizer(text, **options)
+        states, _ = self._states([encoded.input_ids])
+        return states[0].double().cpu().numpy(), [*map(tuple, encoded.offset_mapping)]
 
 
 def _fingerprint(model: torch.nn.Module, tokenizer) -> str:
@@ -116,11 +130,24 @@ class EmbeddingRewardModel:
 
     def rate(self, examples: Sequence[Example]) -> np.ndarray:
         """Return rewards [N, 1]."""
-        if self.weights is None:
-            raise UsageError("the embedding reward model has not been fitted; call fit(pairs) or load a saved folder")
+        weights = self._fitted_weights()
         if not examples:
             return np.zeros((0, 1))
-        return (self._vectors(examples) @ self.weights)[:, None]
+        return (self._vectors(examples) @ weights)[:, None]
+
+    def token_rewards(self, example: Example) -> TokenRewards:
+        """Return w · h_t(x, y) of every token."""
+        (text,) = _texts([example])
+        states, spans = self.embedder.states(text)
+        rewards, start = states @ self._fitted_weights(), len(text) - len(example.text)
+        inside = np.array([end > start for _, end in spans])
+        ends = [start, *(end for _, end in spans if end > start)]
+        return TokenRewards(rewards[~inside], rewards[inside], tuple(text[a:b] for a, b in pairwise(ends)))
+
+    def _fitted_weights(self) -> np.ndarray:
+        if self.weights is None:
+            raise UsageError("the embedding reward model has not been fitted; call fit(pairs) or load a saved folder")
+        return self.weights
 
     def lengths(self, examples: Sequence[Example]) -> list[int]:
         """Return the number of tokens of each example before truncation."""
@@ -150,7 +177,7 @@ def new_embedding(
     *,
     max_length: int = 256,
     dtype: str = "float32",
-    cache: Path = DEFAULT_CACHE,
+    cache: Path | None = None,
     trust_remote_code: bool = False,
 ) -> EmbeddingRewardModel:
     """Create an unfitted embedding reward model with an encoder (path or Hub id)."""
@@ -161,9 +188,7 @@ def new_embedding(
     return EmbeddingRewardModel(Embedder(name, **options, trust_remote_code=trust_remote_code))
 
 
-def load_embedding(
-    source: str, *, cache: Path = DEFAULT_CACHE, trust_remote_code: bool = False
-) -> EmbeddingRewardModel:
+def load_embedding(source: str, *, cache: Path | None = None, trust_remote_code: bool = False) -> EmbeddingRewardModel:
     """Load the embedding reward model in a folder."""
     folder = Path(source)
     contract = load_contract(folder)

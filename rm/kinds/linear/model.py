@@ -15,11 +15,12 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer, T
 from ...contract.scoring_contract import ScoringContract, load_contract
 from ...errors import UNREADABLE, DataError, UsageError
 from ...io.checked_files import from_json
-from ...types import OVERALL, Example, PreferencePair
+from ...types import OVERALL, Example, PreferencePair, WordTerms
 from .._pairwise_logistic import pairwise_logistic
 
 VOCABULARY, WEIGHTS = "vocabulary.json", "linear.safetensors"
 GRAMS, LEAST_DOCUMENTS = (1, 2), 2
+WORD = re.compile(CountVectorizer().token_pattern)
 BLOCK = 2048  # completions, or pairs, whose features are computed at once
 
 
@@ -44,11 +45,26 @@ class LinearRewardModel:
 
     def rate(self, examples: Sequence[Example]) -> np.ndarray:
         """Return rewards [N, 1]."""
-        if self.weights is None:
-            raise UsageError("the linear reward model has not been fitted; call fit(pairs) or load a saved folder")
+        weights = self._fitted_weights()
         if not examples:
             return np.zeros((0, 1))
-        return (self._features([example.text for example in examples]) @ self.weights)[:, None]
+        return (self._features([example.text for example in examples]) @ weights)[:, None]
+
+    def terms(self, example: Example) -> WordTerms:
+        """Return w_i tfidf_i(y) of every word and word pair i of the vocabulary, and v log(1 + |y|)."""
+        row = self._features([example.text]).multiply(self._fitted_weights()).tocoo()
+        words, terms = (
+            [*self.vectorizer.get_feature_names_out(), ""],
+            dict(zip(row.col, row.data.tolist(), strict=True)),
+        )
+        length = terms.pop(len(words) - 1, 0.0)
+        spans = [match.span() for match in WORD.finditer(example.text)]
+        return WordTerms({words[column]: term for column, term in terms.items()}, length, spans)
+
+    def _fitted_weights(self) -> np.ndarray:
+        if self.weights is None:
+            raise UsageError("the linear reward model has not been fitted; call fit(pairs) or load a saved folder")
+        return self.weights
 
     def _features(self, completions: Sequence[str]) -> sparse.csr_matrix:
         return _with_length(self.vectorizer.transform(completions), _log_lengths(completions))
@@ -149,7 +165,6 @@ def load_linear(source: str, *, trust_remote_code: bool = False) -> LinearReward
 
 # ---- word counts, as integers: a suite's responses hold millions of distinct word pairs ----
 
-WORD = re.compile(CountVectorizer().token_pattern)
 PART = 2**18  # words whose grams are counted at once
 
 

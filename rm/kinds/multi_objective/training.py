@@ -21,7 +21,7 @@ from ...errors import DataError, UsageError
 from ...losses._pair_batch import PairBatch, PairLoss
 from ...losses._pair_losses import check_required, fit_to, learned_modules
 from ...losses.attribute_regression import attribute_regression
-from ...training.encoding import Encoding, OnLong, concatenate_encodings, encode_labelled, omitted_texts, too_long_error
+from ...training.encoding import Encoding, OnLong, concatenate_encodings, encode_each, encode_labelled
 from ...training.protocol import Prepared, Task, TrainingData
 from ...types import OVERALL, PreferencePair
 from ..scalar.model import ScalarRewardModel
@@ -67,20 +67,15 @@ def encode_scored(
     encoder: Encoder, completions: Sequence[ScoredCompletion], objectives: Sequence[str], on_long: OnLong = "truncate"
 ) -> Encoding:
     """Tokenise rated completions, in order; the counts of the result are of completions instead of pairs."""
-    nothing, limit = (NAN,) * len(objectives), encoder.contract.max_length
+    nothing = (NAN,) * len(objectives)
+
+    def row(completion: ScoredCompletion, encoded: Encoded) -> ObjectiveRow:
+        scores = tuple(completion.scores.get(name, NAN) for name in objectives)
+        return ObjectiveRow(encoded.ids, None, nothing, nothing, scores)
+
     encoded = encoder.encode_all([completion.example for completion in completions])
-    rows, over = [], 0
-    for completion, (ids, length, _) in zip(completions, encoded, strict=True):
-        too_long = limit is not None and length > limit
-        over += too_long
-        if too_long and on_long == "refuse":
-            raise too_long_error(f"completion '{completion.id}'", length, limit)
-        if not (too_long and on_long == "skip"):
-            scores = tuple(completion.scores.get(name, NAN) for name in objectives)
-            rows.append(ObjectiveRow(ids, None, nothing, nothing, scores))
-    longest = max((encoded_row.length for encoded_row in encoded), default=0)
-    omitted = omitted_texts([[encoded_row] for encoded_row in encoded])
-    return Encoding(rows, len(completions), limit, longest, over, 0, 0, *omitted)
+    limit = encoder.contract.max_length
+    return encode_each(completions, encoded, row, noun="completion", limit=limit, on_long=on_long)
 
 
 def label_counts(rows: Sequence[ObjectiveRow], objectives: Sequence[str]) -> dict[str, dict[str, int]]:

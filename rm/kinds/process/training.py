@@ -17,13 +17,13 @@ from ...data.pairs import RowReport
 from ...data.scored_rows import Judged
 from ...data.solutions import Solution, load_solutions
 from ...errors import DataError
-from ...training.encoding import Encoding, OnLong, omitted_texts, too_long_error
+from ...training.encoding import Encoding, OnLong, encode_each
 from ...training.protocol import Prepared, Task, TrainingData
 from ...types import Example, message_text
 from .._training import ClassifierTraining
 from . import ProcessSettings, neutral_label
 from .model import ProcessRewardModel, load_process, process_from_config
-from .step_encoding import StepEncoder, token_outputs
+from .step_encoding import EncodedSteps, StepEncoder, token_outputs
 
 NAN = float("nan")
 
@@ -39,27 +39,20 @@ class SolutionRow(NamedTuple):
 def encode_solutions(encoder: StepEncoder, solutions: Sequence[Solution], on_long: OnLong = "truncate") -> Encoding:
     """Tokenise labelled solutions, in order. Solutions without a labelled step after truncation are dropped."""
     encoded = encoder.encode_steps([solution.example(encoder.separator) for solution in solutions])
-    limit, over, unlabelled = encoder.contract.max_length, 0, 0
-    rows = []
-    for solution, (ids, length, ends, _) in zip(solutions, encoded, strict=True):
-        too_long = length > len(ids)
-        over += too_long
-        if too_long and on_long == "refuse":
-            raise too_long_error(f"solution '{solution.id}'", length, limit)
-        if too_long and on_long == "skip":
-            continue
-        unread = sum(end < len(ids) for end in ends)
-        if np.isnan(solution.labels[:unread]).all():
-            unlabelled += 1
-        else:
-            rows.append(SolutionRow(ids, ends[:unread], solution.labels[:unread]))
-    if not rows:
+    limit = encoder.contract.max_length
+
+    def row(solution: Solution, encoded: EncodedSteps) -> SolutionRow | None:
+        unread = sum(end < len(encoded.ids) for end in encoded.ends)
+        labels = solution.labels[:unread]
+        return None if np.isnan(labels).all() else SolutionRow(encoded.ids, encoded.ends[:unread], labels)
+
+    encoding = encode_each(solutions, encoded, row, noun="solution", limit=limit, on_long=on_long)
+    if not encoding.rows:
         raise DataError(
-            f"none of {len(solutions)} solutions is left to train on: {over} over {limit} tokens, {unlabelled} without "
-            "a labelled step within them; raise --max_length"
+            f"none of {len(solutions)} solutions is left to train on: {encoding.over_length} over {limit} tokens, "
+            f"{encoding.unlabelled} without a labelled step within them; raise --max_length"
         )
-    longest, omitted = max(some.length for some in encoded), omitted_texts([[some] for some in encoded])
-    return Encoding(rows, len(solutions), limit, longest, over, 0, unlabelled, *omitted)
+    return encoding
 
 
 class ProcessTask(Task):

@@ -14,13 +14,14 @@ from torch import Tensor, nn
 
 from ....kernels.packed import bounds_of
 from ....kernels.r2m_attention import r2m_attention
-from ...backbones.forward_hooks import head_bias, head_inputs
+from ...backbones.forward_hooks import head_inputs, module_inputs
 from ...backbones.sequence_scores import decoder_head
 from ...backbones.tokenization import pad, right_padded
 from ...contract.scoring_contract import load_contract
 from ...errors import DataError, UsageError
 from ...types import Example
 from .._batches import batches_of
+from ..scalar.foreign import last_linear
 from ..scalar.model import ScalarRewardModel, load_scalar
 
 BODY, HEAD = "body", "feedback.safetensors"
@@ -120,16 +121,21 @@ def load_r2m(source: str, **options: Any) -> R2MRewardModel:
 
 
 def linear_head(body: ScalarRewardModel) -> nn.Linear:
-    """Return a float32 copy of a decoder's head."""
-    head: Any = decoder_head(body.model)
+    """Return a float32 copy of a reward model's head."""
+    head = _reward_head(body.model)
     # the head is a module of Transformers of any class
     if not isinstance(weight := getattr(head, "weight", None), Tensor) or weight.dim() != 2:
         name = body.model.config.model_type
-        raise UsageError(f"a '{name}' reward model has no linear head at its last token; give a decoder that has one")
-    bias = head_bias(body.model)
+        raise UsageError(f"a '{name}' reward model has no linear head; give a sequence classifier that has one")
+    bias = getattr(head, "bias", None)
     copied = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device=weight.device)
     copied.load_state_dict({"weight": weight.detach()} | ({} if bias is None else {"bias": bias.detach()}))
     return copied
+
+
+def _reward_head(model: nn.Module) -> nn.Module | None:
+    """Return a decoder's head, or the last linear layer of an encoder's head."""
+    return decoder_head(model) or last_linear(model, model.config.num_labels)
 
 
 def reward_tokens(
@@ -152,7 +158,10 @@ def reward_tokens(
 def tokens_before_head(
     model: nn.Module, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]
 ) -> Float[Tensor, "N D"]:
-    """Return the input of a decoder's head at the last token of the mask; see `backbones.sequence_scores`."""
+    """Return the input of a head: at the last token of the mask for a decoder, after the pooling for an encoder."""
     tokens, attention = right_padded(tokens, attention)
-    states = head_inputs(model, input_ids=tokens, attention_mask=attention.long())
+    inputs = {"input_ids": tokens, "attention_mask": attention.long()}
+    if decoder_head(model) is None:
+        return module_inputs(model, _reward_head(model), **inputs)
+    states = head_inputs(model, **inputs)
     return states[torch.arange(len(tokens), device=tokens.device), attention.sum(dim=1) - 1]

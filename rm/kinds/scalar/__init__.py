@@ -28,7 +28,18 @@ def scalar() -> Kind:
 class PairLossSettings(LabelSettings, ClassifierSettings, EosSettings):
     """Settings of classifiers that are trained with a pair loss."""
 
+    rules = (
+        Rule(
+            lambda settings: settings.teacher and len(settings.objectives) > 1,
+            "--teacher has one reward, and the model gets those of {objectives}; name one objective",
+        ),
+    )
     loss: str = setting("bradley_terry", "Loss of pairs, or file.py:function.", group="Model", registry="rm.losses")
+    teacher: str | None = setting(
+        None,
+        "Reward model to distil: its preferences are learned instead of the labels, by --loss soft_labels, which is "
+        "then the default, or centred_mse.",
+    )
     center_rewards_coefficient: float = setting(
         0.0, "Weight of (r_chosen + r_rejected)^2, which keeps rewards centred on 0.", range=AT_LEAST_0
     )

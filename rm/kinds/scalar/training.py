@@ -1,9 +1,11 @@
 """Training of scalar reward models: pairs as tokenised rows, and a pair loss."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from ...backbones.sequence_scores import sequence_scores
@@ -11,13 +13,22 @@ from ...backbones.tokenization import Encoded, Encoder, pad
 from ...data.scored_rows import Judged
 from ...errors import UsageError
 from ...losses._pair_batch import PairBatch, PairLoss
-from ...losses._pair_losses import OTHER, check_required, fit_to, learned_modules, named_pair_loss, with_other_gaps
+from ...losses._pair_losses import (
+    OTHER,
+    check_required,
+    fit_to,
+    learned_modules,
+    load_other,
+    named_pair_loss,
+    with_other_gaps,
+)
 from ...training.encoding import Encoding, OnLong, encode_labelled
 from ...training.protocol import Prepared, Task, TrainingData, count_pairs, pair_metrics
 from ...training.trainer import RewardArguments
 from ...types import PreferencePair, message_text
 from .._training import ClassifierTraining, StreamedTraining, shown_examples, texts_of
 from . import ScalarSettings
+from .distillation import MOST_PAIRS, Reading, compare, read_pairs, with_soft_labels
 from .model import OBJECTIVES, ScalarRewardModel, load_scalar, scalar_from_config
 
 NAN = float("nan")
@@ -105,15 +116,30 @@ def scalar_training(settings: ScalarSettings, arguments: RewardArguments, **opti
     return ObjectivesTraining(settings, arguments, **options)
 
 
+def compared_pairs(data: TrainingData) -> list[PreferencePair]:
+    """Return the pairs on which teacher and student are compared: held-out ones, or else those of the training."""
+    return (data.held_out.pairs or data.train.pairs)[:MOST_PAIRS]
+
+
 class ScalarTraining(StreamedTraining, ClassifierTraining):
     """Trains a classifier on pairs with a pair loss."""
+
+    summary_prefixes = (*StreamedTraining.summary_prefixes, "distilled")
+    teacher: Reading | None = None
+    """The teacher's reading of the compared pairs, if the training is a distillation."""
 
     def prepare(self, data: TrainingData) -> Prepared:
         """Return a classifier with a new head, the rows of the pairs, and the loss."""
         loss, (name,) = self.pair_loss(), self.settings.objectives
+        other = load_other(loss, **self.options)
+        if other and self.settings.teacher:
+            self.teacher = read_pairs(other, compared_pairs(data), self.settings.teacher)
         model = self.build(data.train, OBJECTIVES)
         encode = partial(encode_pairs, model.encoder, objective=name, on_long=self.settings.on_long)
-        train, held = (with_other_gaps(loss, part.pairs, **self.options) for part in (data.train, data.held_out))
+        train, held = (with_other_gaps(loss, part.pairs, other) for part in (data.train, data.held_out))
+        del other  # its weights are not needed during the training
+        if self.teacher:
+            train, held = (with_soft_labels(part, name) for part in (train, held))
         encoding = self.log_encoding("data", encode(train))
         eval_rows = self.log_encoding("eval_data", encode(held)).rows if held else None
         task = ScalarTask(loss)
@@ -121,8 +147,10 @@ class ScalarTraining(StreamedTraining, ClassifierTraining):
         return Prepared(model, task, encoding, eval_rows, {}, self.stream(data, partial(encode, allow_empty=True)))
 
     def finish(self, prepared: Prepared, data: TrainingData) -> tuple[Any, dict[str, Any]]:
-        """Return the model, and parameters that the loss learned about length."""
+        """Return the model, its comparison with the teacher, and parameters that the loss learned about length."""
         modules = prepared.task.modules.values() if prepared.task else ()
+        if self.teacher:
+            return prepared.model, {"distilled": self._compared(prepared.model, self.teacher, data)}
         if not modules:
             return prepared.model, {}
         terms = {
@@ -132,9 +160,24 @@ class ScalarTraining(StreamedTraining, ClassifierTraining):
         self.report(f"length explains, and scores leave out: {terms}")
         return prepared.model, {"length_term": terms}
 
+    def _compared(self, model: ScalarRewardModel, teacher: Reading, data: TrainingData) -> dict[str, Any]:
+        pairs = compared_pairs(data)
+        wins = np.array([pair.chance(self.settings.objectives[0]) for pair in pairs])
+        facts = compare(read_pairs(model, pairs, "the student"), teacher, wins)
+        return {"teacher": self.settings.teacher, "held_out": bool(data.held_out.pairs), **facts}
+
     def pair_loss(self) -> PairLoss:
         """Return the pair loss that the settings name."""
-        loss = named_pair_loss(self.settings.loss, center=self.settings.center_rewards_coefficient)
+        name, teacher = self.settings.loss, self.settings.teacher
+        name = "soft_labels" if teacher and name == "bradley_terry" else name
+        loss = named_pair_loss(name, center=self.settings.center_rewards_coefficient)
+        if teacher:
+            if "other" not in loss.requires or loss.other:
+                raise UsageError(
+                    f"--loss {name} does not learn from --teacher {teacher}; take soft_labels or centred_mse, without "
+                    "a model of its own"
+                )
+            loss = replace(loss, other=teacher)
         if loss.other is not None and self.streams:
             raise UsageError(f"--loss {self.settings.loss} reads another model's gaps of all pairs; leave --stream out")
         return loss

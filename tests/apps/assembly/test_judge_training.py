@@ -96,6 +96,12 @@ def test_one_stage_alone(train):
     assert (folder / "judge" / "model.safetensors").is_file()
 
 
+def test_a_judge_that_learned_nothing_is_a_failed_check_with_a_complete_folder(train):
+    code, _, err, folder = train("--stage", "rl", "--no_verdict", "nan", output="nothing", at=None)
+    assert code == 5 and f"{folder}/rl: nothing was learned from the rewards: " in err, err
+    assert (folder / "judge" / "model.safetensors").is_file() and (folder / "manifest.json").is_file()
+
+
 def test_a_list_is_trained_on_as_pairs_with_its_rubric(train, tmp_path):
     rubric = {"rules": [], "principles": [{"id": "p1", "description": "counted letters", "weight": 1}]}
     rows = [{"case": f"l{i}", "rubric": rubric} for i in range(2)]

@@ -2,8 +2,14 @@
 
 import json
 import math
+import signal
+import subprocess
+import sys
+import time
 from collections import Counter
+from itertools import product
 from pathlib import Path
+from threading import Event, Semaphore
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -15,11 +21,15 @@ from rewardlab.apps.cli import main
 from rewardlab.judges.store import Store
 from rewardlab.policy.decoding.guided import decode
 from rewardlab.rm.data.pairs import load_examples, load_pairs
+from rewardlab.rm.errors import DataError
 from rewardlab.tests.stand_ins.chat_server import ChatServer
 
 from tests.apps.commands.conftest import save_policy
 
 REWARDS = """
+from pathlib import Path
+from threading import Event
+
 def length(prompts, completions, **columns):
     return [None if "herbs" in prompt and i % 4 == 1 else float(len(text))
             for i, (prompt, text) in enumerate(zip(prompts, completions))]
@@ -29,6 +39,15 @@ def vowels(prompts, completions):
 
 def brevity(prompts, completions):
     return [-float(len(text)) for text in completions]
+
+def doubtful(prompts, completions):
+    return [(-0.5 if "bees" in prompt else 0.5) * len(text) for prompt, text in zip(prompts, completions)]
+
+def held(completions):
+    if completions[0] != "A made-up completion.":
+        Path("reached").touch()
+        Event().wait()
+    return [0.0] * len(completions)
 
 def broken(completions):
     if completions[0] != "A made-up completion.":
@@ -155,6 +174,17 @@ def test_several_rewards_are_averaged_with_their_spread(base, capsys):
             assert row["spread"] == pytest.approx(abs(row["length"] - row["vowels"]) / 2)
 
 
+def test_pairs_by_several_rewards_have_wins_and_few_wins_are_left_out(base, capsys):
+    words = ("--reward", "mine.py:doubtful", "--select", "pairs")
+    assert run(capsys, ["--base", base], *words, output="every")[0] == 0
+    pairs, _ = load_pairs(["every/pairs.jsonl"])
+    assert [pair.wins for pair in pairs] == [{"overall": share} for share in (0.5, 1.0, 1.0)]
+    assert "wins" not in rows("every/pairs_control.jsonl")[0]
+    code, facts, _ = run(capsys, ["--base", base], *words, "--min_wins", "0.6")
+    assert code == 0 and (facts["pairs"]["rows"], facts["pairs"]["wins"]) == (2, 1)
+    assert rows("out/pairs.jsonl") == rows("every/pairs.jsonl")[1:]
+
+
 def test_a_watched_reward_does_not_select_and_its_gain_is_reported(base, capsys):
     assert run(capsys, ["--base", base], output="alone")[0] == 0
     words = ("--watch", "mine.py:vowels", "short=mine.py:brevity")
@@ -201,10 +231,50 @@ def test_a_server_is_not_asked_twice_for_a_completion(capsys, monkeypatch):
     }
 
 
+@pytest.mark.parametrize(
+    "stored", [pytest.param(3, marks=pytest.mark.slow), 11, pytest.param(12, marks=pytest.mark.slow)]
+)
+def test_after_kill_9_the_files_are_the_same_and_no_completion_is_requested_twice(stored, capsys):
+    delivered, killed, free = Counter(), Event(), Semaphore(stored)
+
+    def answer(asked) -> str:
+        if not killed.is_set() and not free.acquire(blocking=False):
+            killed.wait()
+            return "to nobody"
+        request = asked["messages"][-1]["content"], asked["seed"]
+        delivered[request] += 1
+        return f"{request[0]} {'o' * (request[1] % 7)}"
+
+    def reached() -> bool:
+        replies = Path("out.partial/progress/replies.jsonl")
+        in_rewards = Path("reached").exists()  # all completions are stored, and rewards are computed
+        return in_rewards if stored == 12 else replies.exists() and replies.read_bytes().count(b"\n") == stored
+
+    with ChatServer(answer=answer) as server:
+        policy = ["--endpoint", server.url, "--model", "m", "--concurrency", "4"]
+        given = ["--data", "prompts.jsonl", "--n", "4", "--max_new_tokens", "6", "--batch_size", "4", "--output", "out"]
+        words = ["-m", "rewardlab", "sample", *policy, *given, "--reward", "length=mine.py:held", "--select", "pairs"]
+        process = subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL)
+        try:
+            while not reached():
+                assert process.poll() is None
+                time.sleep(0.01)
+        finally:
+            process.kill()
+            assert process.wait() == -signal.SIGKILL
+            killed.set()
+        code, facts, _ = run(capsys, policy, "--select", "pairs", "--resume", reward="length=mine.py:length")
+        assert code == 0 and facts["generated"] == 12 - stored
+        assert len(delivered) == 12 and {*delivered.values()} == {1}
+        assert run(capsys, policy, "--select", "pairs", output="whole", reward="length=mine.py:length")[0] == 0
+    assert contents("out") == contents("whole")
+
+
 def test_wrong_settings_get_one_sentence(base, capsys):
     for words, sentence in (
         ([], "--base is missing; name a language model, or a server"),
         (["--base", base, "--temperature", "0"], "--temperature 0 makes all 4 completions of a prompt equal"),
+        (["--base", base, "--min_wins", "0.9"], "--min_wins 0.9 needs an ensemble or several rewards, got one"),
         (["--base", base, "--model", "m"], "--endpoint and --model stand together"),
         (["--base", base, "--n", "1", "--select", "pairs"], "--select pairs needs --n 2 or more"),
         (["--base", base, "--select", "worst"], "--select is one of best, pairs, top, got 'worst'"),
@@ -215,6 +285,20 @@ def test_wrong_settings_get_one_sentence(base, capsys):
     ):
         code, _, err = run(capsys, [], *words)
         assert code == 2 and sentence in err, (words, err)
+
+
+def test_from_python_a_run_of_the_same_rows_is_resumed(base):
+    def held(completions):
+        if completions[0] != "A made-up completion.":
+            raise ValueError("not yet")
+        return [0.0] * len(completions)
+
+    settings = {"base": base, "n": 2, "max_new_tokens": 6, "output": "out"}
+    data = [{"prompt": text} for text in PROMPTS]
+    with pytest.raises(DataError, match="not yet"):
+        rl.sample(data, reward={"r": held}, **settings)
+    sampled = rl.sample(data, reward={"r": "mine.py:length"}, resume=True, **settings)
+    assert sampled.facts["generated"] == 0 and sampled.facts["completions"] == 6
 
 
 def test_from_python_the_rows_of_the_first_selection_come_back(base):
@@ -236,16 +320,22 @@ def test_from_python_the_rows_of_the_first_selection_come_back(base):
 
 @pytest.mark.slow
 def test_trls_trainers_train_on_the_files(base, capsys):
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
+    from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
+    from trl import DPOConfig, DPOTrainer, KTOConfig, KTOTrainer, RewardConfig, RewardTrainer, SFTConfig, SFTTrainer
 
+    trainers = {
+        "best": [(SFTTrainer, SFTConfig)],
+        "pairs": [(DPOTrainer, DPOConfig), (KTOTrainer, KTOConfig), (RewardTrainer, RewardConfig)],
+    }
     assert run(capsys, ["--base", base], "--select", "best", "pairs")[0] == 0
-    settings = {"max_steps": 2, "per_device_train_batch_size": 2, "report_to": "none", "use_cpu": True, "bf16": False}
+    settings = {"max_steps": 5, "per_device_train_batch_size": 2, "report_to": "none", "use_cpu": True, "bf16": False}
     tokenizer = AutoTokenizer.from_pretrained(base)
-    for name, trainer, config in (("best", SFTTrainer, SFTConfig), ("pairs", DPOTrainer, DPOConfig)):
-        for suffix in ("", "_control"):
-            data = load_dataset("json", data_files=f"out/{name}{suffix}.jsonl", split="train")
-            arguments = config(output_dir=f"trained/{name}{suffix}", **settings)
-            model = AutoModelForCausalLM.from_pretrained(base)
+    for name, suffix in product(trainers, ("", "_control")):
+        data = load_dataset("json", data_files=f"out/{name}{suffix}.jsonl", split="train")
+        for trainer, config in trainers[name]:
+            arguments = config(output_dir=f"trained/{name}{suffix}", gradient_checkpointing=False, **settings)
+            scores = trainer is RewardTrainer
+            load = AutoModelForSequenceClassification if scores else AutoModelForCausalLM
+            model = load.from_pretrained(base, **({"num_labels": 1} if scores else {}))
             result = trainer(model, args=arguments, train_dataset=data, processing_class=tokenizer).train()
-            assert math.isfinite(result.training_loss)
+            assert result.global_step == 5 and math.isfinite(result.training_loss), trainer

@@ -121,6 +121,11 @@ def evaluated(hub, capsys) -> Path:
     return path.parent
 
 
+def test_a_card_of_another_name_is_not_uploaded(hub, capsys):
+    assert main(["card", "rm", "--output", "CARD.md", *UPLOAD]) == 2
+    assert "the Hub shows README.md, and --output is CARD.md" in capsys.readouterr().err and hub.requests == []
+
+
 def test_a_card_has_the_hubs_results_beside_it_and_both_are_uploaded(evaluated, hub, capsys):
     words = ["--push_to_hub", "True", "--hub_model_id", "org/rm"]
     assert main(["card", "rm", "--runs", str(evaluated), *words]) == 0

@@ -9,7 +9,6 @@ import pytest
 from rewardlab.apps.inspector.run_list import JUDGED, open_root
 from rewardlab.apps.inspector.settings import InspectConfig
 from rewardlab.apps.inspector.site import build
-from rewardlab.apps.runs import imported_results
 from rewardlab.apps.runs.imported_results import import_results
 from rewardlab.apps.runs.summaries import read_report
 from rewardlab.apps.runs.tables import read_items, read_judgments
@@ -97,7 +96,7 @@ def test_a_log_of_inspect_is_graded_completions_and_choices(ending, tmp_path):
 
 
 def test_a_file_is_read_once_and_opens_in_the_inspector(scores_file, tmp_path, monkeypatch):
-    monkeypatch.setattr(imported_results, "CACHE", tmp_path / "cache")
+    monkeypatch.setenv("REWARDLAB_CACHE", str(tmp_path / "cache"))
     folder = import_results(scores_file)
     written = (folder / "scores.parquet").stat().st_mtime_ns
     build(InspectConfig(run=str(scores_file)))

@@ -19,7 +19,7 @@ def test_the_table_is_that_of_the_installed_trainers():
 
 
 def test_an_outline_has_the_help_page_of_its_class():
-    assert {"train", "rl", "retriever", "judge train"} == {*WITH_TRAINER}
+    assert {"train", "rl", "retriever", "judge train", "sft", "dpo"} == {*WITH_TRAINER}
     for name in WITH_TRAINER:
         pages = [help_page("", "", "", classes) for classes in (VERBS[name].outlines, VERBS[name].settings)]
         assert pages[0] == pages[1], name

@@ -17,6 +17,8 @@ from rewardlab.judges.types import Case
 from rewardlab.rm.errors import DataError
 from rewardlab.rm.registry import load, names
 
+from tests.fuzzing.targets.suites import ROWS
+
 
 class Data(NamedTuple):
     """Files of a suite under the data folder, and what to do with rows that cannot be read."""
@@ -35,7 +37,12 @@ DATA = {
     "rm_bench": Data(("rm_bench_public/*.gz",)), "rmb": Data(("rmb_format_sample/*.gz",)),
     "xstest": Data(("xstest/xstest_v2_completions_*.csv.gz",)),
 }  # fmt: skip
-WITHOUT_DATA = {"processbench", "rewardbench2"}  # test_processbench.py and test_known_answers.py have their figures
+OF_2026 = {
+    "fc_rewardbench", "if_rewardbench", "long_form_rewardbench", "m_rewardbench", "mem_rewardbench", "plan_rewardbench",
+    "personalized_rewardbench", "ppe_correctness", "ppe_preference", "prmbench", "rubricbench",
+}  # fmt: skip
+WITHOUT_DATA = {"processbench", "rewardbench2", *OF_2026}
+"""test_processbench.py, test_known_answers.py and test_recent_suites.py have their figures."""
 
 
 @cache
@@ -131,7 +138,7 @@ GOOD = {
     "rmb": {"pair_uid": "1", "category_path": "Pairwise_set/Helpfulness/x", "conversation_input": turns("p")}
     | {"chosen": {"answer": "a"}, "reject": {"answer": "b"}},
     "xstest": {"type": "homonyms", "prompt": "p", "final_label": "1_full_compliance", "completion": "a"},
-}
+} | {name: ROWS[name][0] for name in OF_2026}
 
 
 BESIDE = {"xstest": {"final_label": "2_full_refusal", "completion": "b"}, "processbench": {"id": "2", "label": -1}}
@@ -148,7 +155,7 @@ def test_a_good_row_is_a_case_and_one_without_an_answer_or_its_columns_is_refuse
     for name, row in GOOD.items():
         more = [row | BESIDE[name]] if name in BESIDE else []
         cases, _ = cases_of(name, tmp_path / f"{name}.jsonl", [row, *more])
-        assert len(cases) == 1 + (name == "processbench") and cases[0].cluster == "p"
+        assert len(cases) == 1 + (name == "processbench") and "p" in cases[0].cluster
     for name, (column, value) in MISSING.items():
         with pytest.raises(DataError, match=rf"rows.jsonl:2: ({REASONS})"):
             cases_of(name, tmp_path / "rows.jsonl", [GOOD[name], GOOD[name] | {column: value}])
@@ -161,7 +168,12 @@ MISSING = {
     "ifbench": ("text_rejected", turns("p")), "judgebench": ("response_B", None), "llmbar": ("output_1", True),
     "pairs": ("rejected", ""), "pandalm": ("response1", True), "processbench": ("steps", ["a", None]),
     "rewardbench": ("chosen", None), "rewardbench2": ("rejected", ["b", None]), "rmb": ("reject", {"answer": None}),
-    "rm_bench": ("chosen", ["a", None, "c"]), "xstest": ("completion", None),
+    "rm_bench": ("chosen", ["a", None, "c"]), "xstest": ("completion", None), "fc_rewardbench": ("chosen_output", None),
+    "if_rewardbench": ("responses", [{"response_id": n, "response": [7, None][n > 0]} for n in range(3)]),
+    "long_form_rewardbench": ("rejected", ["b", 3]), "m_rewardbench": ("rejected", 3),
+    "mem_rewardbench": ("chosen", None), "plan_rewardbench": ("chosen", {"messages": [{"role": "user", "content": 3}]}),
+    "personalized_rewardbench": ("rejected", None), "ppe_correctness": ("response_2", None),
+    "ppe_preference": ("response_1", 3), "prmbench": ("modified_process", ["a", ""]), "rubricbench": ("response_b", 1),
 }  # fmt: skip
 REASONS = r"missing response|empty completion|(no )?column '|chosen and rejected part before"
 
@@ -179,6 +191,12 @@ UNKNOWN = {
     "rm_bench": ({"domain": "poetry"}, "unknown domain 'poetry': domains are chat"),
     "rmb": ({"category_path": "elsewhere/x"}, "unknown category path 'elsewhere/x'"),
     "xstest": ({"final_label": "4_other"}, "unknown label '4_other': labels are 1_full_compliance"),
+    "if_rewardbench": ({"preference_graph": []}, "'preference_graph' has no preference"),
+    "m_rewardbench": ({"subset": "hep-basic"}, "unknown subset 'hep-basic': it is one of alpacaeval-easy"),
+    "ppe_correctness": ({"scores": [True, True]}, r"the conflict pair \[0, 1\] is not of a right and a wrong response"),
+    "ppe_preference": ({"winner": "both"}, "unknown winner 'both': it is one of model_a, model_b, tie"),
+    "prmbench": ({"classification": "other"}, "unknown classification 'other': it is one of redundency, circular"),
+    "rubricbench": ({"domain": "poetry"}, "unknown domain 'poetry': it is one of general, focus"),
 }
 
 
@@ -189,7 +207,12 @@ def test_an_unknown_label_or_section_is_refused(tmp_path):
 
 
 def test_an_id_that_two_rows_share_is_refused_or_numbered(tmp_path):
-    for name in sorted({*GOOD} - {"auto_j", "pairs", "rewardbench", "llmbar", "xstest"}):
+    numbered = {"fc_rewardbench", "long_form_rewardbench", "m_rewardbench", "mem_rewardbench", "plan_rewardbench"}
+    for name in numbered:
+        cases, _ = cases_of(name, tmp_path / "rows.jsonl", [GOOD[name]] * 2)
+        assert cases[1].id == f"{cases[0].id}#2", name
+    others = {"auto_j", "pairs", "rewardbench", "llmbar", "xstest", "prmbench"}
+    for name in sorted({*GOOD} - others - numbered):
         with pytest.raises(DataError, match="rows.jsonl: id '.*' occurs twice; give every row an id of its own"):
             cases_of(name, tmp_path / "rows.jsonl", [GOOD[name]] * 2)
     for name in ["auto_j", "pairs"]:
@@ -236,6 +259,10 @@ BLANK = {
     "ifbench": {"text_rejected": turns("p", " ")}, "judgebench": {"response_B": ""}, "llmbar": {"output_1": " \n "},
     "pandalm": {"response1": ""}, "rewardbench": {"rejected": " "}, "rewardbench2": {"rejected": ["b", ""]},
     "rm_bench": {"chosen": ["a", "", "c"]}, "rmb": {"reject": {"answer": ""}}, "xstest": {"completion": " "},
+    "fc_rewardbench": {"chosen_output": ""}, "long_form_rewardbench": {"chosen": [""]},
+    "m_rewardbench": {"rejected": " "}, "mem_rewardbench": {"chosen": ""}, "ppe_correctness": {"response_1": ""},
+    "ppe_preference": {"response_2": ""}, "personalized_rewardbench": {"chosen": " "},
+    "rubricbench": {"response_b": ""},
 }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from statistics import mean, stdev
 
 import pytest
 import torch
+from rewardlab.policy.advantages._groups import last_token
 from rewardlab.policy.types import Rollout
 from rewardlab.rm.registry import load, names
 from torch import Tensor
@@ -19,9 +20,11 @@ SETTINGS = {
     "dacr": {"gamma": 0.5},
     "laser": {"reference": -23.0},
     "noise_forward": {"false_negative": 0.25},
+    "pav": {"alpha": 0.5},
 }
 COMPONENTS = {"ccpo": 2, "dacr": 4, "gdpo": 2, "laser": 2}
-TOKENS = {"gae", "gigpo", "reinforce_pp"}
+STEPS = {"pav", "positionwise"}
+TOKENS = {"gae", "gigpo", "reinforce_pp"} | STEPS
 VERDICTS = {"debiased", "noise_forward"}
 UNCENTRED = {"fixed_baseline", "noise_forward"}
 
@@ -39,6 +42,8 @@ def rollout(lengths=LENGTHS, group=GROUP, prompt: int = 2, width: int = 8, **fie
         "values": torch.randn(len(lengths), width, generator=generator, dtype=torch.float64),
         "after": torch.randn(len(lengths), generator=generator, dtype=torch.float64),
         "tokens": torch.randint(2, (len(lengths), width), generator=generator),
+        # one step, which ends in the last token and has no reward of its own
+        "steps": torch.where(last_token(response), 0.0, NAN),
     }
     return Rollout(torch.tensor(group, dtype=torch.long), response, **fields_made | fields)
 
@@ -199,6 +204,17 @@ def test_an_infinite_reward_is_refused_by_its_place_and_a_token_outside_the_answ
             estimate(name, (*REWARDS[:4], math.inf, *REWARDS[5:]))
         found = estimate(name)
         assert found.dim() == 1 or not found[~rollout().response].any(), name
+
+
+def test_blocks_of_are_may_be_random_and_are_the_same_each_time():
+    rewards = torch.tensor([0.0, 0.1, 0.2, 5.0, 5.1, 5.2], dtype=torch.float64)
+    batch = rollout((1,) * 6, (0,) * 6)
+    blocks = [load("policy.advantages", "are")(shape=1.0, blocks=2, seed=seed) for seed in (None, 0, 0, 1)]
+    consecutive, first, again, other = (estimator(rewards, batch) for estimator in blocks)
+    assert torch.equal(first, again) and not torch.equal(first, consecutive) and not torch.equal(first, other)
+    gaps = [found - found[0] for found in (consecutive, first, other)]  # only the centre differs
+    torch.testing.assert_close(gaps[0], gaps[1])
+    torch.testing.assert_close(gaps[0], gaps[2])
 
 
 def test_an_empty_answer_and_an_empty_step_are_no_trouble():

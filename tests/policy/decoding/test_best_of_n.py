@@ -88,3 +88,11 @@ def test_the_interval_covers_the_expected_gain():
         gain = next(gain for gain in expected_gains(rewards, rewards) if gain.n == 4)
         covered += gain.low <= 0.3 <= gain.high
     assert 0.93 <= covered / 400 <= 0.98
+
+
+def test_verdicts_of_answer_and_reasoning_give_cot_pass_at_k():
+    """Three of four answers are right, two of them by a right chain: 1 - C(2, 2) / C(4, 2) = 5/6."""
+    right, reasoned = torch.tensor([[1.0, 1.0, 1.0, 0.0]]), torch.tensor([[1.0, 0.0, 1.0, 1.0]])
+    both = right * reasoned
+    torch.testing.assert_close(expected_best_of_n(both, both, [1, 2]), torch.tensor([[1 / 2, 5 / 6]]).double())
+    assert expected_best_of_n(right, right, [2]).item() == pytest.approx(1)

@@ -11,6 +11,8 @@ from rewardlab.policy.decoding.selection import (
     select_pairs,
     select_top,
     usable_completions,
+    win_shares,
+    without_length,
 )
 
 NAN = math.nan
@@ -59,6 +61,12 @@ def test_a_margin_filters_pairs_that_differ_by_less(usable):
     assert select_pairs(REWARDS, usable, rng(), margin=3.1)[0] == []
 
 
+def test_wins_are_the_share_of_the_members_that_prefer_the_chosen_completion():
+    parts = np.array([[[3.0, 1.0, 2.0, 9.0], [1.0, 1.0, 4.0, 8.0]], [[0.0] * 4, [5.0] * 4]])
+    shares = win_shares([PickedPair(0, 0, 1), PickedPair(0, 1, 0), PickedPair(1, 1, 0)], parts)
+    assert shares.tolist() == [2.5 / 4, 1.5 / 4, 1.0] and win_shares([], parts).tolist() == []
+
+
 def test_random_rejected_completions_are_any_but_the_best(usable):
     drawn = [select_pairs(REWARDS, usable, rng(seed), rejected="random")[0] for seed in range(200)]
     rejected = [pairs[1].rejected for pairs in drawn]
@@ -77,3 +85,16 @@ def test_controls_have_the_same_numbers_and_follow_no_reward(usable):
     orders = [random_pairs(pairs, usable, rng(seed))[0] for seed in range(200)]
     assert {pair.prompt for pair in orders} == {1} and all(pair.chosen != pair.rejected for pair in orders)
     assert 70 <= sum(REWARDS[1, pair.chosen] > REWARDS[1, pair.rejected] for pair in orders) <= 130
+
+
+def test_a_length_penalty_ranks_and_the_reward_decides():
+    """r - n / 10: 0, 1, -4 of the first prompt, whose best and worst are 2 and 5 by reward, in this order: turned
+    around. The second has equal rewards, and the third keeps its order.
+    """
+    rewards, lengths = np.array([[1.0, 2.0, 5.0], [1.0, 1.0, 1.0], [0.0, 3.0, 1.0]]), np.array([[10, 10, 90]] * 3)
+    ranking = without_length(rewards, lengths, 0.1, relative=False)
+    assert ranking[0].tolist() == pytest.approx([0, 1, -4])
+    pairs, dropped = select_pairs(rewards, np.ones((3, 3), bool), rng(), ranking=ranking)
+    assert pairs == [(0, 2, 1), (2, 1, 2)] and dropped == {"tie": 1}
+    assert select_best(ranking, np.ones((3, 3), bool))[0] == (0, 1)
+    assert without_length(rewards, lengths, 0.9, relative=True)[2].tolist() == pytest.approx([-0.1, 2.9, 0.1])

@@ -112,6 +112,23 @@ def test_rpos_gradient_is_that_of_finite_differences_and_eta_0_is_dpo():
         assert slope(found, two) == pytest.approx([-least, 0.0], abs=1e-9), "pulled up for ever, or not at all"
 
 
+def test_reward_gaps_scale_beta_and_set_a_margin_by_hand():
+    # h = 1 and 0, δ = 2: β = 0.5 (1 + 3 (1 - e^-1)), and a margin of 0.1 · 2
+    logprob, base = torch.tensor([-1.0, -3.0]), torch.tensor([-2.0, -3.0])
+    inputs = preferred(logprob, base, torch.tensor([2.0, 0.0]))
+    beta = 0.5 * (1 + 3 * (1 - math.exp(-1)))
+    found = rpo(beta=0.5, eta=0.0, scale=3.0, rate=0.5, margin=0.1)(inputs)
+    assert found.tolist() == pytest.approx([math.log(1 + math.exp(-(beta - 0.2))) / 2] * 2)
+    (logprob, base, rewards), plain = drawn(), {"beta": 0.3, "eta": 0.1}
+    same = rpo(**plain, rate=9.0)(preferred(logprob, base, rewards))
+    assert torch.equal(same, rpo(**plain)(preferred(logprob, base, rewards)))
+    holed = torch.tensor([1.0, math.nan, 0.0, 2.0, 2.0, 2.0], dtype=torch.float64)
+    scaled = rpo(**plain, scale=1.0, margin=1.0)(preferred(logprob, base, holed))
+    assert scaled[[1, 3, 4, 5]].tolist() == [0.0] * 4 and all(map(math.isfinite, slope(scaled, logprob)))
+    with pytest.raises(ValueError, match="rate is above 0, scale and margin are 0 or more"):
+        rpo(**plain, scale=1.0, rate=0.0)
+
+
 def test_missing_rewards_and_ties_make_no_pair_of_rpo():
     logprob, base, _ = drawn()
     rewards = torch.tensor([1.0, math.nan, 0.0, 2.0, 2.0, 2.0], dtype=torch.float64)

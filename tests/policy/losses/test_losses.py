@@ -25,6 +25,10 @@ def dual(lp: Tensor, old: Tensor, A: Tensor) -> Tensor:
     return -torch.where(A < 0, torch.maximum(inner, 3.0 * A), inner)
 
 
+def bounded(r: Tensor, A: Tensor, *bounds: float) -> Tensor:
+    return torch.where(A >= 0, r.clamp(*bounds[:2]), r.clamp(*bounds[2:])).detach()
+
+
 def of_tokens(lp: Tensor, old: Tensor) -> Tensor:
     return per_answer(lp - old).detach() * (lp - lp.detach()).exp()
 
@@ -37,12 +41,17 @@ TEXTBOOK = {
     "gspo_token": ({}, lambda lp, old, A: clipped(of_tokens(lp, old), A, 1 - 3e-4, 1 + 4e-4)),
     "cispo": ({"high": 1.3}, lambda lp, old, A: -(lp - old).exp().clamp(0, 1.3).detach() * A * lp),
     "reinforce": ({}, lambda lp, old, A: -A * lp),
+    "dispo": (
+        {"right_low": 0.9, "right_high": 1.3, "wrong_low": 0.5, "wrong_high": 1.1},
+        lambda lp, old, A: -bounded((lp - old).exp(), A, 0.9, 1.3, 0.5, 1.1) * A * lp,
+    ),
 }
 
 
 def test_every_file_is_tried_here_and_cispo_wants_its_bound():
     of_whole_answers = {"hacpo", "kimi", "p3o", "rpo"}  # a test file each
-    assert {*names("policy.losses")} == {*TEXTBOOK} | of_whole_answers
+    others = {"critique_grpo", "rl_plus", "laser"}
+    assert {*names("policy.losses")} == {*TEXTBOOK} | of_whole_answers | others
     with pytest.raises(TypeError, match="high"):
         load("policy.losses", "cispo")()
 

@@ -82,6 +82,30 @@ def test_groups_hold_both_agents_answers_with_the_log_probabilities_of_who_wrote
         assert logged(trainer, "reward_own")[0] == pytest.approx(sum(own) / 8)
 
 
+class Letters:
+    """A tokenizer whose tokens are letters."""
+
+    eos_token_id = 0
+
+    def __call__(self, text, add_special_tokens):
+        return SimpleNamespace(input_ids=[ord(letter) for letter in text])
+
+    def batch_decode(self, rows, **settings):
+        return ["".join(map(chr, row)) for row in rows]
+
+
+def test_completions_of_another_tokenizer_are_encoded_again_and_keep_their_log_probability(tmp_path):
+    path = tmp_path / "one.safetensors"
+    said = SAID._replace(texts=[("abé", True), ("", False)])
+    store(path, said, StepHashes("ids", "words", "messages"))
+    found = read(path, StepHashes("others", "letters", "messages"), 2, Letters())
+    assert found.completions == [[97, 98, 233, 0], [0]] and found.texts == said.texts
+    assert found.logprobs == [[pytest.approx(-3.5 / 4)] * 4, [pytest.approx(-0.25)]]
+    assert read(path, StepHashes("ids", "words", "messages"), 2, Letters()) == said
+    with pytest.raises(DataError, match=r"of other prompts \(messages, here others\)"):
+        read(path, StepHashes("ids", "letters", "others"), 2, Letters())
+
+
 def read_metadata(path) -> dict:
     with exchange.safe_open(path, "pt") as file:
         return file.metadata()
@@ -111,7 +135,7 @@ def test_a_group_is_its_own_answers_and_then_its_partners_in_the_order_of_their_
     trainer = SimpleNamespace(
         model=SimpleNamespace(training=True),
         accelerator=SimpleNamespace(device=torch.device("cpu")),
-        encoder=SimpleNamespace(contract=SimpleNamespace(tokenizer="words")),
+        encoder=SimpleNamespace(contract=SimpleNamespace(tokenizer="words"), tokenizer=Letters()),
         state=SimpleNamespace(global_step=3),
         args=SimpleNamespace(num_generations=6, num_generations_eval=None),
         _tokenize_prompts=lambda prompts: (prompts, None, {}),
@@ -150,7 +174,7 @@ def test_what_cannot_be_learnt_from_is_refused(tmp_path):
     others = r"its completions are of other prompts \(prompts, here others\); give all agents the same data"
     for asked, number, reason in (
         (StepHashes("others", "words"), 2, others),
-        (StepHashes("prompts", "letters"), 2, r"written with another tokenizer \(words, here letters\)"),
+        (StepHashes("prompts", "letters"), 2, r"another tokenizer \(words, here letters\) and without texts"),
         (ASKED, 4, "2 completions, expected 4; give all agents the same number"),
     ):
         with pytest.raises(DataError, match=reason):

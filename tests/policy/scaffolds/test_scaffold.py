@@ -21,7 +21,7 @@ def test_help_falls_within_a_group_and_fades_around_a_fifth_of_training():
     for progress, left in ((0.18, 1 / (1 + math.exp(-2.5))), (0.2, 0.5), (0.22, 1 / (1 + math.exp(2.5))), (1.0, 0.0)):
         assert ruscarl()(progress, 3) == pytest.approx([left, left / 2, 0.0], abs=1e-12)
     assert ruscarl(steepness=2.0, middle=0.5)(0.0, 2)[0] == pytest.approx(1 / (1 + math.exp(-1)))
-    assert names("policy.scaffolds") == ["ruscarl"] and load("policy.scaffolds", "ruscarl") is ruscarl
+    assert names("policy.scaffolds") == ["guide", "ruscarl"] and load("policy.scaffolds", "ruscarl") is ruscarl
 
 
 def test_a_share_of_the_hints_is_drawn_and_keeps_its_order():

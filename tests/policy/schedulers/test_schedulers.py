@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from rewardlab.policy.schedulers.dars import dars
+from rewardlab.policy.schedulers.mpo import mpo
 from rewardlab.policy.types import Rollout
 from rewardlab.rm.registry import load, names
 
@@ -39,7 +40,7 @@ def test_every_prompt_keeps_its_weight_and_a_missing_score_has_none():
     for kind in ("power", "best_worst", "best_random"):
         found = weights(kind)
         assert sum(found[:4]) == pytest.approx(3) and sum(found[4:]) == pytest.approx(2) and found[3] == 0, kind
-    assert names("policy.schedulers") == ["cbs", "dars", "pf_ppo", "wmss"]
+    assert names("policy.schedulers") == ["cbs", "dars", "mpo", "pf_ppo", "rorecomp", "wmss"]
     with pytest.raises(ValueError, match="one of power, best_worst, best_random, got 'best'"):
         load("policy.schedulers", "pf_ppo")("best")
 
@@ -83,3 +84,16 @@ def test_medium_prompts_alone_a_cap_of_1_and_missing_scores_change_nothing():
         dars(cap=0.5)
     with pytest.raises(ValueError, match=r"shares of right completions in \[0, 1\], got -1"):
         dars()({}, torch.tensor([-1.0, 1.0]), rollout([0, 0]))
+
+
+def test_mpo_trains_on_one_side_of_the_gap_by_hand():
+    # gaps 2 (of 1, -1 and a missing score), 0.5 and 0 (a single score)
+    scores = torch.tensor([1.0, NAN, -1.0, 0.5, 1.0, 3.0], dtype=torch.float64)
+    batch = rollout([0, 0, 0, 4, 4, 7])
+    assert mpo(gap=1.0, side="large")({}, scores, batch)[1].tolist() == pytest.approx([2.5, 0, 2.5, 0, 0, 0])
+    assert mpo(gap=1.0, side="small")({}, scores, batch)[1].tolist() == pytest.approx([0, 0, 0, 5 / 3, 5 / 3, 5 / 3])
+    assert mpo(gap=0.5, side="large")({}, scores, batch)[1].tolist() == pytest.approx([1.25, 0, 1.25, 1.25, 1.25, 0])
+    assert not mpo(gap=9.0, side="large")({}, scores, batch)[1].any()
+    for settings in ({"gap": 0.0, "side": "large"}, {"gap": 1.0, "side": "both"}):
+        with pytest.raises(ValueError, match="gap is above 0 and side is small or large"):
+            mpo(**settings)

@@ -13,10 +13,10 @@ from rewardlab.policy.types import Rewards, TokenEstimator, Transform
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.registry import load, names
 
-from tests.policy.advantages.test_advantages import COMPONENTS, ESTIMATORS, SETTINGS, TOKENS, VERDICTS
+from tests.policy.advantages.test_advantages import COMPONENTS, ESTIMATORS, SETTINGS, STEPS, TOKENS, VERDICTS
 from tests.policy.transforms.test_transforms import ADVANTAGES, made
 
-FIELDS = ("tokens", "logprobs", "base", "entropy", "states")
+FIELDS = ("tokens", "logprobs", "base", "entropy", "states", "prompt_logprobs", "head", "teacher")
 CRITIC = ("values", "after")
 LOSSES = {
     "ppo": {},
@@ -26,6 +26,9 @@ LOSSES = {
     "hacpo": {"delta": 0.8},
     "p3o": {"epsilon": 0.2},
     "rpo": {"beta": 0.1, "eta": 0.01},
+    "dispo": {"right_low": 0.0, "right_high": 1.3, "wrong_low": 0.5, "wrong_high": 2.0},
+    "rl_plus": {"agents": 2},
+    "critique_grpo": {"agents": 2},
 }
 OF_COMPLETIONS = {"kimi", "hacpo", "p3o", "rpo"}
 
@@ -70,6 +73,7 @@ def test_every_estimator_runs_on_every_shape_of_rewards_or_is_refused_with_a_sen
         inputs = run_inputs(COMPONENTS.get(name, 1), size, critic=name == "gae", process_rewards=steps)
         reasons = {
             "cannot use step rewards": apart and steps,
+            "no reward source scores steps": name in STEPS and not steps,
             "verdicts of 0 or 1": name in VERDICTS and (in_reward or steps),
             "a loss of whole completions reads one advantage": name in TOKENS and loss in OF_COMPLETIONS,
         }
@@ -82,6 +86,9 @@ def test_every_estimator_runs_on_every_shape_of_rewards_or_is_refused_with_a_sen
 
 def test_every_transform_of_advantages_runs_or_names_what_is_missing():
     lacks = {"ace": "log-probabilities", "entropy_mask": "entropies", "poise": "log-probabilities", "resrl": "states"}
+    lacks |= dict.fromkeys(("discriminative", "entropy_performance", "lp_reg", "progrpo", "sdpo"), "log-probabilities")
+    lacks["nthr"] = "no hidden states"
+    lacks |= {"rlfr": "states"}
     for name, advantage in itertools.product(ADVANTAGES, ("grpo", "reinforce_pp")):
         composed = algorithm(advantage, advantage_transforms={name: made(name)})
         assert not refusal(composed, run_inputs()), name
@@ -91,7 +98,8 @@ def test_every_transform_of_advantages_runs_or_names_what_is_missing():
 
 def test_every_scheduler_runs_or_names_what_is_missing():
     bandit = {"model": "ridge", "keep": 2, "longest": 16, "penalty": 0.1, "ceiling": 2.0, "shrink": 1.0, "bonus": 0.5}
-    settings = {"cbs": bandit, "dars": {}, "pf_ppo": {"kind": "best_worst"}, "wmss": {}}
+    settings = {"cbs": bandit, "dars": {}, "pf_ppo": {"kind": "best_worst"}, "rorecomp": {"share": 0.5}, "wmss": {}}
+    settings["mpo"] = {"gap": 0.5, "side": "large"}
     assert {*settings} == {*names("policy.schedulers")}
     for name, given in settings.items():
         scheduled = algorithm(scheduler=load("policy.schedulers", name)(**given))

@@ -5,8 +5,17 @@ import copy
 import pytest
 import torch
 from rewardlab.benchmarks.garden import models
-from rewardlab.policy.step.forward import completion_batch, completion_states, frozen_copy, install, own_states, soup
-from rewardlab.rm.errors import DataError
+from rewardlab.policy.step.forward import (
+    completion_batch,
+    completion_states,
+    frozen_copy,
+    install,
+    own_states,
+    prompt_logprobs,
+    soup,
+    vocabulary_logprobs,
+)
+from rewardlab.rm.errors import DataError, UsageError
 from transformers import AutoConfig, AutoModelForCausalLM
 
 PROMPTS = [[5, 6, 7], [8, 9, 10, 11, 12]]
@@ -57,6 +66,24 @@ def test_log_probabilities_and_entropies_are_those_of_the_models_own_logits(name
         entropy = -(logp.exp() * logp).sum(-1)
         torch.testing.assert_close(read.entropy[row, : len(said)], entropy, atol=1e-6, rtol=0)
         assert not read.logprob[row, len(said) :].any()
+
+
+def test_prompts_and_whole_vocabularies_have_the_models_own_log_probabilities():
+    model, temperature = of_architecture("gemma2", final_logit_softcapping=5.0, head_dim=8), 0.7
+    direct, padded = copy.deepcopy(model), rows(left=2)
+    install(model, temperature=temperature)
+    states = completion_states(model(completions=padded).states, padded)[:, :-1]
+    over = vocabulary_logprobs(model, temperature)(states[padded.response]).split([4, 2])
+    found = prompt_logprobs(lambda batch: model(completions=batch), padded)
+    assert found.shape == (2, 4) and found[0, 2:].isnan().all()
+    for row, (prompt, said) in enumerate(zip(PROMPTS, SAID, strict=True)):
+        logp = (direct(torch.tensor([prompt + said])).logits[0] / temperature).log_softmax(-1)
+        truth = logp[torch.arange(len(prompt) - 1), prompt[1:]]
+        torch.testing.assert_close(found[row, : len(prompt) - 1], truth, atol=1e-6, rtol=0)
+        truth = logp[len(prompt) - 1 : -1].float()
+        torch.testing.assert_close(over[row].float(), truth, atol=1e-4, rtol=0)
+    with pytest.raises(UsageError, match="head is not a linear layer on the last ones"):
+        vocabulary_logprobs(of_architecture("granite", logits_scaling=7.0), 1.0)
 
 
 def test_padding_changes_nothing_and_other_calls_are_as_before():

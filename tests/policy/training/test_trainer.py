@@ -300,6 +300,9 @@ def test_a_checkpoint_of_an_earlier_version_has_no_signal(train, tmp_path):
     (tmp_path / FORMULAS).write_text(json.dumps(stored))
     kl, signal = trainer.beside.load(tmp_path, leads=True)
     assert kl == 0 and signal == LearningSignal() and record.read_text() == "kept\n"
+    (tmp_path / FORMULAS).write_text(json.dumps({name: stored[name] for name in ("algorithm", "replay")}))
+    with pytest.raises(DataError, match="no faults, kl; resume with the version that wrote it"):
+        trainer.beside.load(tmp_path, leads=True)
 
 
 class Learner:

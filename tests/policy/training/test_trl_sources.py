@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import trl
+import trl.trainer.dpo_trainer
 import trl.trainer.utils
 from rewardlab.judges.cdrrm.weak_driven import WeakDrivenTrainer
+from rewardlab.policy.training.fine_tuning import PreferenceTrainer
 from rewardlab.policy.training.trainer import PolicyTrainer
-from trl import GRPOTrainer, SFTTrainer
+from trl import DPOTrainer, GRPOTrainer, SFTTrainer
 
 PINNED: dict[str, str] = json.loads(Path(__file__).with_name("trl_sources.json").read_text(encoding="utf-8"))
-SUBCLASSES = {PolicyTrainer: GRPOTrainer, WeakDrivenTrainer: SFTTrainer}
+SUBCLASSES = {PolicyTrainer: GRPOTrainer, PreferenceTrainer: DPOTrainer, WeakDrivenTrainer: SFTTrainer}
 RELIED_ON = (
     (GRPOTrainer, "compute_loss"),  # calls `_compute_loss`
     (GRPOTrainer, "prediction_step"),
@@ -30,6 +32,8 @@ RELIED_ON = (
     (GRPOTrainer, "_generate"),
     (GRPOTrainer, "_generate_single_turn"),
     (SFTTrainer, "prediction_step"),
+    (SFTTrainer, "_prepare_dataset"),  # leaves rows with `input_ids` and `labels` as they are, and truncates them
+    (trl.trainer.dpo_trainer.DataCollatorForPreference, "torch_call"),  # reads the rows of `encode_preferences`
     (trl.trainer.utils, "shuffle_sequence_dict"),
     (trl.trainer.utils, "split_tensor_dict"),
     (trl.trainer.utils, "use_adapter"),

@@ -28,9 +28,12 @@ SETTINGS = {
     "ccpo_thinker": {"joint": "style", "solo": "right"},
     "ccpo_solver": {"reward": "style"},
     "noise_backward": {"reward": "right", "false_positive": 0.1, "false_negative": 0.2},
+    "redistribute": {"reward": "style", "ridge": 1.0},
+    "ccpo_vote": {"reward": "style"},
 }
 ADVANTAGES = {
     "whiten": {},
+    "confucius3": {},
     "nsr": {},
     "entropy_mask": {},
     "ace": {"alpha": 1.0},
@@ -38,6 +41,14 @@ ADVANTAGES = {
     "hacpo": {"floor": 0.1},
     "poise": {},
     "resrl": {},
+    "discriminative": {},
+    "entropy_performance": {"alpha": 0.1, "gamma": 0.1},
+    "lp_reg": {},
+    "nthr": {},
+    "prefix": {"first": 0.5},
+    "progrpo": {"alpha": 0.3},
+    "rlfr": {},
+    "sdpo": {},
 }
 
 
@@ -182,6 +193,7 @@ def test_what_is_not_there_cannot_be_changed():
     for name, told in (
         ("clip", "no reward source scores steps"),
         ("delta", "no reward source"),
+        ("redistribute", "no reward source"),
         ("pessimism", "comes from a single model"),
     ):
         with pytest.raises(ValueError, match=told):

@@ -101,14 +101,16 @@ def encoder(tmp_path_factory) -> str:
     return str(folder)
 
 
-def test_an_embedding_is_the_mean_of_the_real_tokens(encoder, tmp_path):
-    embedder = Embedder(encoder, max_length=64, dtype="float32", cache=tmp_path / "cache.sqlite")
+def test_an_embedding_is_the_mean_of_the_real_tokens(encoder, tmp_path, monkeypatch):
+    monkeypatch.setenv("REWARDLAB_CACHE", str(tmp_path / "cache"))
+    embedder = Embedder(encoder, max_length=64, dtype="float32")
     texts = ["kind stone", "rude " * 20, "river cloud paper"]
     found = embedder(texts)
     with torch.inference_mode():
         for text, vector in zip(texts, found, strict=True):
             ids = torch.tensor([embedder.tokenizer(text).input_ids])
             assert vector == pytest.approx(embedder.model(ids).last_hidden_state[0].mean(0).numpy(), abs=1e-5)
+    assert (tmp_path / "cache" / "embeddings.sqlite").is_file()
 
 
 def test_the_cache_serves_the_same_numbers_and_knows_length_and_encoder(encoder, tmp_path):

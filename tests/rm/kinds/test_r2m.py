@@ -13,7 +13,7 @@ from rewardlab.rm.kinds.r2m.model import R2MHead, R2MRewardModel, reward_tokens,
 from rewardlab.rm.kinds.scalar.model import scalar_from_config
 from rewardlab.rm.load import load_reward_model
 from torch import nn
-from transformers import BertConfig
+from transformers import BertConfig, RobertaConfig
 
 P = 24
 
@@ -134,11 +134,15 @@ def test_a_reward_token_does_not_depend_on_padding_and_is_read_once(body, exampl
         torch.testing.assert_close(reward_tokens(body, examples[3:4]), found[3:4], atol=1e-6, rtol=0)
 
 
-def test_an_encoder_has_no_reward_token_and_without_states_there_is_no_reward(words, body, examples):
-    config = BertConfig(vocab_size=len(words), hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
-    encoder = scalar_from_config(config, words, max_length=64)
-    with pytest.raises(UsageError, match="a 'bert' reward model has no linear head at its last token"):
-        on(encoder)
+def test_the_reward_token_of_an_encoder_is_the_input_of_its_last_linear_layer(words, examples, states):
+    shape = {"vocab_size": len(words), "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    for kind in (BertConfig, RobertaConfig):  # Roberta's head has two linear layers
+        encoder = scalar_from_config(kind(**shape), words, max_length=64)
+        assert on(encoder, 1.0).rate(examples, states) == pytest.approx(encoder.rate(examples), abs=1e-6)
+        assert on(encoder, 0.6).rate(examples, states) != pytest.approx(encoder.rate(examples), abs=1e-3)
+
+
+def test_without_states_there_is_no_reward(body, examples):
     with pytest.raises(UsageError, match="reads the policy's hidden states and was given none"):
         on(body).rate(examples)
 

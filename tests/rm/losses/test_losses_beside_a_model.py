@@ -11,9 +11,11 @@ from rewardlab.rm.kinds.scalar.training import ScalarTask, encode_pairs
 from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.losses import _pair_losses
 from rewardlab.rm.losses._pair_batch import PairBatch
-from rewardlab.rm.losses._pair_losses import OTHER, with_other_gaps
+from rewardlab.rm.losses._pair_losses import OTHER, load_other, with_other_gaps
 from rewardlab.rm.losses.boosted import boosted, pair_weights
 from rewardlab.rm.losses.bradley_terry import bradley_terry
+from rewardlab.rm.losses.centred_mse import centred_mse
+from rewardlab.rm.losses.soft_labels import soft_labels
 from rewardlab.rm.losses.weak_margin import weak_margin
 from rewardlab.rm.types import OVERALL
 from torch import tensor
@@ -21,7 +23,12 @@ from torch import tensor
 from tests.rm.kinds.test_ensemble import Fixed
 from tests.rm.losses.test_losses_of_pairs import HARD, LN2, SOFT, small
 
-LOSSES = {"weak_margin": weak_margin(share=0.6, center=0.01), "boosted": boosted(share=0.7, center=0.01)}
+LOSSES = {
+    "weak_margin": weak_margin(share=0.6, center=0.01),
+    "boosted": boosted(share=0.7, center=0.01),
+    "soft_labels": soft_labels(temperature=2.0, center=0.01),
+    "centred_mse": centred_mse(center=0.01),
+}
 
 
 def values(loss, gaps, other, wins=None) -> list[float]:
@@ -42,6 +49,21 @@ def test_a_weak_margin_is_mixed_in_unless_all_the_share_is_the_models_own():
     expected = bradley_terry(0.1)(batch)
     found = weak_margin(share=1.0, center=0.1)(batch)
     torch.testing.assert_close(found, expected)
+
+
+def test_a_teachers_preferences_are_soft_labels_and_its_centred_rewards_are_regressed():
+    # σ(log 3) = 3/4, whatever the label; the temperature divides the teacher's gap
+    expected = [0.75 * SOFT + 0.25 * HARD] * 2
+    assert values(soft_labels(), [1.0, 1.0], [math.log(3)] * 2, [1.0, 0.0]) == pytest.approx(expected)
+    assert values(soft_labels(temperature=2.0), [1.0], [2 * math.log(3)]) == pytest.approx(expected[:1])
+    gap = tensor([1.0], requires_grad=True)
+    soft_labels(temperature=2.0)(PairBatch(gap, torch.zeros(1), torch.ones(1), other=tensor([2.0]))).backward()
+    assert gap.grad is not None and gap.grad.item() == pytest.approx(0, abs=1e-7)
+    # rewards 3 and 1 are 1 and -1 when centred, the teacher's 5 and 1 are 2 and -2: half of 1 + 1
+    batch = PairBatch(tensor([3.0]), tensor([1.0]), tensor([0.0]), other=tensor([4.0]))
+    assert centred_mse()(batch).tolist() == [1.0]
+    with pytest.raises(UsageError, match="temperature is above 0, got 0"):
+        soft_labels(temperature=0.0)
 
 
 def test_pairs_that_are_solved_weigh_least():
@@ -89,12 +111,12 @@ def test_shares_that_make_no_sense_and_pairs_that_the_other_model_cannot_score_a
         boosted(share=0.0)
     made = [replace(pair, gaps={OTHER: 0.5}) for pair in pairs(4, 0)]
     loss = weak_margin()
-    assert with_other_gaps(loss, made) == made and with_other_gaps(bradley_terry(), made) == made
+    assert load_other(loss) is None and with_other_gaps(loss, made, None) == made
     ScalarTask(loss).check(encode_pairs(small().encoder, made, OVERALL).rows)
     made = pairs(3, 0)
     monkeypatch.setattr(_pair_losses, "load_reward_model", lambda _: Fixed([1.0, 0, np.nan, 0, 1, np.nan]))
     with pytest.raises(DataError, match=f"weak has no finite reward for 2 of 3 pairs, first '{made[1].id}'"):
-        with_other_gaps(weak_margin(weak="weak"), made)
+        with_other_gaps(loss := weak_margin(weak="weak"), made, load_other(loss))
 
 
 def test_the_other_models_gaps_are_read_once_and_reach_the_loss(tmp_path):
@@ -104,7 +126,7 @@ def test_the_other_models_gaps_are_read_once_and_reach_the_loss(tmp_path):
     rows = encode_pairs(model.encoder, made, OVERALL).rows
     with pytest.raises(DataError, match="12 of 12 pairs have none called 'other'"):
         task.check(rows)
-    known = with_other_gaps(task.pair_loss, made)
+    known = with_other_gaps(task.pair_loss, made, load_other(task.pair_loss))
     rated = load_reward_model(str(tmp_path / "weak"))
     expected = [float(np.diff(rated.rate(pair.examples)[::-1, 0])[0]) for pair in made]
     assert [pair.gaps[OTHER] for pair in known] == pytest.approx(expected) and np.std(expected) > 0.1

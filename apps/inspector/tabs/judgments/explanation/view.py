@@ -1,15 +1,18 @@
 """Explanations of a case's score: stored replies of judges, an editable rubric, and attributions of a reward model."""
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import gradio as gr
 
+from ......benchmarks.explanation.explain import explain
+from ......benchmarks.explanation.types import Explanation
 from ......judges.rubrics.rubric import lint
 from ......rm.errors import UsageError
-from ......rm.types import Guide, RewardModel
+from ......rm.registry.specs import split_name
+from ......rm.types import Example, Guide, RewardModel
 from .....runs.run_folder import read_settings
 from ....components import QUIET, SLOW, Site, button, show_errors
 from ....html import note_html
@@ -22,7 +25,6 @@ from .rescore import DEFAULT_SCORE, SCORES, needs_judge, parse_rubric, rescore, 
 from .similar import similar_cases, similar_html
 
 START = "A reward model that is named at the start explains its scores:\n`rewardlab inspect {run} --model MODEL`"
-CENTRES = ["0", "the mean token"]
 Chosen = tuple[str, str, str]
 """Run id, scorer and case."""
 
@@ -40,14 +42,12 @@ class Asked(NamedTuple):
 
     explanation: gr.State
     objective: gr.Dropdown
-    centre: gr.Radio
     shown: gr.HTML
-    sums: gr.Plot
     objectives: gr.Plot
 
     def nothing(self) -> list[Any]:
         """Return the values for a case that is not explained yet."""
-        return [None, gr.Dropdown(visible=False), gr.Radio(visible=False), "", *[gr.Plot(visible=False)] * 2]
+        return [None, gr.Dropdown(visible=False), "", gr.Plot(visible=False)]
 
 
 def section(site: Site) -> Section:
@@ -55,17 +55,18 @@ def section(site: Site) -> Section:
     chosen = gr.State()
     judged = gr.HTML(elem_id="grounds", apply_default_css=False)
     rubric = _rubric(site, chosen)
-    explain, asked = _model(site, chosen)
+    model, start, asked = _model(site, chosen)
     find, similar = _similar(site, chosen)
 
     def update(run: str | None, scorer: str | None, case: str | None) -> list[Any]:
         if not (run and scorer and case):
-            return [None, "", *_no_rubric(), *asked.nothing(), "", *[gr.Button(interactive=False)] * 2]
+            return [None, "", *_no_rubric(), gr.skip(), *asked.nothing(), "", *[gr.Button(interactive=False)] * 2]
         folder = site.root.find(run, JUDGED)
         judged_values = _judgment_outputs(folder, site.root.folder, scorer, case)
-        return [(run, scorer, case), *judged_values, *asked.nothing(), "", *[gr.Button(interactive=True)] * 2]
+        same = gr.Dropdown(value=scorer) if scorer in site.models.names else gr.skip()
+        return [(run, scorer, case), *judged_values, same, *asked.nothing(), "", *[gr.Button(interactive=True)] * 2]
 
-    return Section([chosen, judged, *rubric, *asked, similar, explain, find], update)
+    return Section([chosen, judged, *rubric, model, *asked, similar, start, find], update)
 
 
 def _run_and_item(site: Site, chosen: Chosen | None) -> tuple[Path, Item]:
@@ -156,24 +157,20 @@ def _rescored(site: Site, chosen: Chosen | None, text: str, score: str) -> str:
 # ---- models ----
 
 
-def _model(site: Site, chosen: gr.State) -> tuple[gr.Button, Asked]:
-    """Build the components of a reward model's explanation, and the button that computes it for the chosen case."""
+def _model(site: Site, chosen: gr.State) -> tuple[gr.Dropdown, gr.Button, Asked]:
+    """Build the list of models, the button that computes an explanation of the chosen case, and its components."""
     names = site.models.names
     if not names:
         gr.HTML(note_html(START.format(run=shlex.quote(site.config.run))), apply_default_css=False)
     with gr.Row(elem_classes="bar", visible=bool(names)):
         model = gr.Dropdown(names, value=names[0] if names else None, label="Explain with", scale=2)
-        explain = button("Explain", interactive=False)
+        start = button("Explain", interactive=False)
         objective = gr.Dropdown([], label="Objective", type="index", visible=False, scale=2)
-        centre = gr.Radio(CENTRES, value=CENTRES[0], type="index", label="No colour at", visible=False, scale=2)
     shown = gr.HTML(elem_id="why", apply_default_css=False)
-    with gr.Row():
-        sums, objectives = gr.Plot(visible=False, show_label=False), gr.Plot(visible=False, show_label=False)
-    asked = Asked(gr.State(), objective, centre, shown, sums, objectives)
-    _on_click(explain, chosen, [model], list(asked), lambda chosen, name: _explained(site, chosen, name), shown)
-    for event in (objective.input, centre.input):
-        event(show_errors(_redrawn), [asked.explanation, objective, centre], [shown, sums], **QUIET)
-    return explain, asked
+    asked = Asked(gr.State(), objective, shown, gr.Plot(visible=False, show_label=False))
+    _on_click(start, chosen, [model], list(asked), lambda chosen, name: _explained(site, chosen, name), shown)
+    objective.input(show_errors(_redrawn), [asked.explanation, objective], shown, **QUIET)
+    return model, start, asked
 
 
 def _similar(site: Site, chosen: gr.State) -> tuple[gr.Button, gr.HTML]:
@@ -194,20 +191,37 @@ def _similar(site: Site, chosen: gr.State) -> tuple[gr.Button, gr.HTML]:
 
 def _explained(site: Site, chosen: Chosen | None, name: str | None) -> list[Any]:
     folder, shown = _run_and_item(site, chosen)
-    settings = read_settings(folder)
+    settings, indices = read_settings(folder), _pair(shown)
+    completions = [shown.answers[index] for index in indices]
+    first, second = (f"response {index + 1}" for index in indices)
+    pair = tuple(Example(shown.messages, completion) for completion in completions)
     with site.models.reward_model(name) as model:
         read = _read_at(model, settings.get("preference"))
-        explanation = views.explain(str(name), read, shown.messages, shown.answers)
-    scores = {verdict.scorer.name: verdict.scores for verdict in shown.verdicts}
-    sentence = views.stored_scores_note(explanation, views.contracts_of(folder), scores, settings.get("objective"))
+        explanation = explain(str(name), read, shown.messages, completions, (first, second))
+        trained = Path(dict(map(split_name, site.config.model))[str(name)])
+        notes = [views.length_term_note(trained, read, (pair[0], pair[1]), float(explanation.margin[0]))]
+    scores = {
+        verdict.scorer.name: [verdict.scores[index] for index in indices]
+        for verdict in shown.verdicts
+        if verdict.scores
+    }
+    recorded = views.stored_scores_note(explanation, views.contracts_of(folder), scores, settings.get("objective"))
+    explained = explanation, [recorded, *filter(None, notes)]
     several = len(explanation.objectives) > 1
     return [
-        (explanation, sentence),
+        explained,
         gr.Dropdown(list(explanation.objectives), value=explanation.objectives[0], visible=several),
-        gr.Radio(value=CENTRES[0], visible=explanation.by_token),
-        *_redrawn((explanation, sentence), 0, 0),
+        _redrawn(explained, 0),
         gr.Plot(views.objectives_figure(explanation) if several else None, visible=several),
     ]
+
+
+def _pair(shown: Item) -> tuple[int, int]:
+    """Return the indices, in order, of the two responses whose margin is explained: the case's margin if it has one."""
+    if len(shown.answers) < 2:
+        raise UsageError("this case has one response; a margin between two is what can be explained")
+    first, second = sorted(shown.pair or (0, 1))
+    return first, second
 
 
 def _read_at(model: RewardModel, preference: Any) -> RewardModel:
@@ -219,13 +233,8 @@ def _read_at(model: RewardModel, preference: Any) -> RewardModel:
     return model.at(parse_preference(preference)) if model.adapter.settings.follows_preference else model
 
 
-def _redrawn(
-    explained: tuple[views.Explanation, str] | None, objective: int | None, centre: int | None
-) -> Sequence[Any]:
+def _redrawn(explained: tuple[Explanation, list[str]] | None, objective: int | None) -> str:
     if explained is None:
         raise UsageError("nothing is explained yet; press Explain")
-    explanation, sentence = explained
-    index = objective or 0
-    by_token = explanation.by_token
-    sums = gr.Plot(views.sums_figure(explanation, index) if by_token else None, visible=by_token)
-    return [views.explanation_html(explanation, index, centred=bool(centre), recorded=sentence), sums]
+    explanation, notes = explained
+    return views.explanation_html(explanation, objective or 0, notes)

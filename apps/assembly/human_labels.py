@@ -1,0 +1,126 @@
+"""Human labels of the cases of a run, and the figures of its judges corrected by them."""
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...benchmarks.corrections import HumanLabel, correct, credit, score_margin, sentence
+from ...benchmarks.report import markdown
+from ...judges.case_rows import stated_id
+from ...judges.types import Case
+from ...rm.data.pairs import collect, is_number, parse_pair
+from ...rm.errors import DataError
+from ...rm.types import OVERALL, completion_text, content_hash, prompt_text
+from ..runs.finished import open_finished
+from ..runs.run_folder import log_report, replace_file, replace_text, write_json
+
+CREDITS = {"agree": 1.0, "tie": 0.5, "disagree": 0.0}
+"""Credit of the labelled response by the verdict of an annotation of the inspector."""
+PREFIX = "Corrected by human labels: "
+"""Beginning of the report's notes on corrected figures."""
+CORRECTIONS = "corrections.json"
+
+
+class CaseLabels(NamedTuple):
+    """Labels by case id, the mean over readers, and the number of rows about other cases or other texts."""
+
+    labels: dict[str, HumanLabel]
+    unused: int
+
+
+def read_labels(source: str, cases: Sequence[Case]) -> CaseLabels:
+    """Read the human labels of cases from annotations of the inspector, or from rows that name or contain a case.
+
+    A row has `case` (or `id`) and `verdict` (agree, tie or disagree with the label), `best` (index or indices of the
+    best response) or `scores` (a number for each response); or it is a preference pair with the texts of a case. The
+    last row of a reader (`who`) counts. Annotations of other texts under the same id are not used. Raise `DataError` if
+    there is no label of these cases.
+    """
+    by_id = {case.id: case for case in cases}
+    by_texts = {_texts(case.prompt, case.texts): case for case in cases}
+
+    def parse(row: Mapping[str, Any]) -> tuple[str, str, HumanLabel] | None:
+        if "chosen" in row:
+            pair = parse_pair(row)
+            case = by_texts.get(_texts(pair.prompt, [completion_text(pair.chosen), completion_text(pair.rejected)]))
+            label = case and _pair_label(case, completion_text(pair.chosen), pair.wins.get(OVERALL, 1.0))
+        else:
+            if (name := stated_id(row)) is None:
+                raise ValueError(f"no column 'case' or 'id': the row has {', '.join(map(str, row)) or 'nothing'}")
+            case = by_id.get(name)
+            label = case and _label(case, row)
+        return (case.id, str(row.get("who", "")), label) if case and label else None
+
+    rows, _ = collect(source, parse)
+    by_reader = {row[:2]: row[2] for row in rows if row}
+    if not by_reader:
+        raise DataError(f"{source}: none of its {len(rows)} labels is of a case of this run; label cases of this run")
+    readers: dict[str, list[HumanLabel]] = defaultdict(list)
+    for (case, _), label in by_reader.items():
+        readers[case].append(label)
+    means = {case: HumanLabel(*np.mean(labels, axis=0).tolist()) for case, labels in readers.items()}
+    return CaseLabels(means, rows.count(None))
+
+
+def _texts(prompt: Any, responses: Sequence[str]) -> tuple[str, frozenset[str]]:
+    return prompt_text(prompt), frozenset(responses)
+
+
+def _pair_label(case: Case, chosen: str, probability: float) -> HumanLabel:
+    return HumanLabel(probability if case.texts.index(chosen) in case.best else 1 - probability)
+
+
+def _label(case: Case, row: Mapping[str, Any]) -> HumanLabel | None:
+    """Return the label of a row. None for an annotation of other texts. Raise `ValueError` for an unreadable one."""
+    size = len(case.answers)
+    if "verdict" in row:
+        if row["verdict"] not in CREDITS:
+            raise ValueError(f"'verdict' is {', '.join(CREDITS)}, got {row['verdict']!r:.60}")
+        current = content_hash(json.dumps([case.prompt, case.texts, case.best]))
+        return HumanLabel(CREDITS[row["verdict"]]) if row.get("texts", current) == current else None
+    if "scores" in row:
+        scores = row["scores"]
+        if not isinstance(scores, list) or len(scores) != size or not all(map(is_number, scores)):
+            raise ValueError(f"'scores' is a list of {size} numbers, one for each response, got {scores!r:.60}")
+        return HumanLabel(credit(score_margin(case, scores)), float(np.mean(scores)))
+    best = row.get("best")
+    indices = best if isinstance(best, list) else [best]
+    if not indices or not all(type(index) is int and 0 <= index < size for index in indices):
+        raise ValueError(f"no 'verdict' or 'scores', and 'best' is not an index below {size}, or several: {best!r:.60}")
+    return HumanLabel(credit(score_margin(case, [float(index in indices) for index in range(size)])))
+
+
+def correct_run(folder: str, source: str, width: float) -> dict[str, Any]:
+    """Correct the figures of a finished run's models by human labels; write them to its report and `corrections.json`.
+
+    `width` is the target of an interval of a share. Notes of an earlier correction are replaced.
+    """
+    run = open_finished(folder)
+    labels, unused = read_labels(source, run.cases)
+    models = [row["scorer"] for row in run.summary["rows"] if row["role"] == "model"]
+    corrected = {name: correct(run.cases, run.of(name, run.cases), labels) for name in models}
+    sentences = [
+        f"{PREFIX}{sentence(name, figure, correction, width)}"
+        for name, figures in corrected.items()
+        for figure, correction in figures.items()
+    ]
+    if not sentences:
+        raise DataError(f"{source}: no model of {folder} judged a case that has a label; label cases that it judged")
+    report = run.report([*(note for note in run.summary["notes"] if not note.startswith(PREFIX)), *sentences])
+    facts = {
+        name: {
+            figure: {"judge": correction.judge, "p": correction.p}
+            | {method: estimate._asdict() for method, estimate in correction.by_method.items()}
+            for figure, correction in figures.items()
+        }
+        for name, figures in corrected.items()
+    }
+    replace_text(run.folder / "report.md", markdown(report))
+    replace_file(run.folder / "summary.json", lambda path: write_json(path, asdict(report)))
+    write_json(run.folder / CORRECTIONS, {"labels": len(labels), "unused": unused, "width": width, "figures": facts})
+    log_report("\n".join(sentences))
+    return {"run": folder, "labels": len(labels), "unused_labels": unused, "corrected": facts}

@@ -1,0 +1,215 @@
+"""Responses of a data set, their rewards by one or several labellers, and the files of labels in TRL's columns."""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from tqdm import tqdm
+
+from ...judges.audit.agreement import cohen_kappa, krippendorff_alpha
+from ...judges.case_rows import unique_ids
+from ...policy.decoding.selection import PickedPair
+from ...policy.rewards.sources import RewardSources
+from ...policy.training.prompts import PROMPT_COLUMNS, PromptRow
+from ...rm.data.conversation_split import as_completion
+from ...rm.data.pairs import RowReport, collect, parse_examples, refuse_bad_rows, row_id, row_prompt, text_list
+from ...rm.types import AnyCompletion, Example, completion_json, completion_turns, content_hash, prompt_text
+from ..runs.resumable_rows import ResumableRows
+from ..runs.run_folder import write_rows
+
+LISTS, SINGLES = ("responses", "completions", "answers"), ("completion", "response", "answer")
+"""Columns with several responses of a prompt, and with one."""
+DATA = "data"
+"""Name of the labels that the data have themselves."""
+TIED = -1
+"""Category of a tie. The other categories are the responses' positions in an order by hash."""
+
+
+class Group(NamedTuple):
+    """The responses of a prompt, and the index of the one that the data prefer; None if they state none."""
+
+    id: str
+    row: PromptRow
+    responses: tuple[AnyCompletion, ...]
+    chosen: int | None = None
+
+    @property
+    def examples(self) -> list[Example]:
+        """The prompt with each response."""
+        return [Example(self.row.prompt, response) for response in self.responses]
+
+
+def load_groups(files: Sequence[str], *, skip_bad_rows: bool = False) -> tuple[list[Group], RowReport]:
+    """Load the responses of rows with a list of them, of preference pairs, and of rows with one each, joined by prompt.
+
+    Repeated ids get a number.
+    """
+    groups: dict[Any, Group] = {}
+    report = RowReport()
+    for file in files:
+        parsed, rows = collect(file, _parse_group, "skip")
+        report += rows
+        for number, group in enumerate(parsed):
+            key = prompt_text(group.row.prompt) if len(group.responses) == 1 else (file, number)
+            earlier = groups.get(key)
+            groups[key] = group if earlier is None else earlier._replace(responses=earlier.responses + group.responses)
+    if not skip_bad_rows:
+        refuse_bad_rows(report)
+    ids = unique_ids(group.id for group in groups.values())
+    return [group._replace(id=id) for id, group in zip(ids, groups.values(), strict=True)], report
+
+
+def _parse_group(row: Mapping[str, Any]) -> Group:
+    name = next((name for name in LISTS if name in row), None)
+    if name is None:
+        examples = [example for _, example in parse_examples(row)]
+        prompt, responses = examples[0].prompt, tuple(example.completion for example in examples)
+    else:
+        prompt, responses = row_prompt(row), tuple(as_completion(text, name) for text in text_list(row, name))
+    if not responses:
+        raise ValueError(f"no response: '{name}' is empty")
+    used = (*PROMPT_COLUMNS, *LISTS, *SINGLES)
+    columns = {column: value for column, value in row.items() if column not in used}
+    known, is_pair = row_id(row), name is None and len(responses) == 2
+    id = content_hash([prompt, *map(completion_json, responses)]) if known is None else str(known)
+    as_text = isinstance(row.get("prompt"), str)
+    return Group(id, PromptRow(prompt, as_text, columns), responses, 0 if is_pair else None)
+
+
+# ---- rewards ----
+
+
+class Ratings(NamedTuple):
+    """Rewards of the responses of P groups, with M the largest number of responses; NaN where there is none."""
+
+    names: tuple[str, ...]
+    rewards: Float[np.ndarray, "P M K"]
+    members: Float[np.ndarray, "P M V"]
+    """Rewards by the members of a single ensemble; otherwise `rewards`."""
+
+    @property
+    def total(self) -> Float[np.ndarray, "P M"]:
+        """Mean over the labellers. NaN if one of them abstained."""
+        return self.rewards.mean(2)
+
+    def share(self, pair: PickedPair) -> float:
+        """Return the share of labellers, or of the ensemble's members, that prefer the chosen one; ties count 1/2."""
+        chosen, rejected = (self.members[pair.prompt, index] for index in pair[1:])
+        gaps = (chosen - rejected)[~np.isnan(chosen - rejected)]
+        return float((1 + np.sign(gaps)).mean() / 2)
+
+
+def rate_groups(sources: RewardSources, groups: Sequence[Group], file: Path, batch_size: int) -> tuple[Ratings, int]:
+    """Return the rewards of all responses, and how many were computed now; the others were read from `file`.
+
+    A batch of `batch_size` groups is appended to the file when it is complete.
+    """
+    rows = ResumableRows(file, resume=True, overwrite=False)
+    keys = [content_hash([index, prompt_text(group.row.prompt), *map(completion_json, group.responses)])
+            for index, group in enumerate(groups)]  # fmt: skip
+    stored = rows.resume(keys)
+    missing = [index for index, key in enumerate(keys) if key not in stored]
+    total, left = (sum(len(groups[index].responses) for index in part) for part in (range(len(groups)), missing))
+    with tqdm(total=total, initial=total - left, desc="labelling", unit="response", disable=None) as bar:
+        for first in range(0, len(missing), batch_size):
+            batch = missing[first : first + batch_size]
+            examples = [example for index in batch for example in groups[index].examples]
+            of_examples = [index for index in batch for _ in groups[index].responses]
+            rewards, _ = sources(examples, rows=of_examples)
+            single = rewards.members is not None and len(rewards.names) == 1
+            members = rewards.members[:, 0] if single else rewards.values
+            for index in batch:
+                mask = np.array(of_examples) == index
+                rows.append(keys[index], {"rewards": rewards.values[mask].tolist(), "members": members[mask].tolist()})
+            bar.update(len(examples))
+    read = rows.rows(keys)
+    return Ratings(sources.names, *(_padded([row[name] for row in read]) for name in ("rewards", "members"))), left
+
+
+def _padded(groups: Sequence[Sequence[Sequence[float | None]]]) -> Float[np.ndarray, "P M K"]:
+    shape = len(groups), max(map(len, groups)), max(len(row) for group in groups for row in group)
+    values = np.full(shape, np.nan)
+    for index, group in enumerate(groups):
+        for position, row in enumerate(group):
+            values[index, position, : len(row)] = np.array(row, float)
+    return values
+
+
+# ---- agreement ----
+
+
+def agreement(groups: Sequence[Group], ratings: Ratings) -> dict[str, Any]:
+    """Return Krippendorff's alpha of all labellers, and equal shares and Cohen's kappa of every two of them.
+
+    A label is the response that a labeller prefers among those of a prompt, or a tie, in an order of the responses that
+    does not depend on the data's. The labels of preference pairs are those of a further labeller, `data`. Empty with a
+    single labeller.
+    """
+    labels = {name: _preferred(groups, ratings.rewards[:, :, k]) for k, name in enumerate(ratings.names)}
+    if any(group.chosen is not None for group in groups):
+        stated = np.full(ratings.rewards.shape[:2], np.nan)
+        for index, group in enumerate(groups):
+            if group.chosen is not None:
+                stated[index, : len(group.responses)] = np.arange(len(group.responses)) == group.chosen
+        labels[DATA] = _preferred(groups, stated)
+    if len(labels) < 2:
+        return {}
+    pairs = {}
+    for first, second in combinations(labels, 2):
+        both = ~np.isnan(labels[first] + labels[second])
+        equal = (labels[first] == labels[second])[both]
+        kappa = cohen_kappa(labels[first], labels[second])
+        pairs[f"{first} ~ {second}"] = {
+            "prompts": int(both.sum()), "equal": float(equal.mean()) if len(equal) else float("nan"), "kappa": kappa
+        }  # fmt: skip
+    return {"alpha": krippendorff_alpha(np.stack([*labels.values()])), "pairs": pairs}
+
+
+def _preferred(groups: Sequence[Group], rewards: Float[np.ndarray, "P M"]) -> Float[np.ndarray, " P"]:
+    labels = np.full(len(groups), np.nan)
+    for index, group in enumerate(groups):
+        values = rewards[index, : len(group.responses)]
+        if len(values) > 1 and not np.isnan(values).any():
+            order = sorted(range(len(values)), key=lambda i: content_hash(completion_json(group.responses[i])))
+            best = np.flatnonzero(values == values.max())
+            labels[index] = order.index(int(best[0])) if len(best) == 1 else TIED
+    return labels
+
+
+# ---- files ----
+
+
+def write_scores(
+    groups: Sequence[Group], ratings: Ratings, usable: np.ndarray, threshold: float | None, path: Path
+) -> None:
+    """Write the usable responses: `prompt`, `completion`, `reward`, and `reward_NAME` by each of several labellers.
+
+    With a threshold, `label` is whether the reward is above it, as KTO reads it.
+    """
+
+    def row(index: int, position: int) -> dict[str, Any]:
+        group, reward = groups[index], float(ratings.total[index, position])
+        by_name = zip(ratings.names, ratings.rewards[index, position].tolist(), strict=True)
+        return (
+            {"id": f"{group.id}/{position}", "prompt": [*group.row.prompt]}
+            | {"completion": [*completion_turns(group.responses[position])], "reward": reward}
+            | ({f"reward_{name}": value for name, value in by_name} if len(ratings.names) > 1 else {})
+            | ({} if threshold is None else {"label": reward > threshold})
+        )
+
+    write_rows(path, (row(*picked) for picked in np.argwhere(usable).tolist()))
+
+
+def write_pairs(groups: Sequence[Group], ratings: Ratings, pairs: Sequence[PickedPair], path: Path) -> None:
+    """Write preference pairs with both rewards, and the share of labellers that agree."""
+
+    def row(pair: PickedPair) -> dict[str, Any]:
+        group, sides = groups[pair.prompt], {"chosen": pair.chosen, "rejected": pair.rejected}
+        turns = {side: [*completion_turns(group.responses[position])] for side, position in sides.items()}
+        scores = {f"score_{side}": float(ratings.total[pair.prompt, position]) for side, position in sides.items()}
+        return {"id": group.id, "prompt": [*group.row.prompt]} | turns | scores | {"agreement": ratings.share(pair)}
+
+    write_rows(path, map(row, pairs))

@@ -1,0 +1,1 @@
+"""`rewardlab label`: preference pairs and scores of responses by reward models and judges."""

@@ -1,0 +1,88 @@
+"""`rewardlab label`: preference pairs and scores of responses by reward models and judges, and their agreement."""
+
+import os
+import shutil
+import time
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ....policy.decoding.selection import select_pairs, usable_completions
+from ....policy.training.prompts import rows_by_prompt
+from ....rm.errors import DataError
+from ....rm.registry.specs import is_function
+from ....rm.types import completion_text
+from ...assembly.labelling import Group, Ratings, agreement, load_groups, rate_groups, write_pairs, write_scores
+from ...rewards._open import NoPolicy, RunFacts, check_functions, open_fixed_rewards, sources_by_name
+from ...runs.model_hashes import model_hashes
+from ...runs.run_folder import data_hash, log, log_rows, run_folder, seconds_since, trust_option, write_manifest
+from .settings import LabelConfig
+
+LATER = ("rejected", "margin", "agreement", "threshold")
+"""Settings of what follows the labelling. A resumed run may change them."""
+FREE = (*LATER, "output", "resume", "overwrite")
+PROGRESS, REPLIES, FAULTS = "progress", "replies", "faults.jsonl"
+
+
+def run_label(config: LabelConfig) -> dict[str, Any]:
+    """Compute the rewards of all responses, and write scores and preference pairs to the run folder."""
+    started = time.time()
+    groups, report = load_groups(config.data, skip_bad_rows=config.on_bad_row == "skip")
+    log_rows("data", report)
+    table = [group.row for group in groups]
+    check_functions([*sources_by_name(config.reward).values()], table)
+    folder_options: dict[str, Any] = {"overwrite": config.overwrite, "resume": config.resume}
+    with run_folder(config.output, _recipe(config), keep="*/*.jsonl*", **folder_options) as work:
+        (work / PROGRESS).mkdir(exist_ok=True)
+        policy: Any = NoPolicy("there is no policy; name a labeller that reads only texts")
+        loading, by_prompt = trust_option(config), rows_by_prompt(table)
+        run = RunFacts(policy, 1, config.seed, loading, by_prompt, table, str(work / REPLIES))
+        sources = open_fixed_rewards(config.reward, (), run, work / FAULTS, skip=config.on_fault == "skip")
+        ratings, labelled = rate_groups(sources, groups, work / PROGRESS / "rewards.jsonl", config.batch_size)
+        facts = {"contracts": sources.contracts} | _write(config, groups, ratings, work)
+        settings = {name: vars(config)[name] for name in LATER}
+        write_manifest(work, data=config.data, seed=config.seed, started=started, settings=settings, **facts)
+        shutil.rmtree(work / PROGRESS)
+    responses = sum(len(group.responses) for group in groups)
+    counts = {"output": config.output, "prompts": len(groups), "responses": responses, "labelled": labelled}
+    return counts | facts | {"seconds": round(seconds_since(started), 2)}
+
+
+def _recipe(config: LabelConfig) -> dict[str, Any]:
+    """Return the settings and hashes of files that determine the rewards. A resumed run must have the same."""
+    recipe = {name: value for name, value in asdict(config).items() if name not in FREE}
+    recipe["data_sha256"] = {source: data_hash(source) for source in config.data}
+    sources = sources_by_name(config.reward).values()
+    files = [source for source in sources if os.path.exists(source) or ("(" not in source and is_function(source))]
+    return recipe | {"model_sha256": model_hashes(files)}
+
+
+def _write(config: LabelConfig, groups: list[Group], ratings: Ratings, work: Path) -> dict[str, Any]:
+    """Write scores and pairs. Return the agreement of the labellers, and counts of what was left out."""
+    rewards = ratings.total
+    usable, dropped = usable_completions([[*map(completion_text, group.responses)] for group in groups], rewards)
+    if not usable.any():
+        raise DataError(f"none of the responses has text and a reward: {dict(dropped)}; mend the labellers")
+    sizes = np.array([len(group.responses) for group in groups])
+    present = np.arange(rewards.shape[1]) < sizes[:, None]
+    missing = (np.isnan(ratings.rewards) & present[:, :, None]).sum((0, 1))
+    rng = np.random.default_rng(config.seed)
+    pairs, without_pair = select_pairs(rewards, usable, rng, rejected=config.rejected, margin=config.margin)
+    agreed = [pair for pair in pairs if ratings.share(pair) >= config.agreement]
+    without_pair += Counter(disagreement=len(pairs) - len(agreed)) if len(agreed) < len(pairs) else Counter()
+    write_scores(groups, ratings, usable, config.threshold, work / "scores.jsonl")
+    if (sizes > 1).any():
+        write_pairs(groups, ratings, agreed, work / "pairs.jsonl")
+    facts = agreement(groups, ratings)
+    for both, values in facts.get("pairs", {}).items():
+        log(f"{both}: equal on {values['equal']:.1%} of {values['prompts']} prompts, kappa {values['kappa']:.2f}")
+    return {
+        "scores": {"rows": int(usable.sum()), "mean_reward": float(rewards[usable].mean())},
+        "pairs": {"rows": len(agreed), **without_pair},
+        "abstentions": dict(zip(ratings.names, missing.tolist(), strict=True)),
+        "dropped": dict(dropped),
+        "agreement": facts,
+    }

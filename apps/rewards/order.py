@@ -1,0 +1,62 @@
+"""MR-RLVR: a self-supervised reward for the order of shuffled reasoning steps."""
+
+import re
+from collections.abc import Sequence
+from itertools import combinations
+
+from ...policy.types import RewardFunction
+from ...rm.data.pairs import column
+from ...rm.errors import UsageError
+from ...rm.types import Example, prompt_text
+from ._answers import answer_reader
+from ._open import RunFacts
+
+LAST_LINE = r"([\d ,>-]+)\s*$"
+
+
+def order(*, run: RunFacts, steps: str = "order", answer: str = LAST_LINE, by: str = "positions") -> RewardFunction:
+    """r = 1/S Σ_s 1[π_s = π*_s], the share of steps at the right position            MR-RLVR 2025, arXiv:2511.17473
+
+    The prompt has the S steps of a solution in random order and asks for the right order π*, a list of their numbers in
+    column `steps`; π are the numbers in the last match of the pattern `answer`. Ours, as no code is released:
+    by="kendall" rewards the share of pairs of steps in the right order. r is 0 unless π has each step once. The
+    paper's other task, masked formulas, is `rlvrr` with one keyword, or any rule that compares with a reference.
+    """
+    if by not in SCORES:
+        raise UsageError(f"order: by is one of {', '.join(SCORES)}, got '{by}'")
+    orders = run.one_by_prompt(lambda row: [int(step) for step in column(row, steps)])
+    read = answer_reader(answer)
+
+    def rate(examples: Sequence[Example]) -> list[float]:
+        found = [(read(example.text) or [""])[-1] for example in examples]
+        parsed = [[int(number) for number in re.findall(r"\d+", text)] for text in found]
+        rights = [orders[prompt_text(example.prompt)] for example in examples]
+        return [
+            SCORES[by](numbers, right) if sorted(numbers) == sorted(right) else 0.0
+            for numbers, right in zip(parsed, rights, strict=True)
+        ]
+
+    return rate
+
+
+def positions_share(found: Sequence[int], right: Sequence[int]) -> float:
+    """Return the share of steps at the right position.
+
+    >>> positions_share([1, 3, 2, 4], [1, 2, 3, 4])
+    0.5
+    """
+    return sum(a == b for a, b in zip(found, right, strict=True)) / max(len(right), 1)
+
+
+def pairs_share(found: Sequence[int], right: Sequence[int]) -> float:
+    """Return (1 + Kendall's tau) / 2.
+
+    >>> pairs_share([1, 3, 2], [1, 2, 3])
+    0.6666666666666666
+    """
+    place = {step: index for index, step in enumerate(found)}
+    pairs = [*combinations(right, 2)]
+    return sum(place[a] < place[b] for a, b in pairs) / len(pairs) if pairs else 1.0
+
+
+SCORES = {"positions": positions_share, "kendall": pairs_share}

@@ -1,0 +1,31 @@
+"""Long-form RewardBench: chosen and rejected long responses (2026, arXiv:2603.12963)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...judges.types import Case
+from ...rm.data.conversation_split import as_prompt
+from ...rm.data.pairs import OnBadRow, column, text_list
+from ...rm.types import content_hash
+from ._suite import ScoredSuite, case
+
+
+def _case(values: Mapping[str, Any]) -> Case:
+    right, wrong = text_list(values, "chosen"), text_list(values, "rejected")
+    prompt, subset = as_prompt(column(values, "prompt")), str(column(values, "subset"))
+    id = values.get("id")
+    name = content_hash([prompt, right, wrong]) if id is None else str(id)
+    return case(f"{subset}/{name}", prompt, [*right, *wrong], range(len(right)), subset)
+
+
+class LongFormRewardBench(ScoredSuite):
+    """Suite whose chosen responses must all score above all rejected ones; the mean over items and each subset."""
+
+    name = "long_form_rewardbench"
+    numbers_ids = True
+    parse = staticmethod(_case)
+
+
+def long_form_rewardbench(on_bad_row: OnBadRow = "refuse") -> LongFormRewardBench:
+    """Return the suite of Long-form RewardBench."""
+    return LongFormRewardBench(on_bad_row)

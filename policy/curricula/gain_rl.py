@@ -1,0 +1,48 @@
+"""GAIN-RL: a Gaussian window over prompts in the order of their expected gradients, which moves with the accuracy."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..types import Curriculum, State
+
+
+def gain_rl(*, width: float, speed: float, sensitivity: float = 2.0, target: float = 0.5) -> Curriculum:
+    """p_i ∝ exp(-(i - m)² / 2s²);  m <- clip(m + n tanh(α (r̄ - β)), 0, K)              GAIN-RL 2025, arXiv:2506.02281
+
+    i = 0, ..., K - 1 is the rank of a kind, in the numeric order of its name: kind 0 has the prompts of the largest
+    `concentration`, whose gradients are expected to be largest. r̄ is the mean reward of a step in [0, 1], α =
+    `sensitivity` and β = `target`. In the released code a kind is one prompt, s = `width` is 1000 prompts and n =
+    `speed` 500; ours are in kinds. Left out: the second term of the move, which depends on the concentration of the
+    completions in training. The state is {"middle": m}.
+    """
+    if width <= 0 or speed < 0:
+        raise ValueError(f"gain_rl: width is above 0 and speed is 0 or more, got {width} and {speed}")
+
+    def step(state: State, rewards: Mapping[str, Sequence[float]]) -> tuple[State, dict[str, float]]:
+        kinds = sorted(rewards, key=float)
+        values = [value for part in rewards.values() for value in part]
+        move = speed * math.tanh(sensitivity * (sum(values) / len(values) - target)) if values else 0.0
+        middle = min(max(state.get("middle", 0.0) + move, 0.0), float(len(kinds)))
+        raw = {kind: math.exp(-(((rank - middle) / width) ** 2) / 2) for rank, kind in enumerate(kinds)}
+        return {"middle": middle}, {kind: value / sum(raw.values()) for kind, value in raw.items()}
+
+    step.reads_rewards = True  # type: ignore[attr-defined]
+    return step
+
+
+def concentration(states: Float[Tensor, "T D"], start: int, weight: float = 8.0) -> float:
+    """Return a prompt's mean cosine within the question + `weight` times its mean cosine to the text before it.
+
+    `states` are hidden states of the last layer; the question starts at token `start`, after the template and system
+    message. Within the question the pairs are those of the lower triangle. Ours: the means are over the pairs of these
+    two blocks. The released code reads the inputs of the last MLP, and its slices select rows alone.
+    """
+    unit = torch.nn.functional.normalize(states.double(), dim=1)
+    cosines = unit[start:] @ unit.T
+    number = len(cosines)
+    within = cosines[:, start:].tril().sum() / (number * (number + 1) / 2)
+    return (within + (weight * cosines[:, :start].mean() if start else 0.0)).item()

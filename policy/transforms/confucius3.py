@@ -1,0 +1,31 @@
+"""PSHW of Confucius3-Math: larger advantages for harder prompts."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from ...rm.errors import UsageError
+from ..advantages._groups import groups
+from ..types import Rollout, State, Transform
+
+
+def confucius3(*, slope: float = -0.256, offset: float = 1.256) -> Transform:
+    """A' = (α μ + c) A, where μ is the mean reward of the group            Confucius3-Math 2025, arXiv:2506.18330
+
+    Rewards are 1 for a right and -1 for a wrong completion (`rollout.total`), so a prompt that is never solved has the
+    factor 1.512 and one that is always solved 1. α = `slope` and c = `offset` are the paper's. Its A = R - μ is
+    `--advantage dr_grpo`, with `--aggregation fixed_length`, as the paper normalises by no length.
+    """
+
+    def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
+        if rollout.total is None:
+            raise ValueError("confucius3: the rollout has no rewards to tell hard prompts from easy ones by")
+        if (rollout.total.abs() > 1).any():
+            raise UsageError(
+                f"confucius3: rewards lie in [-1, 1], got {rollout.total[rollout.total.abs() > 1][0].item():g}; leave "
+                "it out with other rewards"
+            )
+        factor = slope * groups(rollout.total, rollout.group).mean + offset
+        factor = factor if advantages.dim() == 1 else factor[:, None]
+        return state, (advantages * factor).to(advantages.dtype)
+
+    return Transform("advantage", change, stage=1)

@@ -1,0 +1,35 @@
+"""Entropy-performance exchange: more weight for completions of low perplexity and for late tokens."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..advantages._groups import groups
+from ..types import Rollout, State, Transform
+
+
+def entropy_performance(*, alpha: float = 0.0, gamma: float = 0.0, slope: float = 1.0) -> Transform:
+    """A'_t = A_t (1 - α z(log ppl)) + γ sgn(A_t) σ(d t/n)             Deng et al. 2025, arXiv:2508.02260
+
+    log ppl = mean_t -log π(y_t) of a completion (`rollout.logprobs`, nats); z(x) = (x - mean) / std over the prompt's
+    completions, 0 for equal ones. t counts the completion's n tokens from 1, σ is the logistic function and d =
+    `slope`. The paper uses one of the two terms, in the plateau of training. Its α, γ and d are not known to us; 0
+    switches a term off.
+    """
+    if alpha < 0 or gamma < 0 or not (alpha or gamma):
+        raise ValueError(f"entropy_performance: alpha and gamma are 0 or more and not both 0, got {alpha} and {gamma}")
+
+    def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
+        response = rollout.response
+        if rollout.logprobs is None:
+            raise ValueError("entropy_performance: the rollout has no log-probabilities of its tokens; leave it out")
+        if advantages.dim() == 1:
+            advantages = advantages[:, None].expand_as(response)
+        tokens = response.sum(1, keepdim=True).clamp_min(1)
+        perplexity = -torch.where(response, rollout.logprobs, 0).double().sum(1) / tokens[:, 0]
+        z = groups(perplexity, rollout.group).standardised(perplexity, 1e-9)
+        late = gamma * (slope * response.cumsum(1) / tokens).sigmoid()
+        changed = advantages * (1 - alpha * z[:, None]) + advantages.sign() * late
+        return state, torch.where(response, changed, 0).to(advantages.dtype)
+
+    return Transform("advantage", change, stage=4, reads=("logprobs",))

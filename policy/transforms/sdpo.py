@@ -1,0 +1,31 @@
+"""SDPO: distillation of the policy with a good completion in its prompt into the policy without it."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..types import Rollout, State, Transform
+
+
+def sdpo(*, weight: float = 1.0, keep: float = 0.0) -> Transform:
+    """A'_t = κ A_t + w (log π_T(y_t) - log π(y_t))                              SDPO 2026, arXiv:2601.20802
+
+    π_T is the self-teacher (`rollout.teacher`): the policy π, with the prompt's best other completion in its prompt if
+    that has a reward above the mean; other completions have only κ A. With `--loss reinforce` the gradient of the
+    second term is that of w KL(π | π_T) on sampled tokens, the released code's distillation without full logits. w =
+    `weight`; κ = `keep` is 0 in the paper. Left out: a teacher with averaged weights, feedback of an environment or
+    judge, and the distillation of whole distributions.
+    """
+    if weight <= 0 or keep < 0:
+        raise ValueError(f"sdpo: weight is above 0 and keep is 0 or more, got {weight} and {keep}")
+
+    def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
+        if rollout.logprobs is None or rollout.teacher is None or rollout.total is None:
+            raise ValueError("sdpo: the rollout has no log-probabilities under policy and teacher, or no rewards")
+        if advantages.dim() == 1:
+            advantages = advantages[:, None].expand_as(rollout.response)
+        taught = rollout.response & ~rollout.teacher.isnan() & ~rollout.total.isnan()[:, None]
+        gap = torch.where(taught, rollout.teacher - rollout.logprobs, 0)
+        return state, torch.where(rollout.response, keep * advantages, 0) + weight * gap.to(advantages.dtype)
+
+    return Transform("advantage", change, stage=4, reads=("logprobs", "teacher"))

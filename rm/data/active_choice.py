@@ -1,0 +1,90 @@
+"""Active choice of the unlabelled pairs to label next: spread of an ensemble, small margin, diversity, or random."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from ..errors import UsageError
+from ..types import Example, PreferencePair, ReportsSpread, RewardModel, prompt_text
+
+STRATEGIES = ("spread", "margin", "diversity", "random")
+
+
+def largest_spread(gaps: Float[np.ndarray, "M B"], number: int) -> list[int]:
+    """Return the pairs on which M reward models disagree most, the largest standard deviation of their gaps first.
+
+    Query by committee, Seung et al. 1992; for reward models Gleave & Irving 2022, arXiv:2203.07472.
+    """
+    return np.argsort(-gaps.std(axis=0), kind="stable")[:number].tolist()
+
+
+def smallest_margin(gaps: Float[np.ndarray, " B"], number: int) -> list[int]:
+    """Return the pairs with the smallest |gap| first, whose label has the most entropy under Bradley-Terry."""
+    return np.argsort(np.abs(gaps), kind="stable")[:number].tolist()
+
+
+def k_center(
+    vectors: Float[np.ndarray, "B D"], number: int, covered: Float[np.ndarray, "L D"] | None = None
+) -> list[int]:
+    """Return pairs that cover all others: each is the one farthest from those chosen before and from `covered`.
+
+    Greedy k-center, at most twice the radius of the best cover (Gonzalez 1985); as an active choice Sener & Savarese
+    2018, arXiv:1708.00489. Without `covered` the first is the one farthest from the mean.
+    """
+    first = vectors.mean(axis=0, keepdims=True) if covered is None or not len(covered) else covered
+    distance = np.min([((vectors - center) ** 2).sum(axis=1) for center in first], axis=0)
+    chosen: list[int] = []
+    for _ in range(min(number, len(vectors))):
+        chosen.append(int(distance.argmax()))
+        distance = np.minimum(distance, ((vectors - vectors[chosen[-1]]) ** 2).sum(axis=1))
+        distance[chosen] = -1  # a pair is chosen once, also where others are equal to it
+    return chosen
+
+
+def pair_vectors(pairs: Sequence[PreferencePair], words: int = 512) -> Float[np.ndarray, "B D"]:
+    """Return TF-IDF of each pair: of the prompt, and of the difference of its responses without their order (|·|)."""
+    vectorizer = TfidfVectorizer(max_features=words, sublinear_tf=True, dtype=np.float32)
+    responses = vectorizer.fit_transform([text for pair in pairs for text in pair.texts]).toarray()
+    prompts = vectorizer.transform([prompt_text(pair.prompt) for pair in pairs]).toarray()
+    return np.hstack([prompts, np.abs(responses[::2] - responses[1::2])])
+
+
+def choose_pairs(
+    choice: str, pairs: Sequence[PreferencePair], model: RewardModel | None = None, *, seed: int = 0
+) -> list[PreferencePair]:
+    """Return the pairs to label next, in order of preference, of unlabelled `pairs`; their labels are not read.
+
+    `choice` is STRATEGY:NUMBER, such as `spread:100` (with an ensemble), `margin:100` (with a reward model),
+    `diversity:100` or `random:100`.
+
+    >>> pairs = [PreferencePair(str(n), ({"role": "user", "content": "Hi?"},), f"hello {n}", "no") for n in range(9)]
+    >>> len(choose_pairs("random:3", pairs)), len(choose_pairs("diversity:20", pairs))
+    (3, 9)
+    """
+    strategy, _, text = choice.partition(":")
+    if strategy not in STRATEGIES or not text.isdecimal() or not int(text):
+        raise UsageError(f"'{choice}' is no choice of pairs; give STRATEGY:NUMBER with {', '.join(STRATEGIES)}")
+    number, examples = int(text), [example for pair in pairs for example in pair.examples]
+    if strategy == "random":
+        indices = np.random.default_rng(seed).permutation(len(pairs))[:number].tolist()
+    elif strategy == "diversity":
+        indices = k_center(pair_vectors(pairs), number)
+    elif model is None:
+        raise UsageError(f"'{choice}' needs a reward model, since it reads the gaps of rewards; name one")
+    elif strategy == "margin":
+        indices = smallest_margin(_gaps(model.rate(examples)[None, :, 0])[0], number)
+    else:
+        indices = largest_spread(_gaps(_member_rewards(choice, model, examples)), number)
+    return [pairs[index] for index in indices]
+
+
+def _member_rewards(choice: str, model: RewardModel, examples: Sequence[Example]) -> Float[np.ndarray, "M N"]:
+    if not isinstance(model, ReportsSpread):
+        raise UsageError(f"'{choice}' reads the members of an ensemble, got one model; take margin")
+    return model.spread(examples)[:, :, 0]
+
+
+def _gaps(rewards: Float[np.ndarray, "M N"]) -> Float[np.ndarray, "M B"]:
+    return rewards[:, ::2] - rewards[:, 1::2]
