@@ -84,6 +84,7 @@ const show = query => {
     if (keyOf(query) !== view.key) return open(query);
     if (opening) latest = query;
     if (item && item !== shown) goTo(item);
+    else settle(shown);  // the reader may have left before the address named the case
 };
 const open = async (query, polled = false) => {
     latest = query;

@@ -27,7 +27,7 @@ def test_a_model_explains_the_margin_and_its_explanation_stays_while_its_case_do
     words = page.locator("#why .answers .heat").first.locator("i").all_inner_texts()
     assert [word.strip(" .") for word in words if word] == ["ponds", "lilies", "frogs", "carp", "reeds"]
     page.get_by_label("Explain with").click()
-    page.get_by_role("option", name="arm").click()
+    page.get_by_role("option", name="arm", exact=True).click()
     page.get_by_role("button", name="Explain").click()
     page.locator("#why", has_text="These are the scores of 'arm' in the run").wait_for()
     tokens = page.locator("#why .answers .heat i")
