@@ -119,8 +119,8 @@ def rate_groups(sources: RewardSources, groups: Sequence[Group], file: Path, bat
             examples = [example for index in batch for example in groups[index].examples]
             of_examples = [index for index in batch for _ in groups[index].responses]
             rewards, _ = sources(examples, rows=of_examples)
-            single = rewards.members is not None and len(rewards.names) == 1
-            members = rewards.members[:, 0] if single else rewards.values
+            of_one = rewards.members if len(rewards.names) == 1 else None
+            members = rewards.values if of_one is None else of_one[:, 0]
             for index in batch:
                 mask = np.array(of_examples) == index
                 rows.append(keys[index], {"rewards": rewards.values[mask].tolist(), "members": members[mask].tolist()})

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
+from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from ..errors import UsageError
@@ -46,8 +47,9 @@ def k_center(
 def pair_vectors(pairs: Sequence[PreferencePair], words: int = 512) -> Float[np.ndarray, "B D"]:
     """Return TF-IDF of each pair: of the prompt, and of the difference of its responses without their order (|·|)."""
     vectorizer = TfidfVectorizer(max_features=words, sublinear_tf=True, dtype=np.float32)
-    responses = vectorizer.fit_transform([text for pair in pairs for text in pair.texts]).toarray()
-    prompts = vectorizer.transform([prompt_text(pair.prompt) for pair in pairs]).toarray()
+    vectorizer.fit([text for pair in pairs for text in pair.texts])
+    sources = [text for pair in pairs for text in pair.texts], [prompt_text(pair.prompt) for pair in pairs]
+    responses, prompts = (csr_matrix(vectorizer.transform(texts)).toarray() for texts in sources)
     return np.hstack([prompts, np.abs(responses[::2] - responses[1::2])])
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 import warnings
+from dataclasses import fields
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -166,7 +167,7 @@ def test_every_setting_is_in_the_long_help_with_its_default(capsys):
         entries = re.split(r"^  --", capsys.readouterr().out, flags=re.M)
         by_name = {entry.split()[0]: " ".join(entry.split()) for entry in entries}
         for settings in verb.settings:
-            assert {field.name for field in settings.__dataclass_fields__.values() if field.init} <= {*by_name}
+            assert {field.name for field in fields(settings) if field.init} <= {*by_name}
         for field in verb.settings[0].__dataclass_fields__.values():
             if isinstance(field.default, int | float) and not isinstance(field.default, bool):
                 default = rf"default ({re.escape(str(field.default))}|no limit)\b"

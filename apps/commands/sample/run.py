@@ -126,7 +126,7 @@ def _open_rewards(config: SampleConfig, prompts: Prompts, policy: Any, work: Pat
     table = prompts.rows
     facts = RunFacts(policy, 1, config.seed, trust_option(config), rows_by_prompt(table), table)
     sources = open_fixed_rewards(config.reward, config.watch, facts, work / FAULTS, skip=config.on_fault == "skip")
-    if config.min_wins and len(sources.trained) < 2 and sources.trained[0] not in sources.ensembles:
+    if config.min_wins and len(sources.trained) < 2 and not {*sources.trained} & {*sources.ensembles}:
         raise UsageError(f"--min_wins {config.min_wins} needs an ensemble or several rewards, got one; leave it out")
     return sources
 

@@ -55,13 +55,13 @@ class Curves(Job):
 
     def _curve(self, name: str, pool: sparse.csr_matrix, test: sparse.csr_matrix, truth: np.ndarray) -> list[float]:
         rng = np.random.default_rng([self.seed, STRATEGIES.index(name)])
-        first = np.random.default_rng(self.seed).permutation(pool.shape[0])[: self.start]
+        first = np.random.default_rng(self.seed).permutation(np.shape(pool)[0])[: self.start]
         vectors = TruncatedSVD(DIMENSIONS, random_state=self.seed).fit_transform(abs(pool))
         chosen, curve = first.tolist(), []
         for _ in range(self.rounds + 1):
             weights = fitted(pool[chosen])
             curve.append(float(np.mean((test @ weights) * truth > 0)))
-            left = np.setdiff1d(np.arange(pool.shape[0]), chosen)
+            left = np.setdiff1d(np.arange(np.shape(pool)[0]), chosen)
             if name == "random":
                 picks = rng.permutation(len(left))[: self.batch]
             elif name == "diversity":
@@ -104,4 +104,4 @@ class Curves(Job):
 
 def fitted(differences: sparse.csr_matrix) -> np.ndarray:
     """Return the weights of a linear Bradley-Terry model whose labels are certain."""
-    return pairwise_logistic(differences, np.ones(differences.shape[0]), C=C)
+    return pairwise_logistic(differences, np.ones(np.shape(differences)[0]), C=C)

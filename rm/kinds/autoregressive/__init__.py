@@ -85,7 +85,7 @@ class AutoregressiveSettings(LabelSettings, BackboneSettings, EosSettings, Strea
     )
     restarts: int = setting(
         0,
-        "Restarts after a collapse in the first half of training, each with half of A's learning rate.",
+        "Restarts after a collapse in the first half of training, each with half the rate.",
         range=AT_LEAST_0,
     )
     global_weight: float = setting(0.5, "Weight of the global term of the loss.", range=AT_LEAST_0)

@@ -133,7 +133,7 @@ def linear_head(body: ScalarRewardModel) -> nn.Linear:
     return copied
 
 
-def _reward_head(model: nn.Module) -> nn.Module | None:
+def _reward_head(model: Any) -> nn.Module | None:
     """Return a decoder's head, or the last linear layer of an encoder's head."""
     return decoder_head(model) or last_linear(model, model.config.num_labels)
 

@@ -37,8 +37,7 @@ class PairLossSettings(LabelSettings, ClassifierSettings, EosSettings):
     loss: str = setting("bradley_terry", "Loss of pairs, or file.py:function.", group="Model", registry="rm.losses")
     teacher: str | None = setting(
         None,
-        "Reward model to distil: its preferences are learned instead of the labels, by --loss soft_labels, which is "
-        "then the default, or centred_mse.",
+        "Reward model to distil by --loss soft_labels (the default then) or centred_mse.",
     )
     center_rewards_coefficient: float = setting(
         0.0, "Weight of (r_chosen + r_rejected)^2, which keeps rewards centred on 0.", range=AT_LEAST_0

@@ -47,6 +47,7 @@ SPECS = {
     "transforms/ccpo_solver": "ccpo_solver(reward=right)",
     "schedulers/cbs": "cbs(model=ridge, keep=2, longest=16, penalty=0.1, ceiling=2, shrink=1.0, bonus=0.5)",
     "schedulers/mpo": "mpo(gap=0.5, side=large)",
+    "schedulers/rorecomp": "rorecomp(share=0.5)",
     "schedulers/pf_ppo": "pf_ppo(kind=best_worst)",
 }
 """Entries with required arguments."""
