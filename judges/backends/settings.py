@@ -44,17 +44,21 @@ class ChatConfig(Settings):
     local: list[str] = setting([], "Language models to run in this process: folders or Hub ids.")
     key_variable: str | None = setting(
         None,
-        "Environment variable with the API key, by default OPENAI_API_KEY; '' for a server that needs none, "
-        "such as a local one.",
+        "Environment variable with the API key, by default OPENAI_API_KEY; '' for a server without one.",
     )
     concurrency: int = setting(
         16, "Maximum number of concurrent requests.", group="Requests and cost", range=AT_LEAST_1
     )
     timeout: float = setting(120.0, "Time limit of one attempt in seconds.", range=SECONDS)
     retries: int = setting(6, "Number of retries after a transient error.", range=AT_LEAST_0)
-    requests_per_minute: float = setting(math.inf, "Limit for each model at each server.", range=ABOVE_0_OR_INF)
+    requests_per_minute: float = setting(
+        math.inf, "Limit for each model at each server.", range=ABOVE_0_OR_INF, advanced=True
+    )
     tokens_per_minute: float = setting(
-        math.inf, "Limit for each model at each server, prompt and reply tokens together.", range=ABOVE_0_OR_INF
+        math.inf,
+        "Limit for each model at each server, prompt and reply tokens together.",
+        range=ABOVE_0_OR_INF,
+        advanced=True,
     )
     prices: str | None = setting(
         None, "TOML file with a table per model: prices of prompt and completion per million tokens."

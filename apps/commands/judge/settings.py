@@ -79,7 +79,7 @@ class JudgeConfig(DataHubSettings):
     max_tokens: int = setting(1024, "Maximum length of a reply in tokens.", range=AT_LEAST_1)
     temperature: float = setting(0.0, "Sampling temperature; 0 decodes greedily.", range=AT_LEAST_0)
     tokenizer: str = setting(
-        "", "Tokenizer for the estimate of token counts: folder or Hub id; by default characters / 4."
+        "", "Tokenizer for the estimate of token counts: folder or Hub id; by default characters / 4.", advanced=True
     )
     dry_run: bool = setting(False, "Report the number of calls, tokens and cost, and send no request.")
     audit: bool = setting(
@@ -106,8 +106,8 @@ class JudgeConfig(DataHubSettings):
     )
     calibrate: str = setting(
         "",
-        "Human labels of some cases, to correct the figures in the report: the inspector's annotations, rows with case "
-        "and best, verdict or scores, or preference pairs. A finished run at --output is corrected as it is.",
+        "Human labels of some cases that correct the figures: annotations of the inspector, preference pairs, or rows "
+        "with case and best, verdict or scores. A finished run at --output is corrected as it is.",
         group="Correction",
     )
     width: float = setting(
@@ -115,6 +115,7 @@ class JudgeConfig(DataHubSettings):
         "Target width of a corrected interval, for the number of further labels.",
         range=SHARE_ABOVE_0,
         requires="calibrate",
+        advanced=True,
     )
     fit_route: list[str] = setting(
         [],
