@@ -212,7 +212,7 @@ def _ranks(runs: tuple[tuple[str, Path], ...], _stamps: Any) -> Mapping[tuple[st
     try:
         finished = {name: open_finished(str(folder)) for name, folder in runs}
         groups = {row.scorer: row.group for row in rank_runs(finished, samples=1000, seed=0).rows}
-        return {side: groups[label] for side, label in name_scorers(finished)[0].items() if groups.get(label)}
+        return {side: group for side, label in name_scorers(finished)[0].items() if (group := groups.get(label))}
     except (DataError, UsageError, KeyError):
         return {}
 
