@@ -30,6 +30,7 @@ from transformers import DynamicCache
 from ...kernels import philox
 from ...kernels.dispatch import wide
 from ...kernels.guided_sampler import Truncation, mixed, threshold
+from ...rm.backbones.forward_hooks import cache_argument
 from ...rm.errors import UsageError
 from .engines import (
     GUIDE,
@@ -121,6 +122,7 @@ class Reading:
         self.forwards = 0
         self._read = 0
         self._cache = DynamicCache(config=model.config)
+        self._cache_argument = cache_argument(model)
         self._cache.activate_past_recording()  # sliding-window caches keep what a rewind needs
         if not self._cache.is_croppable:
             raise UsageError(f"a {model.config.model_type} cannot take back what it has read; use decode instead")
@@ -135,7 +137,7 @@ class Reading:
         logits = self.model(
             input_ids=new,
             position_ids=positions.expand_as(new),
-            past_key_values=self._cache,
+            **{self._cache_argument: self._cache},
             use_cache=True,
             logits_to_keep=last,
         ).logits[..., : self.vocabulary]

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from inspect import signature
 from types import MethodType
 from typing import Any, TypeVar
 
@@ -44,6 +45,15 @@ def language_model_of(model: Any) -> Any:
     """Return the model without its adapter wrapper."""
     # PEFT's wrappers have the method, Transformers' models do not
     return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+def cache_argument(model: Any) -> str:
+    """Return the name of a forward's argument and output for the key-value cache, "" for a model without one.
+
+    Transformers 5.24 renames `past_key_values` to `cache`, class by class.
+    """
+    parameters = signature(model.forward).parameters
+    return next((name for name in ("cache", "past_key_values") if name in parameters), "")
 
 
 def head_bias(model: nn.Module) -> Tensor | None:

@@ -13,6 +13,7 @@ from accelerate import Accelerator, PartialState
 from rewardlab.apps.runs.processes import leave
 from rewardlab.kernels.policy_loss import ClipRule, policy_loss
 from rewardlab.policy.advantages._groups import bounds_of_rows
+from rewardlab.policy.losses._kinds import TokenLoss
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.step.forward import CompletionBatch, completion_states, install, own_states
 from rewardlab.policy.step.step import Processes, completion_loss_inputs
@@ -50,6 +51,7 @@ TOKENS = torch.randint(4, 100, (2 * ROWS, LENGTH), generator=DRAWS)
 SETTINGS = {
     "boosted": {"share": 0.5}, "kimi": {"tau": 0.5}, "p3o": {"epsilon": 0.2}, "rpo": {"beta": 0.5, "eta": 1.0},
     "cispo": {"high": 1.3}, "hacpo": {"delta": 0.8},
+    "dispo": {"right_low": 0.0, "right_high": 1.3, "wrong_low": 0.5, "wrong_high": 2.0},
 }  # fmt: skip
 BOTH = ("helpful", "harmless")
 ADAPTERS = ("none", "lora", "pblora")
@@ -150,6 +152,8 @@ def policy_case(name: str):
             mask = rows.response.flatten()
             bounds = bounds_of_rows(read.logprob)
             return policy_loss(*(one.flatten() for one in flat), bounds, rule=rule, mask=mask).total
+        if isinstance(rule, TokenLoss):
+            return rule.total(read.logprob, old[own], advantages[own], share, rows.response)
         inputs = {"advantages": advantages[own], "row": torch.arange(len(share)), "old_per_token_logps": old[own]}
         inputs["base"] = old[own] - 0.05
         answered = completion_loss_inputs(read.logprob, rows.response, share, inputs, GROUP, 0)
@@ -159,13 +163,14 @@ def policy_case(name: str):
 
 
 PAIR_LOSSES = [one for one in names("rm.losses") if one not in ("attribute_regression", "grebt", "sequence_logistic")]
+POLICY_LOSSES = [name for name in names("policy.losses") if name != "laser"]  # laser is one of these and a second term
 CASES: dict[str, Callable[[], tuple[Any, Callable[[Any, slice], Any]]]] = {
     **{f"rm/{name}": partial(scalar_case, name) for name in PAIR_LOSSES},
     "rm/attribute_regression": objectives_case,
     "rm/grebt": group_case,
     **{f"rm/sequence_logistic, {kind}": partial(preference_case, kind, FORMS[0]) for kind in ADAPTERS},
     **{f"rm/sequence_logistic, moslora, {form}": partial(preference_case, "moslora", form) for form in FORMS},
-    **{f"policy/{name}": partial(policy_case, name) for name in names("policy.losses")},
+    **{f"policy/{name}": partial(policy_case, name) for name in POLICY_LOSSES},
 }
 
 

@@ -14,6 +14,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from ....kernels.dispatch import wide
+from ....rm.backbones.forward_hooks import cache_argument
 from ....rm.errors import UsageError
 
 ONE_TOKEN_ATTENTION = "rewardlab_one_token"
@@ -190,6 +191,7 @@ class Forward:
         self.width = max(map(len, prompts))
         self.read = 0
         """Number of positions processed in every row, padding included."""
+        self._cache_argument = cache_argument(model)
         windows = sliding_windows(model)
         self.is_static = windows is not None and {tensor.device for tensor in model.parameters()} == {model.device}
         """Whether a step is a function of tensors on one device, with shapes that `grow` names."""
@@ -247,7 +249,7 @@ class Forward:
             input_ids=tokens,
             attention_mask=mask,
             position_ids=position_ids,
-            past_key_values=self._cache,
+            **{self._cache_argument: self._cache},
             use_cache=True,
             logits_to_keep=last,
         ).logits[:, -1]

@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from inspect import signature
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from ....kernels.dispatch import way, wide
 from ....kernels.guided_sampler import guided_sampler
+from ....rm.backbones.forward_hooks import cache_argument
 from ....rm.errors import UsageError
 from ..requests import FACTS, Annealing, Request
 from .forward import Forward, fast_linear, one_token_attention
@@ -123,8 +123,8 @@ def exclusively(models: Sequence[nn.Module]) -> Iterator[None]:
     if len({*models}) < len(models):
         raise UsageError("base and guide are one model; decode an adapter on its base with SharedBackbone")
     for model in models:
-        if "past_key_values" not in signature(model.forward).parameters:
-            raise UsageError(f"{type(model).__name__} takes no past_key_values; decode a model that does")
+        if not cache_argument(model):
+            raise UsageError(f"{type(model).__name__} takes no key-value cache; decode a model that does")
     if any(model in _busy for model in models):
         raise UsageError("the model is decoding another batch; finish or close that one first")
     _busy.update(models)

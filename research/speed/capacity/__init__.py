@@ -24,6 +24,7 @@ from ....policy.decoding.guided import decode
 from ....policy.step.forward import CompletionBatch, install
 from ....rm.adapters.adapter import attach
 from ....rm.adapters.settings import AdapterSettings
+from ....rm.backbones.forward_hooks import cache_argument
 from ....rm.backbones.loading import classifier_from_config, share_weights
 from ....rm.backbones.logprobs import completion_logprobs
 from ....rm.backbones.sequence_scores import sequence_scores
@@ -252,8 +253,9 @@ def step_operations(case: Case, cached: int = 40) -> tuple[int, int]:
     model = AutoModelForCausalLM.from_config(config).eval()
     tokens = torch.zeros(size.rows, cached, dtype=torch.long)
     with torch.inference_mode():
-        cache = model(tokens, use_cache=True, logits_to_keep=1).past_key_values
-        counted = operations(lambda: model(tokens[:, :1], past_key_values=cache, use_cache=True))
+        cache = cache_argument(model)
+        inputs = {cache: model(tokens, use_cache=True, logits_to_keep=1)[cache]}
+        counted = operations(lambda: model(tokens[:, :1], **inputs, use_cache=True))
     shape = shape_of(config, case.architecture)
     return forward_flops(shape, size.rows, 1, Answered(size.rows), cached=cached), counted
 

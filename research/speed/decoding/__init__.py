@@ -39,6 +39,7 @@ from ....policy.decoding.guided import POLL, TextPiece, decode, stream
 from ....policy.decoding.requests import Request
 from ....rm.adapters.adapter import attach
 from ....rm.adapters.settings import AdapterSettings
+from ....rm.backbones.forward_hooks import cache_argument
 from ....rm.backbones.loading import share_weights
 from ....rm.types import user_turn
 from .._scripts import argument_parser, machine, seconds, write
@@ -285,7 +286,7 @@ def public_loop(base: DecodingModel, guide: DecodingModel, requests: Sequence[Re
         tokens, written = torch.tensor([prompt], device=models[0].device), []
         for _ in range(request.max_new_tokens):
             z, arm = (
-                model(tokens, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[:, -1].float()
+                model(tokens, **{cache_argument(model): cache}, use_cache=True, logits_to_keep=1).logits[:, -1].float()
                 for model, cache in zip(models, caches, strict=True)
             )
             tokens = (z.log_softmax(-1) + request.weight * arm.log_softmax(-1)).argmax(-1, keepdim=True)

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
+from ...backbones.forward_hooks import cache_argument
 from ...backbones.tokenization import right_padded
 from ...errors import DataError, UsageError
 
@@ -50,8 +51,9 @@ class LatentSteps:
     def _read(self, **inputs: Tensor) -> Float[Tensor, "N D"]:
         if "position_ids" not in signature(self.trunk.forward).parameters:  # alibi, or a recurrent model
             del inputs["position_ids"]
-        output = self.trunk(**inputs, attention_mask=self.attention, past_key_values=self.cache, use_cache=True)
-        self.cache = output.past_key_values
+        cache = cache_argument(self.trunk)
+        output = self.trunk(**inputs, **{cache: self.cache}, attention_mask=self.attention, use_cache=True)
+        self.cache = output[cache]
         return output.last_hidden_state[:, -1]
 
 

@@ -6,6 +6,7 @@ from peft import PeftModel
 from rewardlab.benchmarks.garden.models import causal_lm, tokenizer
 from rewardlab.rm.adapters.adapter import attach, load_adapter
 from rewardlab.rm.adapters.settings import AdapterSettings
+from rewardlab.rm.backbones.forward_hooks import cache_argument
 from rewardlab.rm.errors import DataError, UsageError
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
@@ -192,7 +193,9 @@ def test_token_by_token_serving_gives_what_it_gives_at_once(name, kernels, monke
     with torch.no_grad(), adapter.serving(rows, start=2):
         whole = logits(adapter.model, tokens)
         for first, last in ((0, 2), (2, 3), (3, 4), (4, 5)):
-            steps.append(logits(adapter.model, tokens[:, first:last], past_key_values=cache, use_cache=True))
+            steps.append(
+                logits(adapter.model, tokens[:, first:last], **{cache_argument(adapter.base): cache}, use_cache=True)
+            )
         again = logits(adapter.model, tokens)
     torch.testing.assert_close(torch.cat(steps, 1), whole, atol=2e-5, rtol=2e-5)
     torch.testing.assert_close(again, whole, atol=2e-5, rtol=2e-5)

@@ -82,5 +82,5 @@ def test_visible_slots_worked_out_by_hand():
 def test_a_model_that_would_forget_what_it_has_read_is_refused():
     config = AutoConfig.for_model("mamba", vocab_size=8, hidden_size=8, num_hidden_layers=1)
     model = AutoModelForCausalLM.from_config(config)
-    with pytest.raises(UsageError, match="MambaForCausalLM takes no past_key_values"), exclusively([model]):
+    with pytest.raises(UsageError, match="MambaForCausalLM takes no key-value cache"), exclusively([model]):
         pass
