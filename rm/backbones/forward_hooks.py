@@ -50,9 +50,11 @@ def language_model_of(model: Any) -> Any:
 def cache_argument(model: Any) -> str:
     """Return the name of a forward's argument and output for the key-value cache, "" for a model without one.
 
-    Transformers 5.24 renames `past_key_values` to `cache`, class by class.
+    Transformers 5.24 renames `past_key_values` to `cache`, and calls the state of Mamba a cache as well.
     """
     parameters = signature(model.forward).parameters
+    if model._is_stateful and "position_ids" not in parameters:
+        return ""
     return next((name for name in ("cache", "past_key_values") if name in parameters), "")
 
 

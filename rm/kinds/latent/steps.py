@@ -53,7 +53,7 @@ class LatentSteps:
             del inputs["position_ids"]
         cache = cache_argument(self.trunk)
         output = self.trunk(**inputs, **{cache: self.cache}, attention_mask=self.attention, use_cache=True)
-        self.cache = output[cache]
+        self.cache = output.get(cache)
         return output.last_hidden_state[:, -1]
 
 
