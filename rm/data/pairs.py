@@ -115,7 +115,7 @@ def load_placed_examples(
     def parse(row: Row) -> list[PlacedExample]:
         return [PlacedExample(name, example, row.source, row.number) for name, example in parse_examples(row.values)]
 
-    rows, report = _collect(sources, parse, on_bad_row, unique_ids=True)
+    rows, report = _collect(sources, parse, on_bad_row, True, True)
     return [example for row in rows for example in row], report
 
 
@@ -141,23 +141,26 @@ def collect(
     on_bad_row: OnBadRow = "refuse",
     *,
     unique_ids: bool = False,
+    expand: bool = True,
 ) -> tuple[list[T], RowReport]:
     """Parse every row of every source with `parse`, which raises a `ValueError` for a bad row.
 
-    Bad rows of all sources are refused together, or skipped; with `unique_ids` a repeated id of a subset is bad.
+    Bad rows of all sources are refused together, or skipped; with `unique_ids` a repeated id of a subset is bad, and
+    with `expand` ranked completions are a row for each of their pairs.
     """
-    return _collect(sources, lambda row: parse(row.values), on_bad_row, unique_ids=unique_ids)
+    return _collect(sources, lambda row: parse(row.values), on_bad_row, unique_ids, expand)
 
 
 def _collect(
-    sources: str | Sequence[str], parse: Callable[[Row], T], on_bad_row: OnBadRow, *, unique_ids: bool
+    sources: str | Sequence[str], parse: Callable[[Row], T], on_bad_row: OnBadRow, unique_ids: bool, expand: bool
 ) -> tuple[list[T], RowReport]:
     if on_bad_row not in ("refuse", "skip"):
         raise UsageError(f"on_bad_row is 'refuse' or 'skip', got '{on_bad_row}'")
     report = RowReport()
     rows: list[T] = []
     for source in [sources] if isinstance(sources, str) else sources:
-        rows += parse_rows(read_rows(source), parse, "skip", report, first_by_id={} if unique_ids else None)
+        read = expand_rankings(read_rows(source)) if expand else read_rows(source)
+        rows += parse_rows(read, parse, "skip", report, first_by_id={} if unique_ids else None)
     if on_bad_row == "refuse":
         refuse_bad_rows(report)
     if not rows:
@@ -219,12 +222,8 @@ def parse_rows(
     report: RowReport,
     first_by_id: dict[tuple[str, str], str] | None = None,
 ) -> Iterator[T]:
-    """Yield the parsed rows.
-
-    Ranked completions count as a row for each of their pairs. Rows that `parse` rejects, or that repeat a (subset, id),
-    raise an error or are reported.
-    """
-    for row in expand_rankings(rows):
+    """Yield the parsed rows; raise an error for, or report, rows that `parse` rejects or that repeat a (subset, id)."""
+    for row in rows:
         report.read += 1
         try:
             if row.error:
