@@ -224,9 +224,14 @@ def judge_labeller(judge: BatchJudge) -> Labeller:
     def label(prompt: Messages, completions: tuple[str, str]) -> float:
         if completions[0] == completions[1]:
             return 0.5
-        (judgment,) = judge([Case("pair", prompt, completions)])
-        if judgment.abstained:
-            return math.nan
-        return (1 + (judgment.scores[0] > judgment.scores[1]) - (judgment.scores[0] < judgment.scores[1])) / 2
+        return first_preferred(*judge([Case("pair", prompt, completions)]))
 
     return label
+
+
+def first_preferred(judgment: Judgment) -> float:
+    """Return 1 if the first of two responses has the higher score, 0.5 for a tie, else 0; NaN for an abstention."""
+    if judgment.abstained:
+        return math.nan
+    first, second = judgment.scores
+    return (1 + (first > second) - (first < second)) / 2
