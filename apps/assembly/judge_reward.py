@@ -230,8 +230,6 @@ def judge_labeller(judge: BatchJudge) -> Labeller:
 
 
 def first_preferred(judgment: Judgment) -> float:
-    """Return 1 if the first of two responses has the higher score, 0.5 for a tie, else 0; NaN for an abstention."""
-    if judgment.abstained:
-        return math.nan
-    first, second = judgment.scores
-    return (1 + (first > second) - (first < second)) / 2
+    """Return 1 / number of best responses if the first is one of them, else 0; NaN for an abstention."""
+    best = max(judgment.scores, default=math.nan)
+    return math.nan if judgment.abstained else (judgment.scores[0] == best) / judgment.scores.count(best)
