@@ -29,9 +29,9 @@ def majority(
         pairs = zip(examples, rows, strict=True)
         voters = [(read(example.text), prompt_text(example.prompt), row) for example, row in pairs]
         rewards: list[float | None] = []
-        for own, prompt, row in voters:
+        for final, prompt, row in voters:
             label, share = majority_answer(a for a, p, r in voters if r == row and not (cross and p == prompt))
-            rewards.append(float(own == label != "") if least <= share <= most else None)
+            rewards.append(float(final == label != "") if least <= share <= most else None)
         return rewards
 
     rate.compares = rate.reads_rows = True  # type: ignore[attr-defined]

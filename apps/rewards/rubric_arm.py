@@ -33,8 +33,8 @@ def rubric_arm(*, run: RunFacts, kind: str = "pairwise", **settings: Any) -> Rew
     def reward(examples: Sequence[Example]) -> list[float]:
         written = {str(index): read_rubric(Reply(example.text, "stop")) for index, example in enumerate(examples)}
         rubrics.items = {index: rubric for index, rubric in written.items() if isinstance(rubric, Rubric)}
-        asked = [replace(cases[prompt_text(examples[int(index)].prompt)], id=index) for index in rubrics.items]
-        shares = map(first_preferred, opened.judge(asked) if asked else ())
+        readable = [replace(cases[prompt_text(examples[int(index)].prompt)], id=index) for index in rubrics.items]
+        shares = map(first_preferred, opened.judge(readable) if readable else ())
         return [next(shares) if index in rubrics.items else 0.0 for index in written]
 
     return reward

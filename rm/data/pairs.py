@@ -200,7 +200,8 @@ def row_id(values: Mapping[str, Any]) -> Any:
     return next((stated for name in ("id", "unique_id") if (stated := values.get(name)) not in (None, "")), None)
 
 
-def _id_or_hash(values: Mapping[str, Any], content: Any) -> str:
+def id_or_hash(values: Mapping[str, Any], content: Any) -> str:
+    """Return the id of a row, or else a hash of its content."""
     identity = row_id(values)
     return content_hash(content) if identity is None else str(identity)
 
@@ -252,7 +253,7 @@ def parse_pair(values: Mapping[str, Any], *, allow_blank: bool = False) -> Prefe
     if chosen == rejected:
         raise ValueError("chosen and rejected are identical")
     return PreferencePair(
-        id=_id_or_hash(values, [prompt, *map(completion_json, (chosen, rejected))]),
+        id=id_or_hash(values, [prompt, *map(completion_json, (chosen, rejected))]),
         prompt=prompt,
         chosen=chosen,
         rejected=rejected,
@@ -289,7 +290,7 @@ def parse_examples(values: Mapping[str, Any]) -> list[tuple[str, Example]]:
         example = Example(as_prompt(column(values, "prompt")), as_completion(column(values, name), name))
     check_filled(example.prompt, completion=example.completion)
     example = Example(with_columns(example.prompt, values), example.completion)
-    return [(_id_or_hash(values, [example.prompt, completion_json(example.completion)]), example)]
+    return [(id_or_hash(values, [example.prompt, completion_json(example.completion)]), example)]
 
 
 def column(values: Mapping[str, Any], name: str) -> Any:

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
-from ..types import AnyCompletion, Example, Messages, PreferencePair, completion_json, content_hash, prompt_text
+from ..types import AnyCompletion, Example, Messages, PreferencePair, completion_json, prompt_text
 from .conversation_split import as_completion, as_prompt
 from .messages_and_tools import with_columns
 from .pairs import (
@@ -16,9 +16,9 @@ from .pairs import (
     check_filled,
     collect,
     column,
+    id_or_hash,
     parse_examples,
     parse_pair,
-    row_id,
     text_list,
 )
 from .solutions import Solution
@@ -135,8 +135,7 @@ def _parse_list(objective: str, values: Mapping[str, Any]) -> RankedList:
             scores = [_signed(sign, value, stated) for value in text_list(values, stated)]
     if len(scores) != len(completions) or sum(not math.isnan(score) for score in scores) < 2:
         raise ValueError(f"a list has 2 completions with a rank or score or more: {scores} of {len(items)} {name}")
-    known = row_id(values)
-    id = content_hash([prompt, *map(completion_json, completions)]) if known is None else str(known)
+    id = id_or_hash(values, [prompt, *map(completion_json, completions)])
     return RankedList(id, prompt, completions, tuple(scores))
 
 

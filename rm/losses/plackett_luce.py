@@ -22,10 +22,10 @@ def plackett_luce(top: int = 0) -> ListLoss:
         raise UsageError(f"top is a number of completions, or 0 for all, got {top}")
 
     def loss(r: Float[Tensor, "B R"], s: Float[Tensor, "B R"]) -> Float[Tensor, " B"]:
-        own, other = s[:, :, None], s[:, None, :]
-        left = (other <= own) | torch.eye(s.shape[1], dtype=torch.bool, device=s.device)  # itself if it is missing
-        nll = torch.where(left, r[:, None, :], -torch.inf).logsumexp(2) - r
-        chosen = (other > own).sum(2) < (top or sys.maxsize)
-        return (nll * chosen / (other == own).sum(2).clamp_min(1)).sum(1)
+        better, ties = s[:, None, :] > s[:, :, None], s[:, None, :] == s[:, :, None]
+        itself = torch.eye(s.shape[1], dtype=torch.bool, device=s.device)  # so that a missing completion has loss 0
+        remaining = (s[:, None, :] <= s[:, :, None]) | itself
+        nll = torch.where(remaining, r[:, None, :], -torch.inf).logsumexp(2) - r
+        return (nll * (better.sum(2) < (top or sys.maxsize)) / ties.sum(2).clamp_min(1)).sum(1)
 
     return ListLoss(loss)

@@ -136,7 +136,8 @@ def _bounds(model: Any, config: ScoreConfig) -> dict[str, np.ndarray] | None:
     if not config.calibrate:
         return None
     names = model.contract.objectives
-    rated, _ = load_judged(config.calibrate, names, on_bad_row=config.on_bad_row)
+    rated, rows = load_judged(config.calibrate, names, on_bad_row=config.on_bad_row)
+    log_rows("calibrate", rows)
     examples = [completion.example for completion in rated.completions]
     scores = np.array([[completion.scores.get(name, np.nan) for name in names] for completion in rated.completions])
     residuals = scores.reshape(-1, len(names)) - rate_with_readings(model, examples).rewards

@@ -28,11 +28,19 @@ NAN = float("nan")
 
 
 class EncodedList(NamedTuple):
-    """Token ids of the completions of a list, the length of the longest before truncation, and an omitted text."""
+    """The tokenised completions of a list."""
 
-    ids: list[list[int]]
-    length: int
-    omitted: str
+    parts: list[Encoded]
+
+    @property
+    def length(self) -> int:
+        """Number of tokens of the longest completion before truncation."""
+        return max(part.length for part in self.parts)
+
+    @property
+    def omitted(self) -> str:
+        """First text that the chat template omits, if any."""
+        return next((part.omitted for part in self.parts if part.omitted), "")
 
 
 class ListRow(NamedTuple):
@@ -45,19 +53,15 @@ class ListRow(NamedTuple):
 def encode_lists(encoder: Encoder, lists: Sequence[RankedList], on_long: OnLong = "truncate") -> Encoding:
     """Tokenise the lists, in order. Lists without two different completions with scores count as unlabelled."""
     encoded = iter(encoder.encode_all([example for ranked in lists for example in ranked.examples]))
-
-    def together(number: int) -> EncodedList:
-        parts: list[Encoded] = [next(encoded) for _ in range(number)]
-        omitted = next((part.omitted for part in parts if part.omitted), "")
-        return EncodedList([part.ids for part in parts], max(part.length for part in parts), omitted)
+    encoded_lists = [EncodedList([next(encoded) for _ in ranked.completions]) for ranked in lists]
 
     def row(ranked: RankedList, encoded: EncodedList) -> ListRow | None:
-        scored = {tuple(ids) for ids, score in zip(encoded.ids, ranked.scores, strict=True) if not np.isnan(score)}
-        return ListRow(encoded.ids, ranked.scores) if len(scored) > 1 else None
+        ids = [part.ids for part in encoded.parts]
+        scored = {tuple(tokens) for tokens, score in zip(ids, ranked.scores, strict=True) if not np.isnan(score)}
+        return ListRow(ids, ranked.scores) if len(scored) > 1 else None
 
-    together_each = [together(len(ranked.completions)) for ranked in lists]
     limit = encoder.contract.max_length
-    encoding = encode_each(lists, together_each, row, noun="list", limit=limit, on_long=on_long)
+    encoding = encode_each(lists, encoded_lists, row, noun="list", limit=limit, on_long=on_long)
     if not encoding.rows:
         raise DataError(
             f"none of {len(lists)} lists is left to train on: {encoding.over_length} over {limit} tokens, "
