@@ -58,6 +58,7 @@ def test_lists_are_read_from_rows_of_all_forms(tmp_path, row, completions, score
 
 def test_rows_of_one_completion_are_joined_by_prompt_and_bad_rows_counted(tmp_path):
     singles = [{"prompt": p, "completion": c, "reward": r} for p, c, r in [("q", "a", 1), ("p", "x", 0), ("q", "b", 2)]]
+    singles[2] |= {"prompt": [{"role": "user", "content": "q"}], "completion": turn("b")}  # as `rewardlab label` writes
     lists, _ = load_lists(write(tmp_path / "a.jsonl", *singles), "reward")
     assert [(ranked.completions, ranked.scores) for ranked in lists] == [(("a", "b"), (1, 2)), (("x",), (0,))]
     bad = [
