@@ -7,6 +7,7 @@ import re
 import shlex
 from functools import cache, partial
 from pathlib import Path
+from statistics import median
 
 import pytest
 from rewardlab.apps.cli import main
@@ -119,6 +120,31 @@ def test_the_readme_is_short_own_code_is_not_long_and_every_page_is_in_a_table_o
             entries = [line.strip() for line in block.splitlines() if line.strip() and not line.startswith(":")]
             listed |= {(page.parent / f"{entry}.md").resolve() for entry in entries}
     assert {page.resolve() for page in PAGES[1:]} - listed == {(ROOT / "docs" / "index.md").resolve()}
+
+
+def methods(page: str) -> list[list[str]]:
+    """The rows of implemented methods in a page of the catalogue."""
+    text = (ROOT / "docs" / "methods" / page).read_text(encoding="utf-8").partition("## Not implemented")[0]
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in row] for row in rows if row[0] not in ("paper", "---")]
+
+
+def test_every_method_of_the_catalogue_has_all_columns_and_its_tests_exist():
+    tests = {path.name for path in (ROOT / "tests").rglob("test_*.py")}
+    for row in [*methods("catalogue.md"), *methods("catalogue_rewards.md")]:
+        assert len(row) == 8 and all(row), row
+        assert {*re.findall(r"\w+\.py", row[4])} <= tests and re.match(r"(PARM: )?(yes|no)\b|none|–", row[5]), row
+
+
+def test_a_method_of_rewards_prompts_and_searches_is_a_small_file():
+    """Without those that are an option of a file of several methods."""
+    named = [path for row in methods("catalogue_rewards.md") for path in re.findall(r"`([\w/]+\.py)`", row[3])]
+    sizes = [
+        len((ROOT / path).read_text(encoding="utf-8").splitlines())
+        for path in {*named}
+        if not path.startswith("policy/decoding/")
+    ]
+    assert len(sizes) >= 20 and median(sizes) <= 40 and max(sizes) <= 120
 
 
 @pytest.mark.slow

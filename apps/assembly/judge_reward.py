@@ -224,9 +224,12 @@ def judge_labeller(judge: BatchJudge) -> Labeller:
     def label(prompt: Messages, completions: tuple[str, str]) -> float:
         if completions[0] == completions[1]:
             return 0.5
-        (judgment,) = judge([Case("pair", prompt, completions)])
-        if judgment.abstained:
-            return math.nan
-        return (1 + (judgment.scores[0] > judgment.scores[1]) - (judgment.scores[0] < judgment.scores[1])) / 2
+        return first_preferred(*judge([Case("pair", prompt, completions)]))
 
     return label
+
+
+def first_preferred(judgment: Judgment) -> float:
+    """Return 1 / number of best responses if the first is one of them, else 0; NaN for an abstention."""
+    best = max(judgment.scores, default=math.nan)
+    return math.nan if judgment.abstained else (judgment.scores[0] == best) / judgment.scores.count(best)

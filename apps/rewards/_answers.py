@@ -25,6 +25,12 @@ def answer_reader(pattern: str) -> Callable[[str], list[str]]:
     return lambda text: [found.strip() for found in compiled.findall(text) if found.strip()]
 
 
+def last_answer(pattern: str) -> Callable[[str], str]:
+    """Return a function from a completion to its last answer; empty without one."""
+    read = answer_reader(pattern)
+    return lambda text: (read(text) or [""])[-1]
+
+
 def majority_answer(answers: Iterable[str]) -> tuple[str, float]:
     """Return the most frequent answer, the first of several, and its share; ("", 0.0) without an answer.
 

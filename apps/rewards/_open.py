@@ -15,14 +15,14 @@ from numpy import ndarray
 from ...policy.decoding.engines import DecodingModel
 from ...policy.rewards.sources import RewardSources
 from ...policy.training.prompts import PromptRow, Row
-from ...policy.types import RatesCompletions
+from ...policy.types import RatesCompletions, RewardFunction
 from ...rm.data.pairs import column
 from ...rm.errors import DataError, UsageError
 from ...rm.io.coroutines import resolve
 from ...rm.load import load_reward_model
 from ...rm.registry import load, names
 from ...rm.registry.specs import build, is_function, is_required, parse_spec, split_name, typed_arguments
-from ...rm.types import Example, completion_turns
+from ...rm.types import Example, completion_turns, prompt_text
 
 T = TypeVar("T")
 SHOWN = 60  # characters of a prompt in a message
@@ -75,6 +75,11 @@ class RunFacts(NamedTuple):
             return value
 
         return self.one_by_prompt(text)
+
+
+def per_completion(values: Mapping[str, T], score: Callable[[str, T], float | None]) -> RewardFunction:
+    """Return the reward `score(text, value)` of each completion, where `values` has the value by the prompt's text."""
+    return lambda examples: [score(example.text, values[prompt_text(example.prompt)]) for example in examples]
 
 
 def sources_by_name(texts: Sequence[str]) -> dict[str, str]:

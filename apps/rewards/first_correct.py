@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from ...policy.types import RewardFunction
 from ...rm.errors import UsageError
-from ...rm.types import Example, prompt_text
-from ._open import RunFacts
+from ._open import RunFacts, per_completion
 
 
 def first_correct(*, run: RunFacts, reference: str = "reference", step_end: str = "\n\n") -> RewardFunction:
@@ -16,12 +15,7 @@ def first_correct(*, run: RunFacts, reference: str = "reference", step_end: str 
     """
     if not step_end:
         raise UsageError("first_correct: step_end is the text at the end of a step, got none")
-    references = run.texts_by_prompt(reference)
-
-    def rate(examples: Sequence[Example]) -> list[float | None]:
-        return [ratio(example.text.split(step_end), references[prompt_text(example.prompt)]) for example in examples]
-
-    return rate
+    return per_completion(run.texts_by_prompt(reference), lambda text, right: ratio(text.split(step_end), right))
 
 
 def ratio(steps: Sequence[str], answer: str) -> float | None:

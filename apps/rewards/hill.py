@@ -10,7 +10,7 @@ from ...policy.rollouts._partners import open_partner, sample_texts, seeds_of
 from ...policy.types import RewardFunction
 from ...rm.errors import UsageError
 from ...rm.types import Example, prompt_text, user_turn
-from ._answers import BOXED, answer_reader
+from ._answers import BOXED, last_answer
 from ._open import RunFacts
 
 
@@ -36,7 +36,7 @@ def hill(
     if n < 2 or temperature <= 0 or longest < 1:
         raise UsageError(f"hill: n >= 2, temperature > 0 and longest >= 1, got {n}, {temperature} and {longest}")
     questions, references = run.texts_by_prompt(question), run.texts_by_prompt(reference)
-    read, device = answer_reader(answer), str(language_model(run.policy).device)
+    read, device = last_answer(answer), str(language_model(run.policy).device)
     model = open_partner(reasoner, device=device, **run.loading)
 
     def transfer(plain: str, hinted: str, texts: Sequence[str]) -> float:
@@ -56,7 +56,7 @@ def hill(
         hinted = f"{plain}\n\n{example.text}"
         seeds = seeds_of(run.seed, [plain, example.text], n)
         texts = sample_texts(model, [user_turn(hinted)] * n, seeds, longest)
-        verdicts = [read(text)[-1:] == [right] for text in texts]
+        verdicts = [read(text) == right for text in texts]
         signal = informative(fmean(verdicts), n)
         good = [text for text, verdict in zip(texts, verdicts, strict=True) if verdict]
         return signal * exp(min(transfer(plain, hinted, good), 0) / temperature) if signal else 0.0

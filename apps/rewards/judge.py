@@ -35,7 +35,7 @@ def judge(
         raise UsageError("reference reads a column of the prompts of a run, which is missing here; leave it out")
     references = run.one_by_prompt(lambda row: str(column(row, reference))) if reference and run else {}
     replies = replies or (run.replies if run else "")
-    return JudgeReward(_open_judge(run, kind, replies, **settings), references)
+    return JudgeReward(open_judge_of_run(run, kind, replies, **settings), references)
 
 
 def labels(*, run: RunFacts | None = None, kind: str = "pairwise", replies: str = "", **settings: Any) -> Labeller:
@@ -45,15 +45,15 @@ def labels(*, run: RunFacts | None = None, kind: str = "pairwise", replies: str 
     responses disagree; see `flip`.
     """
     flip = {"flip": "abstain"} if kind == "pairwise" else {}
-    return judge_labeller(_open_judge(run, kind, replies, **{**flip, **settings}).judge)
+    return judge_labeller(open_judge_of_run(run, kind, replies, **{**flip, **settings}).judge)
 
 
-def _open_judge(
+def open_judge_of_run(
     run: RunFacts | None,
     kind: str,
     replies: str,
     *,
-    rubric: str = "",
+    rubric: str | RubricSource = "",
     dropout: float = 0.0,
     score: str = "gated",
     levels: str = "",
@@ -62,9 +62,11 @@ def _open_judge(
     temperature: float = 0.0,
     **settings: Any,
 ) -> OpenJudge:
+    """Open the judge of a reward; `rubric` is a file, `data`, or a source of rubrics."""
     if not isinstance(max_tokens, int) or not isinstance(temperature, int | float):
         raise UsageError(f"a judge's max_tokens and temperature are numbers, got {max_tokens!r} and {temperature!r}")
-    criteria = _rubrics(run) if rubric == DATA else open_rubric(str(rubric)) if rubric else None
+    criteria: Any = _rubrics(run) if rubric == DATA else rubric or None
+    criteria = open_rubric(criteria) if isinstance(criteria, str) else criteria
     if dropout and criteria is None:
         raise UsageError("dropout leaves out criteria of a rubric; give rubric=FILE or rubric=data")
     materials = Materials(

@@ -7,9 +7,8 @@ from itertools import combinations
 from ...policy.types import RewardFunction
 from ...rm.data.pairs import column
 from ...rm.errors import UsageError
-from ...rm.types import Example, prompt_text
-from ._answers import answer_reader
-from ._open import RunFacts
+from ._answers import last_answer
+from ._open import RunFacts, per_completion
 
 LAST_LINE = r"([\d ,>-]+)\s*$"
 
@@ -25,18 +24,13 @@ def order(*, run: RunFacts, steps: str = "order", answer: str = LAST_LINE, by: s
     if by not in SCORES:
         raise UsageError(f"order: by is one of {', '.join(SCORES)}, got '{by}'")
     orders = run.one_by_prompt(lambda row: [int(step) for step in column(row, steps)])
-    read = answer_reader(answer)
+    read = last_answer(answer)
 
-    def rate(examples: Sequence[Example]) -> list[float]:
-        found = [(read(example.text) or [""])[-1] for example in examples]
-        parsed = [[int(number) for number in re.findall(r"\d+", text)] for text in found]
-        rights = [orders[prompt_text(example.prompt)] for example in examples]
-        return [
-            SCORES[by](numbers, right) if sorted(numbers) == sorted(right) else 0.0
-            for numbers, right in zip(parsed, rights, strict=True)
-        ]
+    def score(text: str, right: list[int]) -> float:
+        numbers = [int(number) for number in re.findall(r"\d+", read(text))]
+        return SCORES[by](numbers, right) if sorted(numbers) == sorted(right) else 0.0
 
-    return rate
+    return per_completion(orders, score)
 
 
 def positions_share(found: Sequence[int], right: Sequence[int]) -> float:

@@ -8,8 +8,7 @@ from ...policy.training.prompts import Row
 from ...policy.types import RewardFunction
 from ...rm.data.pairs import column
 from ...rm.errors import UsageError
-from ...rm.types import Example, prompt_text
-from ._open import RunFacts
+from ._open import RunFacts, per_completion
 
 
 class _Required(NamedTuple):
@@ -45,15 +44,8 @@ def rlvrr(
             raise ValueError(f"'{reference}' must be a string or a list of strings, got {str(stated)[:60]!r}")
         return _Required(tuple(texts), key_points(column(row, keywords)), checks_of(row.get(checks) or []))
 
-    requirements = run.by_prompt(required_content)
-
     def worth(answer: str, required: _Required) -> float:
         content_share = content_score(answer, required.references, required.points)
         return content_weight * content_share + style_weight * style_score(answer, required.checks)
 
-    def rate(examples: Sequence[Example]) -> list[float]:
-        return [
-            max(worth(example.text, row) for row in requirements[prompt_text(example.prompt)]) for example in examples
-        ]
-
-    return rate
+    return per_completion(run.by_prompt(required_content), lambda text, rows: max(worth(text, row) for row in rows))

@@ -9,7 +9,7 @@ from torch.nn.functional import cosine_similarity
 from ...policy.types import Cycle
 from ...rm.errors import UsageError
 from ...rm.types import Example, prompt_text
-from ._answers import BOXED, answer_reader, majority_answer
+from ._answers import BOXED, last_answer, majority_answer
 from ._open import RunFacts
 
 
@@ -38,7 +38,7 @@ class TrajectoryReward:
     compares = True
 
     def __init__(self, labels: dict[str, str], pattern: str, warm_up: int, top: float, least: float):
-        self.labels, self.read, self.warm_up, self.top, self.least = labels, answer_reader(pattern), warm_up, top, least
+        self.labels, self.read, self.warm_up, self.top, self.least = labels, last_answer(pattern), warm_up, top, least
         self.paths: dict[str, list[float]] = {}
 
     def __call__(self, examples: Sequence[Example]) -> list[float | None]:
@@ -66,7 +66,7 @@ class TrajectoryReward:
     def _verdicts(self, examples: Sequence[Example]) -> dict[str, list[float]]:
         answers: dict[str, list[str]] = {}
         for example in examples:
-            answers.setdefault(prompt_text(example.prompt), []).append((self.read(example.text) or [""])[-1])
+            answers.setdefault(prompt_text(example.prompt), []).append(self.read(example.text))
         labels = {prompt: self.labels[prompt] or majority_answer(found)[0] for prompt, found in answers.items()}
         return {prompt: [float(a == labels[prompt] != "") for a in found] for prompt, found in answers.items()}
 

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from ...policy.types import RewardFunction
 from ...rm.errors import UsageError
-from ...rm.types import Example, prompt_text
 from ._answers import BOXED, answer_reader
-from ._open import RunFacts
+from ._open import RunFacts, per_completion
 
 
 def ufo(
@@ -21,15 +20,10 @@ def ufo(
     """
     if not 0 <= gamma <= 1 or repeated < 0:
         raise UsageError(f"ufo: gamma lies in [0, 1] and repeated is 0 or more, got {gamma} and {repeated}")
-    references, read = run.texts_by_prompt(reference), answer_reader(answer)
-
-    def rate(examples: Sequence[Example]) -> list[float]:
-        return [
-            attempts_reward(read(example.text), references[prompt_text(example.prompt)], gamma, repeated)
-            for example in examples
-        ]
-
-    return rate
+    read = answer_reader(answer)
+    return per_completion(
+        run.texts_by_prompt(reference), lambda text, right: attempts_reward(read(text), right, gamma, repeated)
+    )
 
 
 def attempts_reward(attempts: Sequence[str], reference: str, gamma: float, repeated: float) -> float:

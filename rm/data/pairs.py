@@ -115,7 +115,7 @@ def load_placed_examples(
     def parse(row: Row) -> list[PlacedExample]:
         return [PlacedExample(name, example, row.source, row.number) for name, example in parse_examples(row.values)]
 
-    rows, report = _collect(sources, parse, on_bad_row, unique_ids=True)
+    rows, report = _collect(sources, parse, on_bad_row, True, True)
     return [example for row in rows for example in row], report
 
 
@@ -141,23 +141,26 @@ def collect(
     on_bad_row: OnBadRow = "refuse",
     *,
     unique_ids: bool = False,
+    expand: bool = True,
 ) -> tuple[list[T], RowReport]:
     """Parse every row of every source with `parse`, which raises a `ValueError` for a bad row.
 
-    Bad rows of all sources are refused together, or skipped; with `unique_ids` a repeated id of a subset is bad.
+    Bad rows of all sources are refused together, or skipped; with `unique_ids` a repeated id of a subset is bad, and
+    with `expand` ranked completions are a row for each of their pairs.
     """
-    return _collect(sources, lambda row: parse(row.values), on_bad_row, unique_ids=unique_ids)
+    return _collect(sources, lambda row: parse(row.values), on_bad_row, unique_ids, expand)
 
 
 def _collect(
-    sources: str | Sequence[str], parse: Callable[[Row], T], on_bad_row: OnBadRow, *, unique_ids: bool
+    sources: str | Sequence[str], parse: Callable[[Row], T], on_bad_row: OnBadRow, unique_ids: bool, expand: bool
 ) -> tuple[list[T], RowReport]:
     if on_bad_row not in ("refuse", "skip"):
         raise UsageError(f"on_bad_row is 'refuse' or 'skip', got '{on_bad_row}'")
     report = RowReport()
     rows: list[T] = []
     for source in [sources] if isinstance(sources, str) else sources:
-        rows += parse_rows(read_rows(source), parse, "skip", report, first_by_id={} if unique_ids else None)
+        read = expand_rankings(read_rows(source)) if expand else read_rows(source)
+        rows += parse_rows(read, parse, "skip", report, first_by_id={} if unique_ids else None)
     if on_bad_row == "refuse":
         refuse_bad_rows(report)
     if not rows:
@@ -197,7 +200,8 @@ def row_id(values: Mapping[str, Any]) -> Any:
     return next((stated for name in ("id", "unique_id") if (stated := values.get(name)) not in (None, "")), None)
 
 
-def _id_or_hash(values: Mapping[str, Any], content: Any) -> str:
+def id_or_hash(values: Mapping[str, Any], content: Any) -> str:
+    """Return the id of a row, or else a hash of its content."""
     identity = row_id(values)
     return content_hash(content) if identity is None else str(identity)
 
@@ -219,12 +223,8 @@ def parse_rows(
     report: RowReport,
     first_by_id: dict[tuple[str, str], str] | None = None,
 ) -> Iterator[T]:
-    """Yield the parsed rows.
-
-    Ranked completions count as a row for each of their pairs. Rows that `parse` rejects, or that repeat a (subset, id),
-    raise an error or are reported.
-    """
-    for row in expand_rankings(rows):
+    """Yield the parsed rows; raise an error for, or report, rows that `parse` rejects or that repeat a (subset, id)."""
+    for row in rows:
         report.read += 1
         try:
             if row.error:
@@ -253,7 +253,7 @@ def parse_pair(values: Mapping[str, Any], *, allow_blank: bool = False) -> Prefe
     if chosen == rejected:
         raise ValueError("chosen and rejected are identical")
     return PreferencePair(
-        id=_id_or_hash(values, [prompt, *map(completion_json, (chosen, rejected))]),
+        id=id_or_hash(values, [prompt, *map(completion_json, (chosen, rejected))]),
         prompt=prompt,
         chosen=chosen,
         rejected=rejected,
@@ -290,7 +290,7 @@ def parse_examples(values: Mapping[str, Any]) -> list[tuple[str, Example]]:
         example = Example(as_prompt(column(values, "prompt")), as_completion(column(values, name), name))
     check_filled(example.prompt, completion=example.completion)
     example = Example(with_columns(example.prompt, values), example.completion)
-    return [(_id_or_hash(values, [example.prompt, completion_json(example.completion)]), example)]
+    return [(id_or_hash(values, [example.prompt, completion_json(example.completion)]), example)]
 
 
 def column(values: Mapping[str, Any], name: str) -> Any:

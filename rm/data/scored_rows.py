@@ -1,11 +1,26 @@
-"""Load completions with scores by objective, together with preference pairs."""
+"""Load completions with scores by objective, together with preference pairs, and lists of ranked completions."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
-from ..types import Example, PreferencePair
-from .pairs import OnBadRow, RowReport, as_number, collect, column, parse_examples, parse_pair
+from ..types import AnyCompletion, Example, Messages, PreferencePair, completion_json, prompt_text
+from .conversation_split import as_completion, as_prompt
+from .messages_and_tools import with_columns
+from .pairs import (
+    OnBadRow,
+    RowReport,
+    as_number,
+    check_filled,
+    collect,
+    column,
+    id_or_hash,
+    parse_examples,
+    parse_pair,
+    text_list,
+)
 from .solutions import Solution
 
 
@@ -17,12 +32,27 @@ class ScoredCompletion(NamedTuple):
     scores: Mapping[str, float]
 
 
+class RankedList(NamedTuple):
+    """Completions of a prompt with scores, of which higher ones are better, equal ones a tie, and NaN is missing."""
+
+    id: str
+    prompt: Messages
+    completions: tuple[AnyCompletion, ...]
+    scores: tuple[float, ...]
+
+    @property
+    def examples(self) -> list[Example]:
+        """The prompt with each completion."""
+        return [Example(self.prompt, completion) for completion in self.completions]
+
+
 class Judged(NamedTuple):
-    """Preference pairs and scored completions of a data set, or its solutions with labelled steps."""
+    """Preference pairs and scored completions of a data set, or its solutions with labelled steps, or ranked lists."""
 
     pairs: list[PreferencePair]
     completions: list[ScoredCompletion]
     solutions: Sequence[Solution] = ()
+    lists: Sequence[RankedList] = ()
 
 
 def load_judged(
@@ -63,3 +93,61 @@ def _scores(stated: Any, objectives: Sequence[str]) -> dict[str, float]:
     gaps = {name: stated[name] for name in objectives if stated.get(name) is not None}
     scores = {name: as_number(value, f"the score '{name}'") for name, value in gaps.items()}
     return {name: score for name, score in scores.items() if score is not None}
+
+
+# ---- ranked lists ----
+
+LISTS, ITEMS = ("completions", "responses", "answers"), ("completion", "response", "answer", "text")
+"""Columns with the completions of a prompt, and names of the text of a completion that is stored with its rank."""
+
+
+def load_lists(sources: str | Sequence[str], objective: str) -> tuple[list[RankedList], RowReport]:
+    """Load ranked lists of completions; bad rows are in the report. Formats are recognised by their columns.
+
+    `prompt` and `completions` (or `responses`, `answers`) with `ranks` (the lowest is best) or `scores`, or with a
+    `rank` or `score` in each completion, as in NeMo-RL's and Nectar's rows; preference pairs, whose scores are
+    P(better); and rows of `load_judged` with one completion and its score, which are joined by prompt.
+    """
+    rows, report = collect(sources, partial(_parse_list, objective), "skip", unique_ids=True, expand=False)
+    lists: dict[Any, RankedList] = {}
+    for index, row in enumerate(rows):
+        key = prompt_text(row.prompt) if len(row.scores) == 1 else index
+        part = lists.get(key, row._replace(completions=(), scores=()))
+        lists[key] = part._replace(completions=part.completions + row.completions, scores=part.scores + row.scores)
+    return [*lists.values()], report
+
+
+def _parse_list(objective: str, values: Mapping[str, Any]) -> RankedList:
+    if "chosen" in values:
+        pair = parse_pair(values)
+        wins = pair.chance(objective)
+        return RankedList(pair.id, pair.prompt, (pair.chosen, pair.rejected), (wins, 1 - wins))
+    name = next((name for name in LISTS if name in values), None)
+    if name is None:
+        (scored,) = _parser([objective])(values).completions
+        return RankedList(scored.id, scored.example.prompt, (scored.example.completion,), (scored.scores[objective],))
+    items = text_list(values, name)
+    prompt = with_columns(as_prompt(column(values, "context" if "context" in values else "prompt")), values)
+    completions, scores = zip(*(_item(item, name) for item in items), strict=True) if items else ((), ())
+    check_filled(prompt, **{f"{name}[{index}]": completion for index, completion in enumerate(completions)})
+    for sign, stated in ((-1.0, "ranks"), (1.0, "scores")):
+        if stated in values:
+            scores = [_signed(sign, value, stated) for value in text_list(values, stated)]
+    if len(scores) != len(completions) or sum(not math.isnan(score) for score in scores) < 2:
+        raise ValueError(f"a list has 2 completions with a rank or score or more: {scores} of {len(items)} {name}")
+    id = id_or_hash(values, [prompt, *map(completion_json, completions)])
+    return RankedList(id, prompt, completions, tuple(scores))
+
+
+def _item(item: Any, name: str) -> tuple[AnyCompletion, float]:
+    """Return a completion of a list and its score; NaN if the rank or score is not stored with it."""
+    if not isinstance(item, Mapping):
+        return as_completion(item, name), math.nan
+    text = next((key for key in ITEMS if key in item), ITEMS[0])
+    sign, stated = (-1.0, "rank") if "rank" in item else (1.0, "score")
+    return as_completion(column(item, text), name), _signed(sign, item.get(stated), stated)
+
+
+def _signed(sign: float, value: Any, name: str) -> float:
+    number = None if value is None else as_number(value, f"'{name}'")
+    return math.nan if number is None else sign * number

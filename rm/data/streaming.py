@@ -18,6 +18,7 @@ from ..io.hub_names import absence_reason, record_data_commit
 from ..io.reading_faults import reading_fault
 from ..types import PreferencePair, content_hash
 from .pairs import OnBadRow, RowReport, parse_pair, parse_rows
+from .rankings import expand_rankings
 from .readers import (
     Row,
     compression_of,
@@ -180,7 +181,9 @@ class PairStream(IterableDataset):
             for n, values in enumerate(several, start=number + 1):  # streaming adds the first rows' columns to each
                 present = {name: item for name, item in without_padding(values).items() if item is not None}
                 errors.append(Row(f"{source}: row {n}", present))
-            rows_read += parse_rows(errors, lambda row: parse_pair(row.values), self.on_bad_row, self.report)
+            rows_read += parse_rows(
+                expand_rankings(errors), lambda row: parse_pair(row.values), self.on_bad_row, self.report
+            )
             number += len(several)
         if not rows_read and number == 0:
             raise DataError(f"{source}: no row; name a source with preference pairs")

@@ -109,8 +109,7 @@ class StreamSettings(Settings):
 
     stream: bool = setting(
         False,
-        "Stream --data during training, for files that do not fit into memory: shuffled block by block, with exact "
-        "resume. Requires --max_steps.",
+        "Read --data during training, block by block, if it exceeds the memory. Requires --max_steps.",
         group="Run",
     )
     stream_block: int = setting(

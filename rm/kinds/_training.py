@@ -67,7 +67,8 @@ class PairTraining(RowTraining[L]):
         data, report = Judged([], []), RowReport()
         for objective, path in map(self.split_source, sources):
             part, rows = self.load_file(path, objective)
-            data = Judged(data.pairs + part.pairs, data.completions + part.completions)
+            lists = (*data.lists, *part.lists)
+            data = Judged(data.pairs + part.pairs, data.completions + part.completions, lists=lists)
             report += rows
         return data, report
 
@@ -86,9 +87,11 @@ class PairTraining(RowTraining[L]):
 
 
 def shown_examples(data: Judged) -> list[Example]:
-    """Return a conversation of every pair, chosen and rejected in turn, or else the rated responses."""
+    """Return a conversation of every pair, chosen and rejected in turn, or else the rated or ranked responses."""
+    lists = [example for ranked in data.lists for example in ranked.examples]
     return [pair.examples[index % 2] for index, pair in enumerate(data.pairs)] or [
-        answer.example for answer in data.completions
+        *(answer.example for answer in data.completions),
+        *lists,
     ]
 
 

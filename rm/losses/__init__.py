@@ -12,4 +12,10 @@ def _pair_loss(function: Callable[..., Any]) -> Any:
     return PairLoss(function)
 
 
-PLAIN = (Plain(("pairs",), "losses [B]", _pair_loss),)
+def _list_loss(function: Callable[..., Any]) -> Any:
+    from ._list_loss import ListLoss
+
+    return ListLoss(function)
+
+
+PLAIN = (Plain(("pairs",), "losses [B]", _pair_loss), Plain(("rewards", "scores"), "losses [B]", _list_loss))

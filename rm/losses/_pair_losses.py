@@ -113,8 +113,9 @@ LOSSES = "rm.losses"
 def named_pair_loss(text: str, *, center: float = 0.0) -> PairLoss:
     """Create the loss that a spec names, such as `scaled_bradley_terry` or `file.py:function`, with this `center`."""
     function = load(LOSSES, parse_spec(text).name)
-    if plain_form(LOSSES, function):
-        loss = replace(build(LOSSES, text), center=center)
+    plain = build(LOSSES, text) if plain_form(LOSSES, function) else None
+    if isinstance(plain, PairLoss):
+        loss = replace(plain, center=center)
     elif "center" in signature(function).parameters:
         loss = as_pair_loss(build(LOSSES, text, center=center))
     else:

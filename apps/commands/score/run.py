@@ -4,9 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from jaxtyping import Float
+
+from ....rm.contract.conformal import residual_bounds
 from ....rm.contract.loading_settings import loading_options
 from ....rm.contract.readings import Rated, Reading, rate_with_readings, readings
 from ....rm.data.pairs import PlacedExample, load_placed_examples
+from ....rm.data.scored_rows import load_judged
 from ....rm.errors import DataError, UsageError
 from ....rm.kinds.ensemble.combination import deviation
 from ....rm.types import Example, ReportsSpread
@@ -33,7 +38,8 @@ def run_score(config: ScoreConfig) -> dict[str, Any]:
     placed, rows = load_placed_examples(config.data, on_bad_row=config.on_bad_row)
     log_rows("data", rows)
     model = _open_model(config)
-    columns_here = _columns(model, placed[here.rank :: here.world], config)
+    bounds = _bounds(model, config)
+    columns_here = _columns(model, placed[here.rank :: here.world], config, bounds)
     columns = gathered_columns(columns_here, len(placed), here)
     summary = {"scores": config.output, "rows": len(placed), "dropped": len(rows.dropped)}
     omitted = [text for text in columns.pop(OMITTED) if text]
@@ -60,7 +66,9 @@ def _open_model(config: ScoreConfig) -> Any:
     return model
 
 
-def _columns(model: Any, placed: Sequence[PlacedExample], config: ScoreConfig) -> dict[str, list[Any]]:
+def _columns(
+    model: Any, placed: Sequence[PlacedExample], config: ScoreConfig, bounds: dict[str, np.ndarray] | None
+) -> dict[str, list[Any]]:
     examples = [row.example for row in placed]
     try:
         if config.on_long == "refuse" and not isinstance(model, Replicas):
@@ -74,10 +82,18 @@ def _columns(model: Any, placed: Sequence[PlacedExample], config: ScoreConfig) -
     columns |= {"file": [row.file for row in placed], "row": [row.row for row in placed]}
     columns["truncated"] = [facts.truncated for facts in scored.readings]
     columns[OMITTED] = [facts.omitted for facts in scored.readings]
-    reserved = {*columns, "spread"}
+    reserved = {*columns, "spread", "low", "high"}
     names = [f"reward_{name}" if name in reserved else name for name in model.contract.objectives]
     columns |= {name: scored.rewards[:, k].tolist() for k, name in enumerate(names)}
-    return columns | _spread_columns(model, examples)
+    added, spread = {}, _spread(model, examples)
+    if spread is not None:
+        added["spread"] = spread
+    if bounds is not None:
+        added |= {name: scored.rewards + bound * (1 if spread is None else spread) for name, bound in bounds.items()}
+    for name, values in added.items():
+        labels = [name] if len(names) == 1 else [f"{name}_{objective}" for objective in model.contract.objectives]
+        columns |= zip(labels, values.T.tolist(), strict=True)
+    return columns
 
 
 def _refuse_long(placed: Sequence[PlacedExample], read: Sequence[Reading], limit: int | None) -> None:
@@ -110,13 +126,25 @@ def _refuse_alike(placed: Sequence[PlacedExample], scored: Rated) -> None:
                 )
 
 
-def _spread_columns(model: Any, examples: list[Example]) -> dict[str, list[float]]:
-    """Return the standard deviation of the ensemble members' rewards for each completion. Empty for other models."""
+def _spread(model: Any, examples: list[Example]) -> Float[np.ndarray, "N K"] | None:
+    """Return the standard deviation of the ensemble members' rewards for each completion. None for other models."""
+    return deviation(model.spread(examples)) if isinstance(model, ReportsSpread) else None
+
+
+def _bounds(model: Any, config: ScoreConfig) -> dict[str, np.ndarray] | None:
+    """Return the bounds [K] of score minus reward, in units of the members' spread if the model has members."""
+    if not config.calibrate:
+        return None
     names = model.contract.objectives
-    if not isinstance(model, ReportsSpread):
-        return {}
-    spread = deviation(model.spread(examples))
-    return {"spread" if len(names) == 1 else f"spread_{name}": spread[:, k].tolist() for k, name in enumerate(names)}
+    rated, rows = load_judged(config.calibrate, names, on_bad_row=config.on_bad_row)
+    log_rows("calibrate", rows)
+    examples = [completion.example for completion in rated.completions]
+    scores = np.array([[completion.scores.get(name, np.nan) for name in names] for completion in rated.completions])
+    residuals = scores.reshape(-1, len(names)) - rate_with_readings(model, examples).rewards
+    spread = _spread(model, examples)
+    residuals /= 1 if spread is None else np.maximum(spread, np.finfo(float).tiny)
+    low, high = np.array([residual_bounds(column, config.level) for column in residuals.T]).T
+    return {"low": low, "high": high}
 
 
 def _write_columns(columns: dict[str, list], path: Path, parquet: bool) -> None:

@@ -5,7 +5,7 @@ from typing import Literal
 
 from ....rm.contract.loading_settings import bos_setting, eos_setting, label_setting
 from ....rm.contract.scoring_contract import Edge
-from ....rm.registry.settings import AT_LEAST_1, Rule, Settings, setting
+from ....rm.registry.settings import AT_LEAST_1, SHARE_BELOW_1, Rule, Settings, setting
 
 
 @dataclass
@@ -38,6 +38,14 @@ class ScoreConfig(Settings):
     objective: str | None = label_setting()
     bos: Edge | None = bos_setting()
     eos: Edge | None = eos_setting()
+    calibrate: list[str] = setting(
+        [],
+        "Files of completions with scores of raters in the model's units, in columns named after the objectives: add "
+        "columns low and high, which bound the score of a rater.",
+    )
+    level: float = setting(
+        0.9, "Probability that a score lies between low and high.", range=SHARE_BELOW_1, requires="calibrate"
+    )
     check: bool = setting(True, "First check that the model reproduces the scores that are stored beside its weights.")
     processes: int = setting(
         1, "Number of processes started by torchrun; the rows are sharded over them.", range=AT_LEAST_1

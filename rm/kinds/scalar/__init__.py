@@ -34,7 +34,9 @@ class PairLossSettings(LabelSettings, ClassifierSettings, EosSettings):
             "--teacher has one reward, and the model gets those of {objectives}; name one objective",
         ),
     )
-    loss: str = setting("bradley_terry", "Loss of pairs, or file.py:function.", group="Model", registry="rm.losses")
+    loss: str = setting(
+        "bradley_terry", "Loss of pairs or lists, or file.py:function.", group="Model", registry="rm.losses"
+    )
     teacher: str | None = setting(
         None,
         "Reward model to distil by --loss soft_labels (the default then) or centred_mse.",

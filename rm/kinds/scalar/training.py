@@ -12,6 +12,7 @@ from ...backbones.sequence_scores import sequence_scores
 from ...backbones.tokenization import Encoded, Encoder, pad
 from ...data.scored_rows import Judged
 from ...errors import UsageError
+from ...losses._list_loss import named_list_loss
 from ...losses._pair_batch import PairBatch, PairLoss
 from ...losses._pair_losses import (
     OTHER,
@@ -108,8 +109,12 @@ class ScalarTask(Task):
 
 
 def scalar_training(settings: ScalarSettings, arguments: RewardArguments, **options: Any) -> "ScalarTraining":
-    """Return the training of one objective, or of several."""
+    """Return the training of one objective on pairs or on ranked lists, or of several objectives."""
     if len(settings.objectives) == 1:
+        if loss := named_list_loss(settings.loss):
+            from .lists import ListTraining
+
+            return ListTraining(settings, arguments, loss, **options)
         return ScalarTraining(settings, arguments, **options)
     from ..multi_objective.training import ObjectivesTraining
 
@@ -201,6 +206,7 @@ class ScalarTraining(StreamedTraining, ClassifierTraining):
 
     def _small(self, data: Judged, objectives: tuple[str, ...]) -> ScalarRewardModel:
         answers = [answer.example for answer in data.completions]
+        answers += [example for ranked in data.lists for example in ranked.examples]
         texts = texts_of(data.pairs) + [message_text(turn) for example in answers for turn in example.prompt]
         tokenizer, shape = self.small_backbone(texts + [example.text for example in answers])
         limits: Any = {"max_length": self.settings.max_length, "seed": self.arguments.seed}

@@ -3,9 +3,12 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rewardlab.apps.cli import main
+from rewardlab.apps.commands.score import run as score_run
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
+from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.kinds.scalar.model import scalar_from_config
 from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.types import Example, user_turn
@@ -137,3 +140,43 @@ def test_pairs_that_differ_in_what_the_template_leaves_out_are_refused(evaluated
     assert code == 0 and json.loads(output.out)["omitted"] == {"rm": 1}
     assert "leaves out text of 1 of 2 cases, such as 'moss'" in (folder / "report.md").read_text()
     assert main(["verify", str(folder)]) == 0
+
+
+def test_raters_scores_calibrate_an_interval_beside_the_same_rewards(score, model, tmp_path):
+    data = write(tmp_path / "a.jsonl", [ROW])
+    rows = [ROW | {"id": str(n), "completion": f"the quick dog {n}"} for n in range(19)]
+    rewards = load_reward_model(str(model)).rate([Example(user_turn("the fox"), row["completion"]) for row in rows])
+    rated = [row | {"reward": reward + n} for n, (row, reward) in enumerate(zip(rows, rewards[:, 0], strict=True))]
+    _, plain, _, (before,) = score("--data", data)
+    code, facts, _, (row,) = score("--data", data, "--calibrate", write(tmp_path / "rated.jsonl", rated))
+    assert code == 0 and facts == plain and before == {name: row[name] for name in before}
+    # the residuals are 0 to 18, and k is 1 of 19
+    assert row["low"] == pytest.approx(row["reward"], abs=1e-5)
+    assert row["high"] == pytest.approx(row["reward"] + 18, abs=1e-5)
+    code, _, err, _ = score("--data", data, "--calibrate", write(tmp_path / "few.jsonl", rated[:9]))
+    assert code == 2 and "an interval of level 0.9 is calibrated on 19 scores or more, got 9" in err
+    assert score("--data", data, "--level", "0.5")[0] == 2, "level needs calibrate"
+
+
+class Lengths:
+    """A model of two members, whose rewards are the number of words, and differ from it by as much for `long` ones."""
+
+    contract = ScoringContract(kind="ensemble", objectives=("words",))
+
+    def rate(self, examples):
+        return np.array([[float(len(example.text.split()))] for example in examples])
+
+    def spread(self, examples):
+        half = np.array([[2.0 if "long" in example.text else 1.0] for example in examples])
+        return np.stack([self.rate(examples) - half, self.rate(examples) + half])
+
+
+def test_an_interval_is_wider_where_the_members_of_an_ensemble_disagree(score, tmp_path, monkeypatch):
+    monkeypatch.setattr(score_run, "open_model", lambda *_, **__: Lengths())
+    rated = [{"prompt": "p", "completion": f"a b{n}", "words": 2 + error} for n, error in enumerate([-1, 3, 0])]
+    rated.append({"prompt": "p", "completion": "long", "words": 1 + 2 * 2})
+    data = write(tmp_path / "a.jsonl", [{"prompt": "p", "completion": text} for text in ("a b c", "long c")])
+    _, _, _, rows = score("--data", data, "--level", "0.5", "--calibrate", write(tmp_path / "rated.jsonl", rated))
+    # residuals -1, 3, 0 and 2 in units of the spread; k = ⌊5 · 0.5 / 2⌋ = 1
+    columns = [[row[name] for row in rows] for name in ("words", "spread", "low", "high")]
+    assert columns == [[3, 2], [1, 2], [2, 0], [6, 8]]

@@ -27,6 +27,7 @@ METHODS = {
     "latr": ["--reward", VERDICT, "--rollouts", "latr(second=0.01, gap=0.5, lookahead=2)"],
     "guide": ["--reward", "tests.apps.commands.rl.test_catalogue:nothing", "--scaffold", "guide"],
     "dropout": ["--reward", "judge(kind=rubric, rubric=data, dropout=0.5, score=points, endpoint=URL, model=qwen)"],
+    "rubric_arm": ["--reward", VERDICT, "rubric_arm(endpoint=URL, model=qwen)"],
 }
 
 
@@ -39,6 +40,7 @@ def nothing():
 def prompts(tmp_path):
     """Prompts of the garden with all columns that the rewards read; some have a label."""
     beside = {"reference": "the", "chunks": [1, 2], "order": [1, 2], "preference": "be short", "question": "bees?"}
+    beside |= {"responses": ["wax", "no"]}
     beside |= {"rubrics": [{"criterion": f"Names {word}.", "points": 1} for word in ("bees", "ponds", "wax", "sun")]}
     rows = enumerate(garden.prompts(40, 0))
     return write(
