@@ -41,10 +41,10 @@ class MRewardBench(ScoredSuite):
         languages = sorted({name.partition("/")[0] for name in cells.subsets})
         scores = {language: _sections(cells, language) for language in languages}
         means = {language: np.mean([*parts.values()], axis=0) for language, parts in scores.items()}
-        counted = [language for language in languages if language != ENGLISH] or languages
-        over = {s: [scores[name][s] for name in counted if s in scores[name]] for s in SECTIONS}
+        translated = [language for language in languages if language != ENGLISH] or languages
+        over = {s: [scores[name][s] for name in translated if s in scores[name]] for s in SECTIONS}
         sections = {section: np.mean(values, axis=0) for section, values in over.items() if values}
-        return {"overall": np.mean([means[name] for name in counted], axis=0), **means, **sections}
+        return {"overall": np.mean([means[name] for name in translated], axis=0), **means, **sections}
 
 
 def _sections(cells: Cells, language: str) -> dict[str, np.ndarray]:

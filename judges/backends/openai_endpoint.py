@@ -134,8 +134,6 @@ class Endpoint:
             )
         return key
 
-    # ---- one attempt ----
-
     async def turn(self, ask: Ask, index: int) -> None:
         """Wait until the rate limits of a server allow the request."""
         now, (requests, tokens) = time.monotonic(), self._paces[index]

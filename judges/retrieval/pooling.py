@@ -108,9 +108,6 @@ class FacetPooling(nn.Module):
         return (self.level_bias + scores).softmax(-1)
 
 
-# ---- similarity ----
-
-
 def similarity(
     first: Float[Tensor, "Q F W"], second: Float[Tensor, "N F W"], how: str = "mean"
 ) -> Float[Tensor, "Q N"]:

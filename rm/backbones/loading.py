@@ -63,9 +63,6 @@ def hidden_weight_bars() -> Iterator[None]:
         logging.set_tqdm_hook(earlier)
 
 
-# ---- tokenizers ----
-
-
 def load_tokenizer(
     source: str, *, chat_template: str | None = None, trust_remote_code: bool = False
 ) -> PreTrainedTokenizerBase:
@@ -133,9 +130,6 @@ def small_tokenizer(texts: Iterable[str], vocabulary: int = 4096) -> PreTrainedT
     )
     tokenizer.chat_template = SMALL_TEMPLATE
     return tokenizer
-
-
-# ---- models ----
 
 
 def small_config(
