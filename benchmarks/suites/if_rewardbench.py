@@ -8,8 +8,8 @@ import numpy as np
 
 from ...judges.types import Case, Judgment
 from ...rm.data.conversation_split import as_prompt
-from ...rm.data.pairs import OnBadRow, column, text_list
-from ._suite import ScoredSuite, case
+from ...rm.data.pairs import column, text_list
+from ._suite import ScoredSuite, case, factory
 
 
 def kendall_tau_b(margins: Sequence[float]) -> float:
@@ -70,6 +70,4 @@ def _margins(case: Case, scores: Sequence[float]) -> list[float]:
     return [scores[better] - scores[worse] for better, worse in case.preferences]
 
 
-def if_rewardbench(on_bad_row: OnBadRow = "refuse") -> IFRewardBench:
-    """Return the suite of IF-RewardBench."""
-    return IFRewardBench(on_bad_row)
+if_rewardbench = factory(IFRewardBench)

@@ -7,9 +7,9 @@ import numpy as np
 
 from ...judges.types import Case
 from ...rm.data.conversation_split import as_prompt
-from ...rm.data.pairs import OnBadRow, column
+from ...rm.data.pairs import column
 from ..statistics.cluster_bootstrap import Cells
-from ._suite import ScoredSuite, case, in_random_order, one_of
+from ._suite import ScoredSuite, case, factory, in_random_order, one_of
 from .rewardbench import CODE, SECTIONS
 
 ENGLISH = "eng_Latn"
@@ -53,6 +53,4 @@ def _sections(cells: Cells, language: str) -> dict[str, np.ndarray]:
     return {name: cells.mean_of(some) for name, some in weights.items() if {*some} & {*cells.subsets}}
 
 
-def m_rewardbench(on_bad_row: OnBadRow = "refuse") -> MRewardBench:
-    """Return the suite of M-RewardBench."""
-    return MRewardBench(on_bad_row)
+m_rewardbench = factory(MRewardBench)

@@ -10,7 +10,7 @@ from ...judges.types import Case
 from ...rm.data.conversation_split import as_prompt
 from ...rm.data.pairs import OnBadRow, check_filled, collect, column, text_list
 from ...rm.types import Steps
-from ..baselines import Baseline, judge_by_response
+from ..baselines import Baseline, fixed_baselines
 from ..statistics.cluster_bootstrap import Cells
 from ..types import RANDOM
 from ._suite import ScoredSuite, case, dropped_note, one_of
@@ -81,11 +81,7 @@ class PRMBench(ScoredSuite):
             "only errors": lambda case, index: False,
             RANDOM: lambda case, index: hashlib.sha256(f"{seed}|{case.id}|{index}".encode()).digest()[0] < 128,
         }
-        names = [] if "none" in chosen else [*fixed] if "all" in chosen else [name for name in chosen if name in fixed]
-        return [Baseline(name, self._answers(fixed[name])) for name in names]
-
-    def _answers(self, is_correct: Callable[[Case, int], bool]) -> Callable[..., Any]:
-        return judge_by_response(lambda case, index: self.threshold + (1.0 if is_correct(case, index) else -1.0))
+        return fixed_baselines(fixed, self.threshold, chosen)
 
 
 def _score(cells: Cells, subsets: Sequence[str]) -> np.ndarray:
