@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +36,18 @@ def judge_by_response(score: Callable[[Case, int], float]) -> Callable[[Sequence
     return lambda cases: [
         Judgment(case.id, scores=tuple(score(case, index) for index in range(len(case.answers)))) for case in cases
     ]
+
+
+def fixed_baselines(
+    predictions: Mapping[str, Callable[[Case, int], bool]], threshold: float, chosen: Sequence[str]
+) -> list[Baseline]:
+    """Return the chosen baselines of step predictions: a score above the threshold if the step is right, else below."""
+
+    def judge(is_right: Callable[[Case, int], bool]) -> Callable[[Sequence[Case]], list[Judgment]]:
+        return judge_by_response(lambda case, index: threshold + (1.0 if is_right(case, index) else -1.0))
+
+    names = [name for name in predictions if ("all" in chosen or name in chosen) and "none" not in chosen]
+    return [Baseline(name, judge(predictions[name])) for name in names]
 
 
 def longest() -> Baseline:

@@ -71,7 +71,7 @@ class Flip:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ScorerComparison:
     """Differences second minus first scorer over the cases that both scored. All other cases are left out."""
 
     first: str
@@ -101,7 +101,7 @@ def compare(
     *,
     samples: int = 1000,
     seed: int = 0,
-) -> Comparison:
+) -> ScorerComparison:
     """Compare two scorers on one set of bootstrap samples. p-values of subsets are adjusted by Holm's method.
 
     p is that of `difference_p`, but at least `least_p`, the smallest p of a sign test over the changed prompts.
@@ -115,7 +115,7 @@ def compare(
     areas, subsets = _changes(pair, layout.names)
     gap, items = pair.value(OVERALL), int(both.sum())
     square = max(items * pair.null_variance(OVERALL), gap**2)  # the variance that the difference has with these items
-    return Comparison(
+    return ScorerComparison(
         first=first[0],
         second=second[0],
         cases=items,
@@ -168,7 +168,7 @@ def _message_beginning(case: Case) -> str:
     return text if len(text) <= LABEL_LENGTH else f"{text[:LABEL_LENGTH]}…"
 
 
-def verdict(comparison: Comparison) -> str:
+def verdict(comparison: ScorerComparison) -> str:
     """Return one sentence on the overall difference."""
     change = comparison.areas[OVERALL]
     gap = change.difference
@@ -188,7 +188,7 @@ def verdict(comparison: Comparison) -> str:
     return f"{comparison.second} is significantly {direction} than {comparison.first} ({difference_text})."
 
 
-def cases_text(comparison: Comparison) -> str:
+def cases_text(comparison: ScorerComparison) -> str:
     """Return a sentence on the number of compared cases, and on the left-out cases with the reason."""
     left_out = {
         "without a score of both": comparison.left_out,
@@ -199,7 +199,7 @@ def cases_text(comparison: Comparison) -> str:
     return f"{comparison.cases:,} cases{'; left out: ' if parts else ''}{', '.join(parts)}."
 
 
-def items_text(comparison: Comparison) -> str:
+def items_text(comparison: ScorerComparison) -> str:
     """Return sentences on the number of changed items, McNemar's p, and why it differs from the verdict's p."""
     exact = comparison.discordant
     return (
@@ -210,7 +210,7 @@ def items_text(comparison: Comparison) -> str:
     )
 
 
-def markdown(comparison: Comparison, flips: int = 20) -> str:
+def markdown(comparison: ScorerComparison, flips: int = 20) -> str:
     """Return the comparison as Markdown, with the first `flips` changed cases."""
 
     def lines(changes: Mapping[str, Change]) -> str:
@@ -294,24 +294,24 @@ def _fault_of(rule: Any) -> str:
     return ""
 
 
-def broken_rules(gate: Sequence[Mapping[str, Any]], comparison: Comparison) -> list[str]:
+def broken_rules(gate: Sequence[Mapping[str, Any]], comparison: ScorerComparison) -> list[str]:
     """Return a sentence for each rule that a comparison breaks."""
     return [sentence for rule in gate if (sentence := _violation(rule, comparison))]
 
 
-def check_areas(gate: Sequence[Mapping[str, Any]], comparison: Comparison) -> None:
+def check_areas(gate: Sequence[Mapping[str, Any]], comparison: ScorerComparison) -> None:
     """Raise a `UsageError` if a rule names an area that the comparison does not have."""
     changes = _changes_by_name(comparison)
     if absent := [rule["area"] for rule in gate if rule["area"] not in changes]:
         raise UsageError(f"no area '{absent[0]}' in this comparison; there is {', '.join(changes)}")
 
 
-def _changes_by_name(comparison: Comparison) -> dict[str, Change]:
+def _changes_by_name(comparison: ScorerComparison) -> dict[str, Change]:
     """Return the change of every area by its name. A subset takes precedence over a section of the same name."""
     return {**comparison.areas, **comparison.subsets, OVERALL: comparison.areas[OVERALL]}
 
 
-def _violation(rule: Mapping[str, Any], comparison: Comparison) -> str | None:
+def _violation(rule: Mapping[str, Any], comparison: ScorerComparison) -> str | None:
     """Return how a comparison breaks a rule: unscored cases, or a drop beyond `max_drop`. None if it does not."""
     area, change = rule["area"], _changes_by_name(comparison)[rule["area"]]
     is_subset = area in comparison.subsets and area != OVERALL

@@ -69,9 +69,6 @@ class Judging:
         return judgments
 
 
-# ---- asking ----
-
-
 def ask_all(chat: Chat, asks: Sequence[Sequence[Ask]]) -> list[list[Reply]]:
     """Send the requests of all cases in one call, so that a backend can batch them. Return the replies by case."""
     replies = iter(chat.ask([ask for of_case in asks for ask in of_case]))
@@ -85,9 +82,6 @@ def failure(reply: Reply) -> NoVerdict | None:
     if reply.finish == "length":
         return NoVerdict(Reason.CUT_OFF)
     return NoVerdict(Reason.DECLINED, reply.text or "a content filter") if reply.finish == "declined" else None
-
-
-# ---- judgments ----
 
 
 Outcome = Sequence[float] | NoVerdict | str
@@ -152,9 +146,6 @@ def merge_judgments(
     )
 
 
-# ---- rubrics and examples ----
-
-
 def examples_for(examples: ExampleSource | None, cases: Sequence[Case]) -> list[str | None]:
     """Return the few-shot examples of each case; None if a case has no examples."""
     return [text or None for text in examples(cases)] if examples else [None] * len(cases)
@@ -205,9 +196,6 @@ def one_of(name: str, value: Any, choices: Sequence[Any]) -> None:
     """Raise a `UsageError` if the value is not among the choices."""
     if value not in choices:
         raise UsageError(f"{name} is {' or '.join(map(str, choices))}, got {value!r}")
-
-
-# ---- evidence ----
 
 
 def stands_in(evidence: str, answer: str) -> bool:

@@ -138,8 +138,6 @@ def _combine_judges(
     return build(KINDS, source, name=name, **routing, **dict(zip(positional, judges, strict=True)))
 
 
-# ---- routing ----
-
 cached_rule = cache(load_rule)
 """Load a fitted routing rule. The result is cached, so that the dry run and the run share one rule."""
 

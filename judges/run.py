@@ -25,8 +25,6 @@ def run_judges(
 
     `progress` is called with the name of each judge. With the chats of `stored_replies`, no request that already has a
     reply is sent again.
-
-    With chats of `stored_replies`, judges that ran before on these cases send no request again.
     """
     judgments: dict[str, list[Judgment]] = {}
     for judge in judges:

@@ -57,9 +57,6 @@ def user_turn(text: str) -> Messages:
     return (Message(role="user", content=text),)
 
 
-# ---- messages as text ----
-
-
 def call_text(call: Mapping[str, Any]) -> str:
     """Return a tool call as text, its arguments in alphabetical order.
 
@@ -100,9 +97,6 @@ def prompt_text(prompt: Iterable[Message]) -> str:
 
 def _speaker(turn: Message) -> str:
     return f"{turn['role']} {name}" if (name := turn.get("name")) else turn["role"]
-
-
-# ---- completions ----
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from ...benchmarks.compare import Comparison as ComparisonFacts
+    from ...benchmarks.compare import ScorerComparison
     from ...benchmarks.types import Interval, Report, Row
     from ...rm.types import RewardModel
 
@@ -155,7 +155,7 @@ def _areas(row: "Row") -> Iterator[dict[str, Any]]:
 class Comparison:
     """Comparison of two runs: paired differences with 95 % confidence intervals and p-values."""
 
-    facts: "ComparisonFacts"
+    facts: "ScorerComparison"
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return one row per area: first, second, difference, low, high (shares) and p (Holm-adjusted for subsets)."""

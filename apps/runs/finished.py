@@ -14,7 +14,7 @@ from ...rm.types import completion_json, content_hash
 from .tables import read_items, read_judgments
 
 if TYPE_CHECKING:
-    from ...benchmarks.compare import Comparison
+    from ...benchmarks.compare import ScorerComparison
     from ...benchmarks.leaderboard import Board
 
 Judged = tuple[str, list[Judgment]]
@@ -181,7 +181,7 @@ def check_shared(first: Path, second: Path, shared: int, changed: str | None) ->
 
 def compare_runs(
     first: str, second: str, *, scorers: Sequence[str] = (), samples: int = 1000, seed: int = 0
-) -> "Comparison":
+) -> "ScorerComparison":
     """Compare the second run folder with the first on their common cases.
 
     `scorers` is one name for both runs, or a name for each run. Default: the only model of each run.
@@ -205,7 +205,7 @@ def compare_finished(
     *,
     samples: int = 1000,
     seed: int = 0,
-) -> "Comparison":
+) -> "ScorerComparison":
     """Compare a scorer of the second run with a scorer of the first on common cases. See `compare`."""
     from ...benchmarks.compare import compare
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...rm.types import Example, Messages, RewardModel
-from .edits import Parts, Place, padded, parts_of, plain, repeated, shortened
+from .edits import Parts, Position, padded, parts_of, plain, repeated, shortened
 from .types import Attribution, Cause, Pieces, bundle, word_key
 
 ORDERS = 6
@@ -42,14 +42,14 @@ def attribute_counterfactuals(
     chain, variants = _chain(rate, pair, texts, margin)
     effects = [part_effects(rate, text, label) for text, label in zip(texts, labels, strict=True)]
     chain += _length_causes(rate, texts, variants, effects)
-    own = [
+    causes = [
         Cause(part.name, sign * value)
         for sign, effect in zip((1, -1), effects, strict=True)
         for part, value in zip(effect.parts, effect.values, strict=True)
     ]
     pieces = [_pieces(text, *effect) for text, effect in zip(texts, effects, strict=True)]
     second = pieces[1]._replace(values=-pieces[1].values)
-    return Attribution((*chain, *bundle(own, "words and sentences")), (pieces[0], second), METHOD)
+    return Attribution((*chain, *bundle(causes, "words and sentences")), (pieces[0], second), METHOD)
 
 
 def _rate(model: RewardModel, prompt: Messages, texts: Sequence[str]) -> np.ndarray:
@@ -93,20 +93,17 @@ def _length_causes(
     equal += [(variants[longer], [way(response, max(sizes)) for response in shorter]) for way in (repeated, padded)]
     changes = [margin - _gap(rate, *(pair[::-1] if longer else pair)) for pair in equal]
     length = np.median(changes, axis=0)
-    lost = [np.mean([len(cut & {*part.places}) / len(part.places) for _, cut in cuts]) for part in effect.parts]
+    lost = [np.mean([len(cut & {*part.positions}) / len(part.positions) for _, cut in cuts]) for part in effect.parts]
     amount = changes[0] - length - (-1 if longer else 1) * np.array(lost) @ effect.values
     detail = f"{sizes[0]:,} against {sizes[1]:,} characters"
     return [Cause("length", length, detail), Cause("the amount of content", amount, detail)]
-
-
-# ---- words and sentences ----
 
 
 class Part(NamedTuple):
     """A sentence of a response, or all occurrences of a word in it or in one of its sentences."""
 
     name: str
-    places: Sequence[Place]
+    positions: Sequence[Position]
 
 
 class PartEffects(NamedTuple):
@@ -126,24 +123,24 @@ def part_effects(rate: Rate, text: Parts, label: str) -> PartEffects:
     """
     parts = _words(text, range(len(text.sentences)))
     if by_sentence := len(parts) > MOST_PARTS and len(text.sentences) > 1:
-        parts = [Part(_sentence(text, index, label), text.places(index)) for index in range(len(text.sentences))]
+        parts = [Part(_sentence(text, index, label), text.positions(index)) for index in range(len(text.sentences))]
     size = len(text.text())
     parts = parts[: min(MOST_PARTS, max(1, MOST_CHARACTERS // max(1, size)))] if len(parts) > 1 else []
     orders = text.orders(max(1, MOST_PARTS // max(1, len(parts))))
-    whole = rate([text.text(order) for order in orders])
+    complete = rate([text.text(order) for order in orders])
     if not parts:
-        return PartEffects([], np.empty((0, whole.shape[1])))
+        return PartEffects([], np.empty((0, complete.shape[1])))
 
     def effects(parts: Sequence[Part]) -> np.ndarray:
         """Return r(y) - r(y without s) [parts, K]."""
-        reduced = rate([text.text(order, {*part.places}) for part in parts for order in orders])
-        return whole.mean(0) - reduced.reshape(len(parts), len(orders), -1).mean(1)
+        reduced = rate([text.text(order, {*part.positions}) for part in parts for order in orders])
+        return complete.mean(0) - reduced.reshape(len(parts), len(orders), -1).mean(1)
 
     values = effects(parts)
     slope = np.median(values / _sizes(text, parts), axis=0)
     values = values - slope * _sizes(text, parts)
     strongest = int(np.abs(values).max(1).argmax())
-    inner = _words(text, [parts[strongest].places[0][0]])[:MOST_PARTS] if by_sentence else []
+    inner = _words(text, [parts[strongest].positions[0][0]])[:MOST_PARTS] if by_sentence else []
     if len(inner) > 1:
         finer = effects(inner) - slope * _sizes(text, inner)
         parts = [*parts[:strongest], *inner, *parts[strongest + 1 :]]
@@ -152,12 +149,12 @@ def part_effects(rate: Rate, text: Parts, label: str) -> PartEffects:
 
 
 def _words(text: Parts, sentences: Iterable[int]) -> list[Part]:
-    """Return the distinct words of some sentences, with all of their places there."""
-    places: dict[str, list[Place]] = {}
-    for index in sentences:
-        for place, word in enumerate(text.sentences[index]):
-            places.setdefault(word_key(word), []).append((index, place))
-    return [Part(f"the word '{word}'", where) for word, where in places.items()]
+    """Return the distinct words of some sentences, with all of their positions there."""
+    positions: dict[str, list[Position]] = {}
+    for i in sentences:
+        for j, word in enumerate(text.sentences[i]):
+            positions.setdefault(word_key(word), []).append((i, j))
+    return [Part(f"the word '{word}'", where) for word, where in positions.items()]
 
 
 def _sentence(text: Parts, index: int, label: str) -> str:
@@ -167,19 +164,19 @@ def _sentence(text: Parts, index: int, label: str) -> str:
 
 def _sizes(text: Parts, parts: Sequence[Part]) -> np.ndarray:
     """Return the number of characters [parts, 1] of each part."""
-    return np.array([[sum(len(text.sentences[i][j]) for i, j in part.places)] for part in parts], float)
+    return np.array([[sum(len(text.sentences[i][j]) for i, j in part.positions)] for part in parts], float)
 
 
 def _pieces(text: Parts, parts: Sequence[Part], values: np.ndarray) -> Pieces:
     """Return the response in pieces; a part's value is divided equally among its words."""
-    part_of = {place: index for index, part in enumerate(parts) for place in part.places}
-    places = [place for index in range(len(text.sentences)) for place in text.places(index)]
+    part_of = {position: index for index, part in enumerate(parts) for position in part.positions}
+    positions = [position for index in range(len(text.sentences)) for position in text.positions(index)]
     pieces, columns = [], []
-    for index, run in groupby(places, part_of.get):
+    for index, run in groupby(positions, part_of.get):
         run = list(run)
         pieces.append("".join(text.sentences[i][j] for i, j in run))
-        share = np.full(values.shape[1], np.nan) if index is None else values[index] / len(parts[index].places)
+        share = np.full(values.shape[1], np.nan) if index is None else values[index] / len(parts[index].positions)
         columns.append(share * len(run))
-    missing = sum(place not in part_of for place in places)
+    missing = sum(position not in part_of for position in positions)
     note = f"{missing:,} words at the end were not removed." if missing and parts else ""
     return Pieces(tuple(pieces), np.array(columns).reshape(len(columns), values.shape[1]).T, note)

@@ -14,7 +14,7 @@ INLINE_MARKS = re.compile(r"\*\*|__|~~|`")
 LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\n]*\)")
 FENCE = re.compile(r"^[ \t]*```.*\n?", re.MULTILINE)
 END = re.compile(r"[.,;:!?。！？]*\s*\Z")
-Place = tuple[int, int]
+Position = tuple[int, int]
 """Index of a sentence, and of a word in it."""
 
 
@@ -85,7 +85,7 @@ class Parts(NamedTuple):
         starts = [index * size // min(size, most) for index in range(min(size, most))]
         return [[*range(start, size), *range(start)] for start in starts] or [[]]
 
-    def text(self, order: Sequence[int] | None = None, without: Collection[Place] = ()) -> str:
+    def text(self, order: Sequence[int] | None = None, without: Collection[Position] = ()) -> str:
         """Return the text with its sentences in another order, without some words, and without Markdown.
 
         The white space between sentences stays in its place, and punctuation behind a removed word stays.
@@ -93,29 +93,29 @@ class Parts(NamedTuple):
         gaps = [self._joined(index)[len(self._joined(index).rstrip()) :] for index in range(len(self.sentences))]
         order = range(len(self.sentences)) if order is None else order
         bodies = [self._joined(index, without).rstrip() for index in order]
-        kept = [(body, gap) for body, gap in zip(bodies, gaps, strict=True) if body]
-        text = plain("".join(f"{body}{gap or ' '}" for body, gap in kept))
+        remaining = [(body, gap) for body, gap in zip(bodies, gaps, strict=True) if body]
+        text = plain("".join(f"{body}{gap or ' '}" for body, gap in remaining))
         return text if gaps and gaps[-1] else text.rstrip()
 
-    def _joined(self, index: int, without: Collection[Place] = ()) -> str:
+    def _joined(self, index: int, without: Collection[Position] = ()) -> str:
         text = ""
-        for place, word in enumerate(self.sentences[index]):
+        for position, word in enumerate(self.sentences[index]):
             end = END.findall(word)[0]
-            if (index, place) not in without:
+            if (index, position) not in without:
                 text += word
             elif text and end.strip():
                 text = text.rstrip(" ,;:") + end
         return text
 
-    def beyond(self, order: Sequence[int], length: int) -> set[Place]:
-        """Return the places of the words of the text in an order that end beyond `length` characters."""
-        places = [place for index in order for place in self.places(index)]
-        ends = accumulate(len(self.sentences[index][place]) for index, place in places)
-        return {place for place, end in zip(places, ends, strict=True) if end > length}
+    def beyond(self, order: Sequence[int], length: int) -> set[Position]:
+        """Return the positions of the words of the text in an order that end beyond `length` characters."""
+        positions = [position for index in order for position in self.positions(index)]
+        ends = accumulate(len(self.sentences[i][j]) for i, j in positions)
+        return {position for position, end in zip(positions, ends, strict=True) if end > length}
 
-    def places(self, index: int) -> list[Place]:
-        """Return the places of a sentence's words."""
-        return [(index, place) for place in range(len(self.sentences[index]))]
+    def positions(self, index: int) -> list[Position]:
+        """Return the positions of a sentence's words."""
+        return [(index, j) for j in range(len(self.sentences[index]))]
 
 
 def parts_of(text: str) -> Parts:

@@ -72,20 +72,17 @@ class Explanation(NamedTuple):
         if main is None or side * main.values[objective] <= 0:
             return f"Nothing that was tried explains the margin of {size} for {better}."
         share = f"{main.name} explains {abs(main.values[objective]):.3g} of the margin of {size} for {better}"
-        more = f"; {abs(self.remainder[objective]):.3g} is not explained" if self.is_mostly_open(objective) else ""
+        rest = abs(self.remainder[objective])
+        more = f"; {rest:.3g} is not explained" if rest > abs(margin) / 2 else ""
         return f"{share[0].upper()}{share[1:]}{f' ({main.detail})' if main.detail else ''}{more}."
-
-    def is_mostly_open(self, objective: int) -> bool:
-        """Return whether the remainder is larger than half of the margin."""
-        return bool(abs(self.remainder[objective]) > abs(self.margin[objective]) / 2)
 
 
 def bundle(causes: Iterable[Cause], noun: str) -> list[Cause]:
     """Add up causes of the same name, and return the largest ones and the sum of the others, called by the noun."""
     sums: dict[str, Cause] = {}
     for cause in causes:
-        known = sums.get(cause.name)
-        sums[cause.name] = cause if known is None else known._replace(values=known.values + cause.values)
+        total = sums.get(cause.name)
+        sums[cause.name] = cause if total is None else total._replace(values=total.values + cause.values)
     ranked = sorted(sums.values(), key=lambda cause: -np.abs(cause.values).max())
     largest, others = ranked[:MOST_CAUSES], ranked[MOST_CAUSES:]
     if not others:

@@ -78,15 +78,11 @@ def _content(rng: Random, topic: str, length: int) -> list[str]:
     return words
 
 
-def _manner(rng: Random) -> list[str]:
-    """Sample flourish and caution words. More than two flourish words are rare (0.5 %)."""
-    flourishes = rng.choices(range(5), weights=(470, 320, 205, 4, 1))[0]
-    return rng.choices(FLOURISH, k=flourishes) + rng.choices(CAUTION, k=rng.choice((0, 0, 0, 1, 1, 2)))
-
-
 def write_answer(rng: Random, topic: str) -> str:
     """Generate a completion of 4 to 24 words with random quality."""
-    carrying = _content(rng, topic, rng.randint(2, 11)) + _manner(rng)
+    carrying = _content(rng, topic, rng.randint(2, 11))
+    flourishes = rng.choices(range(5), weights=(470, 320, 205, 4, 1))[0]  # more than two are rare (0.5 %)
+    carrying += rng.choices(FLOURISH, k=flourishes) + rng.choices(CAUTION, k=rng.choice((0, 0, 0, 1, 1, 2)))
     rng.shuffle(carrying)
     words = " ".join(f"{rng.choice(FILLER)} {word}" if rng.random() < 0.5 else word for word in carrying).split()[:24]
     return " ".join(words + rng.choices(FILLER, k=max(0, 4 - len(words))))

@@ -13,9 +13,6 @@ LEVEL = 0.95
 CHUNK = 100
 
 
-# ---- bootstrap of whole clusters ----
-
-
 class Draws(NamedTuple):
     """Bootstrap samples: counts [S, C] of C clusters in S samples, and the cluster index [M] of each item."""
 
@@ -183,9 +180,6 @@ def correlations(samples: np.ndarray) -> np.ndarray:
     matrix = standard.T @ standard / len(finite)
     np.fill_diagonal(matrix, 1.0)
     return matrix
-
-
-# ---- comparison of two scorers ----
 
 
 def difference_p(value: float, samples: np.ndarray, clusters: Clusters) -> float:

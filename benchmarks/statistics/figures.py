@@ -140,15 +140,16 @@ class IntervalMethod(NamedTuple):
     difference: Callable[[float, np.ndarray, Clusters, float], tuple[float, float]]
 
 
-def _effective(figures: Figures, area: str) -> tuple[float, float]:
-    return bootstrap.share_interval(figures.observed[area], figures.samples[area], figures.clusters[area].number)
-
-
 WEIGHTED = IntervalMethod(
     lambda figures, area: bootstrap.stratified_interval(figures.observed[area], _strata(figures, area)),
     bootstrap.difference_interval,
 )
-EFFECTIVE = IntervalMethod(_effective, lambda value, samples, clusters, level: percentile_interval(samples, level))
+EFFECTIVE = IntervalMethod(
+    lambda figures, area: bootstrap.share_interval(
+        figures.observed[area], figures.samples[area], figures.clusters[area].number
+    ),
+    lambda value, samples, clusters, level: percentile_interval(samples, level),
+)
 INTERVALS = {"weighted": WEIGHTED, "effective": EFFECTIVE}  # the latter of earlier reports, which can still be verified
 """Interval methods by the name that a report stores. `effective` is the method of earlier reports."""
 

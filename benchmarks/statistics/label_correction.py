@@ -52,9 +52,6 @@ class Corrected(NamedTuple):
         return int(np.ceil(number)) if number <= self.cases else None
 
 
-# ---- means ----
-
-
 def prediction_powered(
     labels: Float[np.ndarray, " n"],
     predictions: Float[np.ndarray, " n"],
@@ -131,9 +128,6 @@ def _unknown(ends: Ends, labels: int, cases: int) -> Corrected:
     return Corrected(nan, *bounds, nan, nan, labels, cases, nan, nan)
 
 
-# ---- binary verdicts ----
-
-
 class Rate(NamedTuple):
     """A number of hits among a number of trials."""
 
@@ -181,9 +175,6 @@ def rogan_gladen(positive: Rate, sensitivity: Rate, specificity: Rate, *, level:
     inside, low, high = (float(np.clip(end, 0, 1)) for end in (value, centre - half, centre + half))
     parts = sizes[0] * by_labels, by_cases
     return Corrected(inside, min(low, inside), max(high, inside), value, float("nan"), *sizes, *parts)
-
-
-# ---- scores ----
 
 
 def isotonic(

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -108,6 +108,19 @@ class ScoredSuite(StrictSuite):
         value = auc(np.array([*chain(*(scores for _, scores in judged))]), np.array([*chain(*labels)], bool))
         text = f"{name}: over all prompts together, the AUC of right against wrong is {100 * value:.1f} (50: chance)."
         return [] if np.isnan(value) else [text]
+
+
+S = TypeVar("S", bound=StrictSuite)
+
+
+def factory(suite: type[S]) -> Callable[..., S]:
+    """Return the function `NAME(on_bad_row="refuse")` that creates a suite, named like the suite."""
+
+    def create(on_bad_row: OnBadRow = "refuse") -> S:
+        return suite(on_bad_row=on_bad_row)
+
+    create.__name__, create.__doc__ = suite.name, suite.__doc__
+    return create
 
 
 def read_cases(

@@ -7,8 +7,8 @@ import numpy as np
 
 from ...judges.types import Case
 from ...rm.data.conversation_split import as_prompt
-from ...rm.data.pairs import OnBadRow, column
-from ._suite import StrictSuite, case, read_cases
+from ...rm.data.pairs import column
+from ._suite import StrictSuite, case, factory, read_cases
 
 
 class BestOf16(StrictSuite):
@@ -41,6 +41,4 @@ def _case(values: Mapping[str, Any]) -> Case:
     return case(str(column(values, "id")), prompt, answers, best, str(column(values, "dataset")), values=worths)
 
 
-def best_of_16(on_bad_row: OnBadRow = "refuse") -> BestOf16:
-    """Return the suite of best-of-16 selection."""
-    return BestOf16(on_bad_row)
+best_of_16 = factory(BestOf16)

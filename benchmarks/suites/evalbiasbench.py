@@ -5,9 +5,9 @@ from typing import Any
 
 from ...judges.types import Case
 from ...rm.data.conversation_split import as_prompt
-from ...rm.data.pairs import OnBadRow, column
+from ...rm.data.pairs import column
 from ...rm.types import content_hash
-from ._suite import StrictSuite, case, in_random_order
+from ._suite import StrictSuite, case, factory, in_random_order
 
 
 def _case(values: Mapping[str, Any]) -> Case:
@@ -29,6 +29,4 @@ class EvalBiasBench(StrictSuite):
     parse = staticmethod(_case)
 
 
-def evalbiasbench(on_bad_row: OnBadRow = "refuse") -> EvalBiasBench:
-    """Return the suite of EvalBiasBench."""
-    return EvalBiasBench(on_bad_row)
+evalbiasbench = factory(EvalBiasBench)

@@ -7,8 +7,8 @@ from typing import Any
 from ...judges.types import Case
 from ...rm.data.conversation_split import as_prompt
 from ...rm.data.messages_and_tools import as_tools, with_tools
-from ...rm.data.pairs import OnBadRow, column
-from ._suite import ScoredSuite, case, in_random_order
+from ...rm.data.pairs import column
+from ._suite import ScoredSuite, case, factory, in_random_order
 
 
 def _case(values: Mapping[str, Any]) -> Case:
@@ -29,6 +29,4 @@ class FCRewardBench(ScoredSuite):
     parse = staticmethod(_case)
 
 
-def fc_rewardbench(on_bad_row: OnBadRow = "refuse") -> FCRewardBench:
-    """Return the suite of FC-RewardBench."""
-    return FCRewardBench(on_bad_row)
+fc_rewardbench = factory(FCRewardBench)

@@ -8,8 +8,8 @@ import numpy as np
 
 from ...judges.types import Case, Judgment
 from ...rm.data.conversation_split import as_prompt
-from ...rm.data.pairs import OnBadRow, column, text_list
-from ._suite import ScoredSuite, case
+from ...rm.data.pairs import column, text_list
+from ._suite import ScoredSuite, case, factory
 
 
 def kendall_tau_b(margins: Sequence[float]) -> float:
@@ -27,13 +27,13 @@ def kendall_tau_b(margins: Sequence[float]) -> float:
 
 def _case(values: Mapping[str, Any]) -> Case:
     responses = text_list(values, "responses")
-    index = {column(response, "response_id"): place for place, response in enumerate(responses)}
+    index = {column(response, "response_id"): i for i, response in enumerate(responses)}
     edges = [(edge["chosen"], edge["rejected"]) for edge in text_list(values, "preference_graph")]
     preferences = tuple((index[better["response_id"]], index[worse["response_id"]]) for better, worse in edges)
     if not preferences:
         raise ValueError("'preference_graph' has no preference")
     beaten = {worse for _, worse in preferences}
-    best = [place for place in range(len(responses)) if place not in beaten]
+    best = [i for i in range(len(responses)) if i not in beaten]
     answers = [column(response, "response") for response in responses]
     prompt, subset = as_prompt(column(values, "messages")), str(column(values, "instruction_type"))
     return case(str(column(values, "id")), prompt, answers, best, subset, preferences=preferences)
@@ -70,6 +70,4 @@ def _margins(case: Case, scores: Sequence[float]) -> list[float]:
     return [scores[better] - scores[worse] for better, worse in case.preferences]
 
 
-def if_rewardbench(on_bad_row: OnBadRow = "refuse") -> IFRewardBench:
-    """Return the suite of IF-RewardBench."""
-    return IFRewardBench(on_bad_row)
+if_rewardbench = factory(IFRewardBench)

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...judges.types import Case
-from ...rm.data.pairs import OnBadRow, column, parse_pair
-from ._suite import StrictSuite, case, in_random_order
+from ...rm.data.pairs import column, parse_pair
+from ._suite import StrictSuite, case, factory, in_random_order
 
 
 def _case(values: Mapping[str, Any]) -> Case:
@@ -22,6 +22,4 @@ class IFBench(StrictSuite):
     parse = staticmethod(_case)
 
 
-def ifbench(on_bad_row: OnBadRow = "refuse") -> IFBench:
-    """Return the suite of IFBench's preference pairs."""
-    return IFBench(on_bad_row)
+ifbench = factory(IFBench)

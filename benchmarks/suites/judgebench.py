@@ -7,9 +7,9 @@ import numpy as np
 
 from ...judges.types import Case
 from ...rm.data.conversation_split import as_prompt
-from ...rm.data.pairs import OnBadRow, column
+from ...rm.data.pairs import column
 from ..statistics.cluster_bootstrap import Cells
-from ._suite import StrictSuite, case, sections_by_prefix
+from ._suite import StrictSuite, case, factory, sections_by_prefix
 
 GROUPS = {
     "knowledge": "mmlu-pro",
@@ -54,6 +54,4 @@ class JudgeBench(StrictSuite):
         return {"overall": cells.mean(), **sections_by_prefix(cells, GROUPS)}
 
 
-def judgebench(on_bad_row: OnBadRow = "refuse") -> JudgeBench:
-    """Return the suite of JudgeBench."""
-    return JudgeBench(on_bad_row)
+judgebench = factory(JudgeBench)

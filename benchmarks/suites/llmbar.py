@@ -9,10 +9,10 @@ import numpy as np
 
 from ...judges.types import Case
 from ...rm.data.conversation_split import as_prompt
-from ...rm.data.pairs import OnBadRow, column
+from ...rm.data.pairs import column
 from ...rm.data.readers import source_name
 from ..statistics.cluster_bootstrap import Cells
-from ._suite import StrictSuite, case, read_cases, refuse_repeated
+from ._suite import StrictSuite, case, factory, read_cases, refuse_repeated
 
 SETS = ("Natural", "Neighbor", "GPTInst", "GPTOut", "Manual")
 
@@ -56,6 +56,4 @@ def _case(values: Mapping[str, Any], subset: str, numbers: Iterator[int]) -> Cas
     return case(f"{subset}/{number}", as_prompt(column(values, "input")), answers, (label - 1,), subset)
 
 
-def llmbar(on_bad_row: OnBadRow = "refuse") -> LLMBar:
-    """Return the suite of LLMBar."""
-    return LLMBar(on_bad_row)
+llmbar = factory(LLMBar)

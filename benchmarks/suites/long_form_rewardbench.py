@@ -5,9 +5,9 @@ from typing import Any
 
 from ...judges.types import Case
 from ...rm.data.conversation_split import as_prompt
-from ...rm.data.pairs import OnBadRow, column, text_list
+from ...rm.data.pairs import column, text_list
 from ...rm.types import content_hash
-from ._suite import ScoredSuite, case
+from ._suite import ScoredSuite, case, factory
 
 
 def _case(values: Mapping[str, Any]) -> Case:
@@ -26,6 +26,4 @@ class LongFormRewardBench(ScoredSuite):
     parse = staticmethod(_case)
 
 
-def long_form_rewardbench(on_bad_row: OnBadRow = "refuse") -> LongFormRewardBench:
-    """Return the suite of Long-form RewardBench."""
-    return LongFormRewardBench(on_bad_row)
+long_form_rewardbench = factory(LongFormRewardBench)

@@ -7,9 +7,9 @@ import numpy as np
 
 from ...judges.types import Case
 from ...rm.data.conversation_split import as_prompt
-from ...rm.data.pairs import OnBadRow, column
+from ...rm.data.pairs import column
 from ..statistics.cluster_bootstrap import Cells
-from ._suite import ScoredSuite, case, in_random_order, one_of
+from ._suite import ScoredSuite, case, factory, in_random_order, one_of
 from .rewardbench import CODE, SECTIONS
 
 ENGLISH = "eng_Latn"
@@ -41,10 +41,10 @@ class MRewardBench(ScoredSuite):
         languages = sorted({name.partition("/")[0] for name in cells.subsets})
         scores = {language: _sections(cells, language) for language in languages}
         means = {language: np.mean([*parts.values()], axis=0) for language, parts in scores.items()}
-        counted = [language for language in languages if language != ENGLISH] or languages
-        over = {s: [scores[name][s] for name in counted if s in scores[name]] for s in SECTIONS}
+        translated = [language for language in languages if language != ENGLISH] or languages
+        over = {s: [scores[name][s] for name in translated if s in scores[name]] for s in SECTIONS}
         sections = {section: np.mean(values, axis=0) for section, values in over.items() if values}
-        return {"overall": np.mean([means[name] for name in counted], axis=0), **means, **sections}
+        return {"overall": np.mean([means[name] for name in translated], axis=0), **means, **sections}
 
 
 def _sections(cells: Cells, language: str) -> dict[str, np.ndarray]:
@@ -53,6 +53,4 @@ def _sections(cells: Cells, language: str) -> dict[str, np.ndarray]:
     return {name: cells.mean_of(some) for name, some in weights.items() if {*some} & {*cells.subsets}}
 
 
-def m_rewardbench(on_bad_row: OnBadRow = "refuse") -> MRewardBench:
-    """Return the suite of M-RewardBench."""
-    return MRewardBench(on_bad_row)
+m_rewardbench = factory(MRewardBench)

@@ -5,9 +5,9 @@ from typing import Any, ClassVar
 
 from ...judges.types import Case
 from ...rm.data.conversation_split import as_prompt
-from ...rm.data.pairs import OnBadRow, column
+from ...rm.data.pairs import column
 from ...rm.types import content_hash
-from ._suite import ScoredSuite, case, in_random_order
+from ._suite import ScoredSuite, case, factory, in_random_order
 
 TASKS = ("Long-context_Reasoning", "Multi-turn_Dialogue_Understanding", "Long-form_Generation")
 LENGTHS = ("8k", "16k", "32k", "64k", "128k")
@@ -30,6 +30,4 @@ class MemRewardBench(ScoredSuite):
     sections: ClassVar = {name: (name,) for name in (*TASKS, *LENGTHS)}
 
 
-def mem_rewardbench(on_bad_row: OnBadRow = "refuse") -> MemRewardBench:
-    """Return the suite of MemRewardBench."""
-    return MemRewardBench(on_bad_row)
+mem_rewardbench = factory(MemRewardBench)

@@ -5,8 +5,8 @@ from typing import Any
 
 from ...judges.types import Case
 from ...rm.data.conversation_split import as_prompt
-from ...rm.data.pairs import OnBadRow, column
-from ._suite import StrictSuite, case
+from ...rm.data.pairs import column
+from ._suite import StrictSuite, case, factory
 
 ANNOTATORS = ("annotator1", "annotator2", "annotator3")
 
@@ -40,6 +40,4 @@ class PandaLM(StrictSuite):
     parse = staticmethod(_case)
 
 
-def pandalm(on_bad_row: OnBadRow = "refuse") -> PandaLM:
-    """Return the suite of PandaLM's test set."""
-    return PandaLM(on_bad_row)
+pandalm = factory(PandaLM)

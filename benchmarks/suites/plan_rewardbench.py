@@ -7,8 +7,8 @@ from typing import Any
 
 from ...judges.types import Case
 from ...rm.data.conversation_split import as_prompt
-from ...rm.data.pairs import OnBadRow, column, text_list
-from ._suite import ScoredSuite, case, in_random_order, missing_items_note
+from ...rm.data.pairs import column, text_list
+from ._suite import ScoredSuite, case, factory, in_random_order, missing_items_note
 
 SIZES = {
     **{"planning_single_easy": 144, "planning_single_hard": 158, "planning_multi_easy": 109, "planning_multi_hard": 73},
@@ -64,6 +64,4 @@ class PlanRewardBench(ScoredSuite):
         return (0.5 if abs(margin) <= TIE else float(margin > 0),)
 
 
-def plan_rewardbench(on_bad_row: OnBadRow = "refuse") -> PlanRewardBench:
-    """Return the suite of Plan-RewardBench."""
-    return PlanRewardBench(on_bad_row)
+plan_rewardbench = factory(PlanRewardBench)

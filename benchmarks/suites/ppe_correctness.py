@@ -5,8 +5,8 @@ from typing import Any
 
 from ...judges.types import Case
 from ...rm.data.conversation_split import as_prompt
-from ...rm.data.pairs import OnBadRow, column, text_list
-from ._suite import ScoredSuite, case
+from ...rm.data.pairs import column, text_list
+from ._suite import ScoredSuite, case, factory
 
 
 def _cases(source: str, values: Mapping[str, Any]) -> list[Case]:
@@ -30,6 +30,4 @@ class PPECorrectness(ScoredSuite):
     mean_of_subsets = True
 
 
-def ppe_correctness(on_bad_row: OnBadRow = "refuse") -> PPECorrectness:
-    """Return the suite of PPE's right and wrong responses."""
-    return PPECorrectness(on_bad_row)
+ppe_correctness = factory(PPECorrectness)

@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 
 from ...judges.types import Case
 from ...rm.data.conversation_split import as_prompt
-from ...rm.data.pairs import OnBadRow, column
-from ._suite import ScoredSuite, case, one_of
+from ...rm.data.pairs import column
+from ._suite import ScoredSuite, case, factory, one_of
 
 CATEGORIES = {"code": "is_code", "hard": "hard_prompt", "easy": "easy_prompt", "if": "if_prompt", "math": "math_prompt"}
 WINNERS = {"model_a": (0,), "model_b": (1,), "tie": (0, 1), "tie (bothbad)": (0, 1)}
@@ -35,6 +35,4 @@ class PPEPreference(ScoredSuite):
         return decided, [*notes, f"{len(cases) - len(decided)} of {len(cases)} pairs are ties and are left out."]
 
 
-def ppe_preference(on_bad_row: OnBadRow = "refuse") -> PPEPreference:
-    """Return the suite of PPE's human preferences."""
-    return PPEPreference(on_bad_row)
+ppe_preference = factory(PPEPreference)

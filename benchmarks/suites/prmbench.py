@@ -10,7 +10,7 @@ from ...judges.types import Case
 from ...rm.data.conversation_split import as_prompt
 from ...rm.data.pairs import OnBadRow, check_filled, collect, column, text_list
 from ...rm.types import Steps
-from ..baselines import Baseline, judge_by_response
+from ..baselines import Baseline, fixed_baselines
 from ..statistics.cluster_bootstrap import Cells
 from ..types import RANDOM
 from ._suite import ScoredSuite, case, dropped_note, one_of
@@ -45,10 +45,10 @@ class PRMBench(ScoredSuite):
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """Return the cases, the first of those with the same class and `idx`."""
         cases, rows = collect(sources, _case, self.on_bad_row)
-        kept = {case.id: case for case in reversed(cases)}
-        notes = [f"{len(cases) - len(kept)} rows with the class and idx of an earlier row are left out."]
-        notes = [*dropped_note(rows), *notes * (len(kept) < len(cases))]
-        return [*reversed(kept.values())], [*notes, f"A step with a score above {self.threshold:g} counts as correct."]
+        first = {case.id: case for case in reversed(cases)}
+        notes = [f"{len(cases) - len(first)} rows with the class and idx of an earlier row are left out."]
+        notes = [*dropped_note(rows), *notes * (len(first) < len(cases))]
+        return [*reversed(first.values())], [*notes, f"A step with a score above {self.threshold:g} counts as correct."]
 
     def weights(self, case: Case) -> Sequence[float]:
         """Return the numbers of all, correct and wrong steps."""
@@ -58,9 +58,9 @@ class PRMBench(ScoredSuite):
         """Return the shares of all, correct and wrong steps that are predicted right; 0 if there are none."""
         steps, correct, wrong = self.weights(case)
         predicted = [score > self.threshold for score in scores]
-        found = sum(label for label, above in zip(case.values, predicted, strict=True) if above)
+        accepted = sum(label for label, above in zip(case.values, predicted, strict=True) if above)
         rejected = sum(1 - label for label, above in zip(case.values, predicted, strict=True) if not above)
-        return (found + rejected) / steps, found / max(1, correct), rejected / max(1, wrong)
+        return (accepted + rejected) / steps, accepted / max(1, correct), rejected / max(1, wrong)
 
     def margin(self, case: Case, scores: Sequence[float]) -> float:
         """Return the smallest distance of a score from the threshold, negative on the wrong side."""
@@ -81,11 +81,7 @@ class PRMBench(ScoredSuite):
             "only errors": lambda case, index: False,
             RANDOM: lambda case, index: hashlib.sha256(f"{seed}|{case.id}|{index}".encode()).digest()[0] < 128,
         }
-        names = [] if "none" in chosen else [*fixed] if "all" in chosen else [name for name in chosen if name in fixed]
-        return [Baseline(name, self._answers(fixed[name])) for name in names]
-
-    def _answers(self, is_correct: Callable[[Case, int], bool]) -> Callable[..., Any]:
-        return judge_by_response(lambda case, index: self.threshold + (1.0 if is_correct(case, index) else -1.0))
+        return fixed_baselines(fixed, self.threshold, chosen)
 
 
 def _score(cells: Cells, subsets: Sequence[str]) -> np.ndarray:

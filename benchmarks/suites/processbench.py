@@ -12,7 +12,7 @@ from ...rm.data.pairs import OnBadRow
 from ...rm.data.solutions import parse_first_error
 from ...rm.errors import DataError
 from ...rm.types import Steps
-from ..baselines import Baseline, judge_by_response
+from ..baselines import Baseline, fixed_baselines
 from ..statistics.cluster_bootstrap import Cells
 from ..statistics.first_error import NONE, best_threshold, first_error, harmonic_mean
 from ..types import RANDOM
@@ -74,14 +74,13 @@ class ProcessBench(StrictSuite):
 
     def baselines(self, cases: Sequence[Case], seed: int = 0, chosen: Sequence[str] = ("all",)) -> list[Baseline]:
         """Return baselines of fixed predictions: no error, first step, last step, random; none for "none"."""
-        fixed: dict[str, Callable[[Case], int]] = {
-            "no error": lambda case: NONE,
-            "first step": lambda case: 0,
-            "last step": lambda case: len(case.answers) - 1,
-            RANDOM: lambda case: _random_answer(case, seed),
+        fixed: dict[str, Callable[[Case, int], bool]] = {
+            "no error": lambda case, index: True,
+            "first step": lambda case, index: index != 0,
+            "last step": lambda case, index: index != len(case.answers) - 1,
+            RANDOM: lambda case, index: index != _random_answer(case, seed),
         }
-        names = [] if "none" in chosen else [*fixed] if "all" in chosen else [name for name in chosen if name in fixed]
-        return [Baseline(name, self._answers(fixed[name])) for name in names]
+        return fixed_baselines(fixed, self.threshold, chosen)
 
     def remarks(self, name: str, cases: Sequence[Case], judgments: Sequence[Judgment]) -> list[str]:
         """Return a finding with the threshold that would have had the highest F1 on these solutions."""
@@ -93,9 +92,6 @@ class ProcessBench(StrictSuite):
             f"{name}: over all solutions together F1 is highest, {100 * best.f1:.1f}, at a threshold of "
             f"{best.value:.3g}; use it on other solutions, as processbench(threshold={best.value:.3g})."
         ]
-
-    def _answers(self, answer: Callable[[Case], int]) -> Callable[[Sequence[Case]], list[Judgment]]:
-        return judge_by_response(lambda case, index: self.threshold + (-1.0 if index == answer(case) else 1.0))
 
 
 def label_of(case: Case) -> int:

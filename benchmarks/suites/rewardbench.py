@@ -6,10 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...judges.types import Case
-from ...rm.data.pairs import OnBadRow
 from ...rm.errors import DataError
 from ..statistics.cluster_bootstrap import Cells
-from ._suite import missing_items_note
+from ._suite import factory, missing_items_note
 from .pairs import Pairs
 
 CODE = {f"hep-{language}": 164.0 for language in ("cpp", "go", "java", "js", "python", "rust")}
@@ -79,6 +78,4 @@ class RewardBench(Pairs):
         return section_scores(cells)
 
 
-def rewardbench(on_bad_row: OnBadRow = "refuse") -> RewardBench:
-    """Return the suite of RewardBench, first version, filtered split."""
-    return RewardBench(on_bad_row=on_bad_row)
+rewardbench = factory(RewardBench)

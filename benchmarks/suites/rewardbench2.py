@@ -8,10 +8,10 @@ import numpy as np
 
 from ...judges.types import Case
 from ...rm.data.conversation_split import as_prompt
-from ...rm.data.pairs import OnBadRow, column, text_list
+from ...rm.data.pairs import column, text_list
 from ...rm.errors import DataError
 from ..statistics.cluster_bootstrap import Cells
-from ._suite import StrictSuite, case, missing_items_note, read_cases
+from ._suite import StrictSuite, case, factory, missing_items_note, read_cases
 
 SIZES = {"Factuality": 475, "Precise IF": 160, "Math": 183, "Safety": 450, "Focus": 495, "Ties": 51}  # Ties: 102 rows
 WEIGHTS = {"tied": 0.30, "ref": 0.30, "preferred": 0.20, "preferred_hard": 0.20, "margin": 0.01}
@@ -135,6 +135,4 @@ def _parts(case: Case, scores: Sequence[float]) -> tuple[Part | None, Part | Non
     return parts[0], parts[1]
 
 
-def rewardbench2(on_bad_row: OnBadRow = "refuse") -> RewardBench2:
-    """Return the suite of RewardBench 2."""
-    return RewardBench2(on_bad_row)
+rewardbench2 = factory(RewardBench2)

@@ -8,9 +8,9 @@ import numpy as np
 
 from ...judges.types import Case
 from ...rm.data.conversation_split import as_prompt
-from ...rm.data.pairs import OnBadRow, column, text_list
+from ...rm.data.pairs import column, text_list
 from ..statistics.cluster_bootstrap import Cells
-from ._suite import StrictSuite, case, missing_items_note, read_cases
+from ._suite import StrictSuite, case, factory, missing_items_note, read_cases
 
 SIZES = {"chat": 129, "math": 529, "code": 228, "safety-refuse": 284, "safety-response": 157}
 DOMAINS = {
@@ -70,6 +70,4 @@ def _case(values: Mapping[str, Any]) -> Case:
     return case(name, as_prompt(column(values, "prompt")), [*chosen, *rejected], (0, 1, 2), domain, sets=(3, 3))
 
 
-def rm_bench(on_bad_row: OnBadRow = "refuse") -> RMBench:
-    """Return the suite of RM-Bench."""
-    return RMBench(on_bad_row)
+rm_bench = factory(RMBench)

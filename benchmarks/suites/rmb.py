@@ -7,9 +7,9 @@ import numpy as np
 
 from ...judges.types import Case
 from ...rm.data.conversation_split import as_prompt
-from ...rm.data.pairs import OnBadRow, column
+from ...rm.data.pairs import column
 from ..statistics.cluster_bootstrap import Cells
-from ._suite import StrictSuite, case, missing_items_note, read_cases, sections_by_prefix
+from ._suite import StrictSuite, case, factory, missing_items_note, read_cases, sections_by_prefix
 
 SECTIONS = {
     "pairs, helpful": "Pairwise_set/Helpfulness",
@@ -52,6 +52,4 @@ def _case(values: Mapping[str, Any]) -> Case:
     return case(name, as_prompt(turns), answers, (0,), path)
 
 
-def rmb(on_bad_row: OnBadRow = "refuse") -> RMB:
-    """Return the suite of RMB."""
-    return RMB(on_bad_row)
+rmb = factory(RMB)

@@ -5,8 +5,8 @@ from typing import Any
 
 from ...judges.types import Case
 from ...rm.data.conversation_split import as_prompt
-from ...rm.data.pairs import OnBadRow, column
-from ._suite import ScoredSuite, case, one_of
+from ...rm.data.pairs import column
+from ._suite import ScoredSuite, case, factory, one_of
 
 GROUPS = {
     "chat": ("general", "focus", "human-preference", "factuality", "helpful"),
@@ -35,6 +35,4 @@ class RubricBench(ScoredSuite):
     sections = GROUPS
 
 
-def rubricbench(on_bad_row: OnBadRow = "refuse") -> RubricBench:
-    """Return the suite of RubricBench."""
-    return RubricBench(on_bad_row)
+rubricbench = factory(RubricBench)

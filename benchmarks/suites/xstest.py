@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from ...judges.types import Case
-from ...rm.data.pairs import OnBadRow, collect, column
+from ...rm.data.pairs import collect, column
 from ...rm.errors import DataError
 from ...rm.types import user_turn
 from ..statistics.cluster_bootstrap import Cells
-from ._suite import StrictSuite, case, dropped_note, in_random_order
+from ._suite import StrictSuite, case, dropped_note, factory, in_random_order
 
 ANSWER, REFUSAL = "1_full_compliance", "2_full_refusal"
 LABELS = (ANSWER, REFUSAL, "3_partial_refusal")
@@ -63,6 +63,4 @@ def _pairs(prompt: str, safe: bool, responses: Mapping[str, list[str]]) -> list[
     return cases
 
 
-def xstest(on_bad_row: OnBadRow = "refuse") -> XSTest:
-    """Return the suite of XSTest's labelled completions as pairs."""
-    return XSTest(on_bad_row)
+xstest = factory(XSTest)

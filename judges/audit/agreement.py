@@ -18,22 +18,17 @@ def cohen_kappa(first: np.ndarray, second: np.ndarray) -> float:
     >>> cohen_kappa(np.array([1, 1, 0, 0]), np.array([1, 0, 0, 0]))
     0.5
     """
-    first, second = _rated_by_both(first, second)
+    first, second = np.asarray(first, float), np.asarray(second, float)
+    if first.shape != second.shape or first.ndim != 1:
+        raise ValueError(f"two raters rate the same items, got shapes {first.shape} and {second.shape}")
+    rated = ~(np.isnan(first) | np.isnan(second))
+    first, second = first[rated], second[rated]
     if not len(first):
         return float("nan")
     names = np.unique([first, second])
     shares, other_shares = ((ratings == names[:, None]).mean(1) for ratings in (first, second))
     by_chance = 1 - float(shares @ other_shares)
     return 1 - float((first != second).mean()) / by_chance if by_chance > 0 else float("nan")
-
-
-def _rated_by_both(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ratings of the items that both raters rated."""
-    first, second = np.asarray(first, float), np.asarray(second, float)
-    if first.shape != second.shape or first.ndim != 1:
-        raise ValueError(f"two raters rate the same items, got shapes {first.shape} and {second.shape}")
-    valid = ~(np.isnan(first) | np.isnan(second))
-    return first[valid], second[valid]
 
 
 def krippendorff_alpha(ratings: np.ndarray) -> float:

@@ -40,8 +40,6 @@ def replace_response(case: Case, index: int, text: str) -> Case:
     return replace(reword_response(case, index, text), best=best, values=values)
 
 
-# ---- whole cases ----
-
 NO_QUESTION = "(The question is not shown.)"
 
 
@@ -69,8 +67,6 @@ def repeat_response(case: Case, index: int = 0) -> Case:
     best = tuple(range(len(answers)))
     return replace(case, answers=answers, best=best, values=(), sets=(), authors=(), preferences=())
 
-
-# ---- dressing: the content stays ----
 
 EMPTY_WORDS = (
     "It is worth taking a moment to think about this with care.",
@@ -166,8 +162,6 @@ def injected(text: str) -> Attack:
 
     return Attack(change)
 
-
-# ---- baselines: nothing of the response is left ----
 
 MASTER_KEYS = (
     " ", ".", ",", ":", "Thought process:", "Let's solve this problem step by step.", "Solution", "解", "かいせつ",

@@ -12,9 +12,6 @@ TIED = 2
 """Category of a tie. The other categories are the indices 0 and 1."""
 
 
-# ---- verdicts ----
-
-
 def credit(judgment: Judgment, index: int) -> float:
     """Return 1 if the response at an index scores higher than the other, ½ for a tie, else 0. NaN for an abstention.
 
@@ -124,9 +121,6 @@ def asked_in_both_orders(judgments: Sequence[Judgment]) -> bool:
     return any(len(order) > 1 and order[::-1] in judgment.orders for judgment in judgments for order in judgment.orders)
 
 
-# ---- what goes with the verdicts ----
-
-
 def logistic_slope(won: np.ndarray, x: np.ndarray, *, ridge: float = 1e-2, steps: int = 50) -> float:
     """Fit the slope b of the logistic regression P(won) = σ(a + b x), in log-odds per unit of x.
 
@@ -160,9 +154,6 @@ def doublings(cases: Sequence[Case], indices: Sequence[int]) -> np.ndarray:
     words = np.array([[max(1, len(text.split())) for text in case.texts] for case in cases], float).reshape(-1, 2)
     rows, mine = np.arange(len(words)), np.asarray(indices, int)
     return np.log2(words[rows, mine] / words[rows, 1 - mine])
-
-
-# ---- chances ----
 
 
 def shares(first: float, second: float) -> float:
@@ -207,9 +198,6 @@ def calibration_error(chance: np.ndarray, bins: int = 10) -> float:
     bin_index = np.minimum(((confidence - 0.5) * 2 * bins).astype(int), bins - 1)
     off = np.bincount(bin_index, right - confidence, minlength=bins)
     return float(np.abs(off).sum() / len(chance))
-
-
-# ---- what abstentions may hide ----
 
 
 def bounds(quantiles: np.ndarray) -> tuple[float, float]:

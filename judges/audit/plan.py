@@ -100,9 +100,6 @@ def single_note(cases: Sequence[Case]) -> list[str]:
     return [f"{single} of {len(cases)} cases have a single response and are left out of the audit."] if single else []
 
 
-# ---- names of authors ----
-
-
 def names_of(
     texts: Sequence[str],
     judges: Sequence[BatchJudge],

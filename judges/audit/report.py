@@ -12,8 +12,6 @@ from .confidence_intervals import Estimate
 from .plan import AS_GIVEN
 from .run import Attacked, Audit, figure_of
 
-# ---- what the figures mean ----
-
 
 class Measure(NamedTuple):
     """Meaning of a measure, its value for an ideal judge, and its unit."""
@@ -45,9 +43,6 @@ FIGURES: Mapping[str, Measure] = {
     "overconfidence": Measure("claimed chance of being right minus share that is right", "0 %"),
     "calibration error": Measure("expected calibration error; above 0 in small samples too", "0 %"),
 }
-
-
-# ---- limits ----
 
 
 @dataclass(frozen=True)
@@ -96,8 +91,6 @@ class Limits:
             return -inf, self.gain
         return (-inf, self.wins) if figure.startswith("wins of ") else fixed.get(figure, (-inf, inf))
 
-
-# ---- uses ----
 
 COMPARING = (
     "coverage", "accuracy", "order flips", "first slot", "first slot of equals", "length slope",
@@ -188,9 +181,6 @@ def _phrase(audit: Audit, name: str, status: Status, limits: Limits) -> str:
 
 def _unit(name: str) -> str:
     return FIGURES[name].unit if name in FIGURES else "%"
-
-
-# ---- writing ----
 
 
 def markdown(audit: Audit, limits: Limits | None = None) -> str:

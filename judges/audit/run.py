@@ -179,9 +179,6 @@ def _clusters(cases: Sequence[Case]) -> np.ndarray:
     return np.array([case.cluster or case.id for case in cases])
 
 
-# ---- the figures ----
-
-
 def _verdict_figures(
     planned: AuditPlan, judged: Mapping, mean: Callable, samples: int, seed: int
 ) -> dict[str, Estimate]:
@@ -272,9 +269,6 @@ def _attacked(planned: AuditPlan, judged: Mapping, mean: Callable) -> dict[str, 
         )
         for name in after
     }
-
-
-# ---- for files ----
 
 
 def facts(audit: Audit) -> dict[str, Any]:

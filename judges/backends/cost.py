@@ -60,8 +60,6 @@ def read_prices(path: Path, model: str) -> Prices:
         raise DataError(f"{path}: '{model}' needs the numbers prompt and completion ({error})") from error
 
 
-# ---- budgets ----
-
 ROUNDING = 1e-9
 """Relative tolerance by which sums of costs may exceed a limit."""
 
@@ -137,8 +135,6 @@ class Bill:
         )
 
 
-# ---- upper bounds ----
-
 TEMPLATE_TOKENS = 64
 """Upper bound of the tokens that a chat template adds to a message, or to a conversation as a default system turn."""
 
@@ -167,9 +163,6 @@ def most_completion_tokens(ask: Ask, text: str, finish: str) -> int:
     It is `max_tokens` if there is no text or if the reply was truncated.
     """
     return min(most_tokens(text) + 1, ask.max_tokens) if text and finish == "stop" else ask.max_tokens
-
-
-# ---- estimates ----
 
 
 class Counter(NamedTuple):

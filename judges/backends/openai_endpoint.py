@@ -21,7 +21,7 @@ from . import openai_protocol as protocol
 from .chat import Arrived, Ask, Reply, failed_reply, with_earlier
 from .cost import Bill, Budget, Prices, most_prompt_tokens, prompt_tokens
 from .event_loop import run_in_thread
-from .faults import Billed
+from .faults import Action, Billed
 from .openai_protocol import Trouble
 from .rate_limits import Pace, backoff
 
@@ -134,8 +134,6 @@ class Endpoint:
             )
         return key
 
-    # ---- one attempt ----
-
     async def turn(self, ask: Ask, index: int) -> None:
         """Wait until the rate limits of a server allow the request."""
         now, (requests, tokens) = time.monotonic(), self._paces[index]
@@ -153,9 +151,9 @@ class Endpoint:
                 response = await client.chat.completions.with_raw_response.create(**body)
             reply = protocol.read_reply(response.http_response.text, ask)
         except (OpenAIError, OSError, ValueError) as error:
-            failure = protocol.trouble(error, self.timeout, time.time())
+            failure, key = protocol.trouble(error, self.timeout, time.time()), environment_key(self.key_variable)
             return failure._replace(
-                reason=protocol.shorten_reason(self._without_key(failure.reason)),
+                reason=protocol.shorten_reason(failure.reason.replace(key, "***") if key else failure.reason),
                 refused=failure.refused if failure.refused in body else "",
             )
         if not reply.estimated:
@@ -179,10 +177,6 @@ class Endpoint:
         for text in [text for text, was_logged in list(self._notes.items()) if not was_logged]:
             self._notes[text] = True
             warnings.warn(text, stacklevel=3)
-
-    def _without_key(self, text: str) -> str:
-        key = environment_key(self.key_variable)
-        return text.replace(key, "***") if key else text
 
 
 def _guess(ask: Ask) -> int:
@@ -244,7 +238,9 @@ class _Call:
             start_time = time.monotonic()
             outcome = await self._send(ask, index, lost)
             if isinstance(outcome, Reply):
-                self._worked(index)
+                self.lost = 0
+                self.closed.discard(index)
+                endpoint.rotation.worked(index)
                 return outcome
             if endpoint.give_way(ask, outcome):
                 continue
@@ -294,11 +290,6 @@ class _Call:
             lost.append(failed_reply(outcome.reason, requests=1, estimated=1, **tokens))
             self.endpoint.bill.add(lost[-1])
 
-    def _worked(self, index: int) -> None:
-        self.lost = 0
-        self.closed.discard(index)
-        self.endpoint.rotation.worked(index)
-
     def _failed(self, index: int, failure: Trouble, start_time: float) -> Trouble:
         """Record a failure. If other servers accept requests, a server that rejects all of them is marked as down."""
         if failure.passing or failure.everywhere:
@@ -306,8 +297,9 @@ class _Call:
         if not failure.everywhere:
             return failure
         self.closed.add(index)
-        elsewhere = len(self.closed) < len(self.clients)
-        return failure.at_one_server() if elsewhere else failure
+        if len(self.closed) == len(self.clients):
+            return failure
+        return failure._replace(fault=failure.fault._replace(action=Action.RETRY))  # other servers are tried
 
     def _given_up(self, failure: Trouble, attempts: int, seconds: float) -> Reply:
         self.lost += failure.passing

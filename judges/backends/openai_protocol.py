@@ -41,10 +41,6 @@ class Trouble(NamedTuple):
         """Whether every other request would fail for the same reason."""
         return self.fault.action == Action.FATAL
 
-    def at_one_server(self) -> "Trouble":
-        """Return the same failure marked as specific to one server, so that other servers are tried."""
-        return self._replace(fault=self.fault._replace(action=Action.RETRY))
-
 
 class NoCompletion(ValueError):
     """Error for a response with status 200 that is not a completion, such as a proxy's `error` object."""

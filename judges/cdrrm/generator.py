@@ -23,9 +23,6 @@ Record = dict[str, list[dict[str, str]]]
 """Conversation for TRL's SFTTrainer: `prompt` and `completion` as lists of messages."""
 
 
-# ---- what is learnt from ----
-
-
 def generate_ask(prompt: Messages, answers: tuple[str, str]) -> Ask:
     """Return the request for a rubric from a prompt and both responses."""
     parts = {"instruction": prompt_text(prompt), "answer_a": answers[0], "answer_b": answers[1]}
@@ -76,9 +73,6 @@ def conversation_record(request: Ask, reply: str) -> Record:
     """Return a request and its reply as a training conversation."""
     prompt = [{"role": turn["role"], "content": turn["content"]} for turn in request.messages]
     return {"prompt": prompt, "completion": [{"role": "assistant", "content": reply}]}
-
-
-# ---- judging with what it writes ----
 
 
 def generate(chat: Chat, pairs: Sequence[Sides]) -> list[Rubric | Rejected]:

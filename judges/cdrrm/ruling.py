@@ -70,9 +70,6 @@ def _winner(reply: Reply, answers: tuple[str, str], order: tuple[int, int]) -> i
     return order["AB".index(choice)] if choice in ("A", "B") else None
 
 
-# ---- single rules ----
-
-
 class Checked(NamedTuple):
     """A response to a prompt, and the rubric by which it is checked."""
 

@@ -13,8 +13,6 @@ LABELS = ("A", "B")
 TIE = "tie"
 MARKED = re.compile(r"\[\[\s*([^\[\]\n]{1,20}?)\s*\]\]|\\boxed\{\s*(?:\\\w+\{)?\s*([^{}\n]{1,20}?)\s*\}+")
 
-# ---- which of two ----
-
 NOUN = r"(?:the\s+)?(?:response|answer|output|assistant|option|candidate|model|completion|reply|solution|choice|text)"
 PRAISE = (
     r"(?:(?:clearly|much|slightly|overall|marginally|significantly|definitely|therefore|thus|far|simply|also"
@@ -182,8 +180,6 @@ def _first_of(first: str, sign: str, second: str) -> str | Reason:
     """Return the better label in `A > B`."""
     return Reason.MALFORMED if first == second else {">": first, "<": second, "=": TIE}[sign[0]]
 
-
-# ---- how many points ----
 
 NUMBER = r"[-+−]?\d+(?:\.\d+)?"
 SCORED = ("score", "rating", "points", "grade")

@@ -143,9 +143,6 @@ def is_own(text: str, candidate: ParsedReply, quoted: Sequence[str]) -> bool:
     )
 
 
-# ---- JSON ----
-
-
 ALSO_SOLVED = frozenset({"answer", "final_answer", "result", "final_result"})
 """JSON fields that may contain the solution of the task. A number in such a field is not a position."""
 
@@ -211,9 +208,6 @@ def _field(value: Any, grammar: Grammar) -> Value | Reason:
     if value_ is None:
         return Reason.MALFORMED
     return value_[0] if isinstance(value_[0], Reason) or not value_[1].strip(" .!") else Reason.MALFORMED
-
-
-# ---- text ----
 
 
 def _from_text(text: str, grammar: Grammar, quoted: Sequence[str]) -> Stated | NoVerdict:

@@ -44,8 +44,6 @@ class Marks(NamedTuple):
     reasoning: str = ""
 
 
-# ---- a winner, points ----
-
 TIE_MARK = re.compile(r"\[\[\s*C\s*\]\]", re.IGNORECASE)
 
 
@@ -93,8 +91,6 @@ def points(
         return statement
     return Points(float(statement.value), statement.reasoning, statement.form)
 
-
-# ---- criterion by criterion ----
 
 YES = frozenset(
     {"true", "yes", "y", "1", "1.0", "met", "pass", "passed", "kept", "satisfied", "fulfilled", "✓", "✅", "✔"}

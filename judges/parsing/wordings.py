@@ -72,8 +72,6 @@ def replace_patterns(text: str, rows: Rows) -> str:
     return text
 
 
-# ---- English: which of two ----
-
 NUMBERED = r"(?:response|assistant|output|candidate|completion|reply)"
 PLACED = rf"(?:{NUMBERED}|answer|model)"  # no option or choice, which may be the task's
 NOT_AN_ARTICLE = r"(?!(?-i:a\b))"

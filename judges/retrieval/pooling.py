@@ -77,7 +77,8 @@ class FacetPooling(nn.Module):
     ) -> Float[Tensor, "N F W"]:
         """Return the facet vectors of each text. `sentence` is the index of each token's sentence."""
         levels = self.levels(states, attention, sentence)
-        weights = self.level_weights(levels)
+        scores = torch.einsum("gd,nfgd->nfg", self.level_vectors, levels) * self.scale
+        weights = (self.level_bias + scores).softmax(-1)
         return normalize(self.output((weights[..., None] * levels).sum(2)), dim=-1)
 
     def levels(
@@ -101,14 +102,6 @@ class FacetPooling(nn.Module):
         scores = torch.einsum("fd,nfud->nfu", self.unit_anchors, vectors) * self.scale
         shares = masked_softmax(scores, member.any(2)[:, None])
         return (shares[..., None] * vectors).sum(2)
-
-    def level_weights(self, levels: Float[Tensor, "N F G D"]) -> Float[Tensor, "N F G"]:
-        """Return λ_fg, the weights of the granularities. They sum to 1."""
-        scores = torch.einsum("gd,nfgd->nfg", self.level_vectors, levels) * self.scale
-        return (self.level_bias + scores).softmax(-1)
-
-
-# ---- similarity ----
 
 
 def similarity(

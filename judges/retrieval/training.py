@@ -22,8 +22,6 @@ from ...rm.training.learning_signal import SignalCheck
 from .encoder import FacetEncoder, TokenizedText, batch_of
 from .pooling import diversity, similarity
 
-# ---- pairs ----
-
 
 class TextPair(NamedTuple):
     """A positive pair: a prompt and its rubric (q-doc), or two cases of the same type (doc-doc)."""
@@ -48,9 +46,6 @@ def pairs_within(texts: Sequence[str], groups: Sequence[str], *, per_text: int =
     return pairs
 
 
-# ---- losses ----
-
-
 def info_nce(similarities: Float[Tensor, "B B"], same: Bool[Tensor, "B B"], temperature: float) -> Float[Tensor, " B"]:
     """Compute the InfoNCE loss of each row with in-batch negatives, in nats.
 
@@ -71,9 +66,6 @@ def both_directions(
     """Return the mean of the InfoNCE losses first -> second and second -> first, by pair [ours]."""
     similarities = similarity(first, second, how)
     return (info_nce(similarities, same, temperature) + info_nce(similarities.T, same.T, temperature)) / 2
-
-
-# ---- training ----
 
 
 @dataclass

@@ -8,9 +8,6 @@ KeyPoint = Sequence[Sequence[str]]
 """A required point of content: lists of keywords, one list per wording."""
 
 
-# ---- content ----
-
-
 def find_keywords(text: str, keywords: Sequence[str]) -> list[str]:
     """Return the keywords that occur in a text as whole words, ignoring case, in the text's order with repetitions.
 
@@ -57,9 +54,6 @@ def _shared(answer: str, reference: str, keywords: Sequence[str]) -> float:
     return longest_common(in_reference, in_answer) / max(len(in_reference), len(in_answer), 1)
 
 
-# ---- style ----
-
-
 class FormCheck(NamedTuple):
     """Check of a response's form. It passes if all its conditions hold."""
 
@@ -90,9 +84,6 @@ def style_score(answer: str, checks: Sequence[FormCheck]) -> float:
     0.3
     """
     return sum((check.weight for check in checks if check.passes(answer)), 0.0)
-
-
-# ---- reading ----
 
 
 def key_points(values: Any) -> tuple[tuple[tuple[str, ...], ...], ...]:

@@ -77,8 +77,6 @@ class Rubric:
         return tuple(item.id for item in (*self.rules, *self.principles))
 
 
-# ---- reading ----
-
 RULE_FIELDS = {"id": str, "type": str, "criterion": str, "test": str, "weight": float, "veto": bool}
 PRINCIPLE_FIELDS = {"id": str, "description": str, "weight": float}
 OPTIONAL = ("weight", "veto")
@@ -158,9 +156,6 @@ def from_toml(text: str) -> Rubric:
     return from_values(values)
 
 
-# ---- writing ----
-
-
 def render(rubric: Rubric) -> str:
     """Render the rubric for a judge: numbered, each with its name, type and test.
 
@@ -211,8 +206,6 @@ def _toml(value: Any) -> str:
     """Return a string, number or boolean as TOML. It equals JSON except for the delete character."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
-
-# ---- what is doubtful ----
 
 COMPOUND = re.compile(r"\b(?:and|as well as)\b|;|, or\b", re.IGNORECASE)
 VAGUE = re.compile(

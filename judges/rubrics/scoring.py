@@ -56,20 +56,14 @@ def points(rubric: Rubric, values: Mapping[str, float]) -> float:
     """Return the points of the fulfilled criteria over the sum of positive points (RuscaRL, arXiv:2508.16949).
 
     Points are the weights of the principles. Negative points for harm can make the score negative. Criteria that do not
-    apply stay in the denominator, as in HealthBench's score of one response.
+    apply stay in the denominator. It is HealthBench's score of one response (arXiv:2505.08775), whose authors clip only
+    the mean over cases to [0, 1], which is the score of a model.
     """
     positive = sum(principle.weight for principle in rubric.principles if principle.weight > 0)
     if not positive:
         raise ValueError("points need a principle of positive weight, and rules have no points")
     achieved = sum(principle.weight * values.get(principle.id, 0.0) for principle in rubric.principles)
     return achieved / positive
-
-
-signed_points = points
-"""HealthBench's score of one response (arXiv:2505.08775).
-
-The authors clip only the mean over cases to [0, 1], which is the score of a model.
-"""
 
 
 def saturated(value: float, rate: float) -> float:
@@ -117,7 +111,7 @@ DEFAULT_SCORE = "gated"
 SCORES: Mapping[str, RubricScore] = {
     "gated": gated,
     "weighted": weighted,
-    "signed_points": signed_points,
+    "signed_points": points,
     "points": points,
     "anchored": anchored(),
 }

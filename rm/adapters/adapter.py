@@ -70,8 +70,6 @@ class PreferenceAdapter:
         model.base_model.preference_mixer = self.mixer
         model.base_model.preference_heads = nn.ModuleList(self.heads.values())
 
-    # ---- preferences ----
-
     def set_preference(self, alpha: Preference | Sequence[Preference] | Tensor, names: Sequence[str] = ()) -> None:
         """Set α for all rows (a mapping, [K]) or per row (mappings, [N, K]); a tensor needs the objectives' names.
 
@@ -129,8 +127,6 @@ class PreferenceAdapter:
 
         return hook
 
-    # ---- decoding ----
-
     @contextmanager
     def serving(self, rows: dict[str, Modulation], start: int = 0) -> Iterator[None]:
         """Prepare PEFT's layers for decoding within the context; rows before `start` get base outputs."""
@@ -154,8 +150,6 @@ class PreferenceAdapter:
         A, B = (adapter[NAME].weight.detach().to(dtype) for adapter in (layer.lora_A, layer.lora_B))
         rows = rows.map(lambda tensor: tensor.detach().to(A))
         return ServedLinear(base, A, B, rows, factor=self.settings.factor, start=start, block=block)
-
-    # ---- at a fixed preference ----
 
     def export_lora(self, alpha: Preference, folder: Path) -> None:
         """Export the adapter at one preference as a plain PEFT LoRA folder: B' = B M(α), and a LoRA bias B δ(α).
@@ -201,8 +195,6 @@ class PreferenceAdapter:
             settings[name] = (weight @ rows.matrix(weight.shape[1]).to(weight), shift)
         return settings
 
-    # ---- size and files ----
-
     def state(self) -> dict[str, Tensor]:
         """Return every tensor of the adapter by name."""
         tensors = {f"mixer.{key}": value for key, value in self.mixer.state_dict().items()}
@@ -241,9 +233,6 @@ def _head(settings: AdapterSettings, width: int) -> nn.Module:
         return BilinearCore(len(settings.objectives), settings.shared_rank, settings.rank)
     bias = settings.generator == "trunk"
     return ScaleAndShift(width, settings.rank, scale=settings.scale, shift=settings.shift, bias=bias)
-
-
-# ---- creation and loading ----
 
 
 def attach(model: Any, settings: AdapterSettings, tokenizer: Any = None) -> PreferenceAdapter:

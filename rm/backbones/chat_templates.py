@@ -117,8 +117,6 @@ def _costly(template: str, conversations: Sequence[tuple[Sequence[Any], bool, An
     return ""
 
 
-# ---- generation prompts ----
-
 QUESTION = {"role": "user", "content": "a question"}
 RESPONSES = ("an answer", "<think>a thought</think>an answer")
 """Marker responses for detecting a prefill. The second has reasoning, since some templates add it to others."""
@@ -142,9 +140,6 @@ def prefilled_text(render: Callable[..., str]) -> str:
         if content in text and header.startswith(prompt) and opened.startswith(header):
             return opened.removeprefix(header) if opened.removeprefix(header).strip() else ""
     return ""
-
-
-# ---- counting sandbox ----
 
 
 class _Generation(Extension):

@@ -100,14 +100,9 @@ def base_name(base: str, revision: str | None) -> str:
 
 def record_model_commit(source: str) -> None:
     """Record the commit of a model loaded from the Hub: the cache folder of its config.json is named after it."""
-    from transformers.utils import cached_file
-
-    if is_local(source):
-        return
-    location = parse_source(source)
-    options = {"revision": location.revision, "_raise_exceptions_for_missing_entries": False}
-    path = cached_file(location.name, "config.json", **options)
-    record_commit(source, Path(path).parent.name if path else "")
+    if not is_local(source):
+        path = file_of(source, "config.json")
+        record_commit(source, path.parent.name if path else "")
 
 
 HEAD = "score"  # the head's name in every decoder with a sequence classifier in Transformers

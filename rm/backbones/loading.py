@@ -63,9 +63,6 @@ def hidden_weight_bars() -> Iterator[None]:
         logging.set_tqdm_hook(earlier)
 
 
-# ---- tokenizers ----
-
-
 def load_tokenizer(
     source: str, *, chat_template: str | None = None, trust_remote_code: bool = False
 ) -> PreTrainedTokenizerBase:
@@ -133,9 +130,6 @@ def small_tokenizer(texts: Iterable[str], vocabulary: int = 4096) -> PreTrainedT
     )
     tokenizer.chat_template = SMALL_TEMPLATE
     return tokenizer
-
-
-# ---- models ----
 
 
 def small_config(
@@ -221,8 +215,8 @@ def load_causal_lm(
     """Load a causal language model, also with an adapter or from a reward model's folder, and check the tokenizer."""
     if (Path(source) / FILE).exists() and (stated := load_contract(Path(source)).kind) != kind:
         raise DataError(f"{source}: a reward model of kind '{stated}', no language model; give a causal language model")
-    with _convert_loading_errors(source, "causal language model"):
-        model, absent = _from_pretrained(AutoModelForCausalLM, source, dtype, trust_remote_code=trust_remote_code)
+    options: Any = {"dtype": dtype, "trust_remote_code": trust_remote_code}
+    model, absent = load_pretrained(AutoModelForCausalLM, source, "causal language model", **options)
     if any("SequenceClassification" in name for name in model.config.architectures or ()):
         raise DataError(f"{source}: a reward model, no language model; give a causal language model")
     if absent:
@@ -234,6 +228,14 @@ def load_causal_lm(
     if _looks_ahead(model):
         raise DataError(f"{source}: its predictions see later tokens ({model.config.model_type}); give a causal model")
     return model
+
+
+def load_pretrained(
+    auto: Any, source: str, what: str, *, dtype: str = "float32", **options: Any
+) -> tuple[Any, list[str]]:
+    """Load a model by a class of Transformers; return it and the names of missing tensors, which callers refuse."""
+    with _convert_loading_errors(source, what):
+        return _from_pretrained(auto, source, dtype, **options)
 
 
 @torch.inference_mode()

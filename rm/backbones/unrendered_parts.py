@@ -66,9 +66,6 @@ def _call(name: str, arguments: Any, id: str) -> dict[str, Any]:
     return {"type": "function", "id": id, "function": {"name": name, "arguments": arguments}}
 
 
-# ---- writing omitted parts as text ----
-
-
 def write_out(
     turns: Sequence[Message], tools: Sequence[dict[str, Any]], parts: frozenset[str], developer: bool
 ) -> tuple[list[Message], list[dict[str, Any]]]:
@@ -115,9 +112,6 @@ def _joins(before: Message, plain: Message, turn: Message, parts: frozenset[str]
     return result or (turn["role"] == "developer" and plain["role"] == "system")
 
 
-# ---- check for lost parts ----
-
-
 def omitted_part(render: Render, turns: Sequence[Message], tools: Sequence[dict[str, Any]]) -> str:
     """Return the name of a part that a template omits from such conversations; empty if none.
 
@@ -162,9 +156,6 @@ def _marked(turn: Message, index: int) -> tuple[Message, dict[str, str]]:
             markers |= {mark: CALLS} | ({value: CALLS} if given else {})
         marked["tool_calls"] = calls
     return marked, markers
-
-
-# ---- comparison of a rendered conversation with its contents ----
 
 
 class Omission(NamedTuple):

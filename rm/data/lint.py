@@ -109,9 +109,6 @@ def lint(
     return Linted(tuple(findings), tuple(leaks(pairs, first)), tuple(count_overlaps(alike_prompts, benchmarks)))
 
 
-# ---- checks by row ----
-
-
 def near_identical(pairs: Sequence[PreferencePair], alike: float) -> Iterator[Finding]:
     """Yield pairs whose completions differ only in case, punctuation and blanks, or share most 3-word shingles.
 
@@ -233,9 +230,6 @@ def find_contamination(overlaps: Iterable[Overlap]) -> Iterator[Finding]:
         else:
             detail = f"{overlap.benchmark}, {overlap.likeness:.0%} alike: {overlap.text[:80]!r}"
             yield Finding(overlap.row, NEAR_OVERLAP, detail)
-
-
-# ---- report ----
 
 
 def markdown(linted: Linted, describe_row: Callable[[int], str], rows: int, most: int = 10) -> str:

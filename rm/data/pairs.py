@@ -81,9 +81,6 @@ class PlacedExample(NamedTuple):
     row: int
 
 
-# ---- one row to one pair ----
-
-
 def load_pairs(
     sources: str | Sequence[str], *, on_bad_row: OnBadRow = "refuse", allow_blank: bool = False
 ) -> tuple[list[PreferencePair], RowReport]:

@@ -258,9 +258,6 @@ def saved_dataset(folder: str, split: str) -> Any:
     return dataset[split]
 
 
-# ---- compressed files ----
-
-
 RATIO, LEAST = 200, 64 << 20
 """Limit of the uncompressed size: this multiple of the file's size, or this number of bytes if that is more."""
 

@@ -116,8 +116,6 @@ class PairStream(IterableDataset):
             self.counts[name] += getattr(encoding, name)
         return encoding.rows
 
-    # ---- state ----
-
     def position_after(self, rows: int) -> dict[str, Any]:
         """Return the JSON-serializable state from which to resume after `rows` rows since the start of training."""
         block = next(block for block in reversed(self._blocks) if block.first <= rows)
@@ -158,8 +156,6 @@ class PairStream(IterableDataset):
         except (OSError, ValueError) as error:
             raise DataError(f"{folder / FILE}: missing or damaged ({error}); start over with --overwrite") from error
         self.go_on(state)
-
-    # ---- reading ----
 
     def read(self, position: StreamPosition) -> tuple[list[PreferencePair], StreamPosition]:
         """Return the pairs of the block at `position` and the next position; raise `DataError` if no row is usable."""

@@ -66,7 +66,7 @@ class SavedClassifier(Generic[Reading]):
             config.pad_token_id = pad_id
 
 
-class Source(NamedTuple, Generic[Stated]):
+class OpenedModel(NamedTuple, Generic[Stated]):
     """Where a model is loaded from."""
 
     name: str
@@ -81,7 +81,7 @@ class Source(NamedTuple, Generic[Stated]):
 
 def open_source(
     source: str, form: type[Stated], stated: Mapping[str, Any], *, dtype: str, fresh: bool, lora: LoraConfig | None
-) -> Source[Stated]:
+) -> OpenedModel[Stated]:
     """Return name, scoring contract and precision of a folder or Hub id.
 
     Raise `UsageError` if the contract is not of the class `form`, or if `stated` settings differ from the contract's
@@ -101,11 +101,11 @@ def open_source(
     adapted = (folder / ADAPTER).exists()
     if lora is not None and adapted:
         raise UsageError(f"{name} is an adapter already; leave --lora out to train it on, or start from its base")
-    return Source(name, contract, adapted, contract.dtype if contract else dtype)
+    return OpenedModel(name, contract, adapted, contract.dtype if contract else dtype)
 
 
 def load_weights(
-    source: Source[Any],
+    source: OpenedModel[Any],
     objectives: tuple[str, ...],
     *,
     fresh: bool,

@@ -1,7 +1,6 @@
 """Parity of process reward models: the scores of reasoning steps through Transformers and through vLLM."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,8 +8,7 @@ import torch
 from scipy.special import expit, softmax
 from transformers import AutoModelForCausalLM, AutoModelForTokenClassification
 
-from ..backbones.hub import parse_source, refuse_pickles
-from ..backbones.loading import load_tokenizer
+from ..backbones.loading import load_pretrained, load_tokenizer
 from ..backbones.tokenization import Encoder, describe_tokenizer, single_token_id
 from ..contract.scoring_contract import Edge, ScoringContract
 from ..errors import DataError
@@ -31,15 +29,6 @@ class StepOutputs(NamedTuple):
     """The head's output at every token [L, C], without activation."""
     steps: Sequence[int]
     """Positions of the step tokens [S]."""
-
-
-def step_positions(ids: Sequence[int], step_id: int) -> list[int]:
-    """Return the positions of the step token.
-
-    >>> step_positions([5, 9, 6, 9], 9)
-    [1, 3]
-    """
-    return [position for position, token in enumerate(ids) if token == step_id]
 
 
 def step_activation(logits: np.ndarray) -> np.ndarray:
@@ -138,7 +127,13 @@ class StepModel:
         self.step_id = single_token_id(self.tokenizer, step_token, "step_token")
         self.label_ids = [single_token_id(self.tokenizer, label, "step_labels") for label in labels]
         auto = AutoModelForCausalLM if self.label_ids else AutoModelForTokenClassification
-        self.model = _load(auto, source, trust_remote_code)
+        self.model, absent = load_pretrained(auto, source, "process reward model", trust_remote_code=trust_remote_code)
+        if absent:
+            raise DataError(
+                f"{source}: the weights lack {', '.join(absent[:4])}, so its scores would be random; give a token "
+                "classifier, or name the labels that a causal language model predicts with --step_labels"
+            )
+        self.model.eval()
         described = describe_tokenizer(self.tokenizer, bos, eos)
         objectives = tuple(labels or self.model.config.id2label.values())
         self.contract = ScoringContract(kind="process", objectives=objectives, **described)
@@ -151,7 +146,7 @@ class StepModel:
         for index, encoded in enumerate(self.encoder.encode_all(examples)):
             logits = self.model(input_ids=torch.tensor([encoded.ids])).logits[0].double()
             logits = logits[:, self.label_ids] if self.label_ids else logits
-            steps = step_positions(encoded.ids, self.step_id)
+            steps = [position for position, token in enumerate(encoded.ids) if token == self.step_id]
             if not steps:
                 raise DataError(
                     f"conversation {index + 1}: no token {self.tokenizer.convert_ids_to_tokens(self.step_id)!r} in it; "
@@ -202,27 +197,3 @@ def _compared(server: Vllm, outputs: Sequence[StepOutputs], *, half: bool) -> li
         compared(f"{server.program}, token_classify", False, use_activation=False),
         compared(f"{server.program}, token_classify, as it activates", True),
     ]
-
-
-def _load(auto: Any, source: str, trust_remote_code: bool) -> Any:
-    location = parse_source(source)
-    if Path(source).is_dir():
-        refuse_pickles(Path(source))
-    try:
-        model, facts = auto.from_pretrained(
-            location.name,
-            revision=location.revision or "main",
-            use_safetensors=True,
-            output_loading_info=True,
-            dtype=torch.float32,
-            trust_remote_code=trust_remote_code,
-        )
-    except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"{source}: cannot be loaded as a process reward model ({error})") from error
-    if facts["missing_keys"]:
-        missing = ", ".join(sorted(facts["missing_keys"])[:4])
-        raise DataError(
-            f"{source}: the weights lack {missing}, so its scores would be random; give a token classifier, or name "
-            "the labels that a causal language model predicts with --step_labels"
-        )
-    return model.eval()

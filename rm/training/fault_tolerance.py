@@ -69,8 +69,6 @@ class FaultTolerantTrainer(Trainer):
         """Return the rows of a micro-batch; None if its loss is not a sum over rows, so that it cannot be split."""
         return len(inputs["wins"])
 
-    # ---- micro-batches ----
-
     def _prepare_inputs(self, inputs):
         return inputs if isinstance(inputs, Piece) else super()._prepare_inputs(inputs)
 
@@ -140,8 +138,6 @@ class FaultTolerantTrainer(Trainer):
                 "lower --per_device_train_batch_size or the length, or take --gradient_checkpointing True"
             )
 
-    # ---- checks for non-finite numbers ----
-
     def check_finite(self, value: Any, name: str) -> None:
         """Stop the run if a value is not finite, before an optimizer step uses it."""
         number = float(value)
@@ -179,8 +175,6 @@ class FaultTolerantTrainer(Trainer):
         result = super().train(*args, **kwargs)
         self.check_weights()
         return result
-
-    # ---- checkpoints ----
 
     def _save_checkpoint(self, model, trial):
         self.check_weights()

@@ -196,13 +196,9 @@ class RewardTrainer(FaultTolerantTrainer):
                 total = self.loss_before + self._total_loss_scalar + float(self._tr_loss)
                 (folder / TRAIN_LOSS).write_text(json.dumps({"sum": total}) + "\n", encoding="utf-8")
             if self.stream:
-                self.stream.save(folder, self.state.global_step * self.rows_a_step)
-
-    @property
-    def rows_a_step(self) -> int:
-        """Rows per optimizer step, over all processes."""
-        args = self.args
-        return args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
+                args = self.args
+                rows = args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
+                self.stream.save(folder, self.state.global_step * rows)
 
     def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
         super()._load_from_checkpoint(resume_from_checkpoint, model)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from rewardlab.apps.runs.run_folder import to_json_types
-from rewardlab.benchmarks.compare import Comparison, cases_text, compare, markdown, verdict
+from rewardlab.benchmarks.compare import ScorerComparison, cases_text, compare, markdown, verdict
 from rewardlab.benchmarks.suites.pairs import pairs
 from rewardlab.benchmarks.suites.rewardbench2 import rewardbench2
 from rewardlab.benchmarks.suites.rm_bench import rm_bench
@@ -17,7 +17,7 @@ from rewardlab.rm.types import user_turn
 
 def compared(
     wrong: dict[str, int], silent: str = "", size: int = 30, samples: int = 1000, suite: Suite | None = None
-) -> Comparison:
+) -> ScorerComparison:
     """Compare a scorer that is right everywhere with one that has `wrong` cases in each subset, or abstains."""
     names = [(subset, i) for subset in wrong for i in range(size)]
     cases = [Case(f"{s}/{i}", user_turn(f"{s} {i}"), ("good", "bad"), (0,), s, f"{s} {i}") for s, i in names]

@@ -144,6 +144,8 @@ def functions(path: Path) -> set[str]:
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef):
             found.add(node.name)
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):  # what a factory of functions returns
+            found |= {name.id for name in node.targets if isinstance(name, ast.Name)}
         elif isinstance(node, ast.ImportFrom):
             found |= {alias.asname or alias.name for alias in node.names}
     return found

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from ....benchmarks.compare import Comparison, broken_rules, check_areas, markdown, read_gate
+from ....benchmarks.compare import ScorerComparison, broken_rules, check_areas, markdown, read_gate
 from ....benchmarks.evaluate import OVERALL
 from ....rm.errors import CheckFailed, UsageError
 from ...runs.finished import compare_runs
@@ -11,7 +11,7 @@ from ...runs.run_folder import log_report, run_folder, write_json
 from .settings import CompareConfig
 
 
-def checked_comparison(config: CompareConfig) -> Comparison:
+def checked_comparison(config: CompareConfig) -> ScorerComparison:
     """Compare two runs and write the comparison. Raise `CheckFailed` for a drop beyond the rules of `--gate`."""
     gate = read_gate(config.gate) if config.gate else []
     if len(config.runs) != 2:

@@ -115,8 +115,6 @@ def _margin_and_spread(rewards: np.ndarray, by_member: np.ndarray) -> tuple[floa
     return float(rewards[best] - rewards[second]), float((by_member[:, best] - by_member[:, second]).std())
 
 
-# ---- as numbers and as text ----
-
 NUMBERS: Mapping[str, Any] = {
     "code": lambda features: float(features.kind == CODE),
     "maths": lambda features: float(features.kind == MATHS),

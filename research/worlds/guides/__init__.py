@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, TrainerCallback
 
@@ -19,7 +20,7 @@ from ....rm.adapters.settings import AdapterSettings, Kind
 from ....rm.backbones.loading import small_config
 from ....rm.backbones.tokenization import Encoder
 from ....rm.data.preference_vectors import dirichlet
-from ....rm.kinds.autoregressive.diagnostics import CollapseMonitor
+from ....rm.kinds.autoregressive.diagnostics import CollapseMonitor, GuideDiagnostics, guide_diagnostics
 from ....rm.kinds.autoregressive.preference_task import PreferenceRow, PreferenceTask, encode_preferences
 from ....rm.losses.sequence_logistic import sequence_logistic
 from ....rm.types import OVERALL, PreferencePair, prompt_text
@@ -187,11 +188,11 @@ class Guide(Job):
         monitor = CollapseMonitor(task, held_out, every=50, report=lambda _: None)
         train(guide.adapter, task, rows, self.recipe, self.seed, monitor)
         return {name: weight.numpy() for name, weight in weights.items()} | {
-            f"{MONITOR}{name}": values for name, values in monitor.arrays(guide.adapter.model).items()
+            f"{MONITOR}{name}": values for name, values in monitor_arrays(monitor, guide.adapter.model).items()
         }
 
     def diagnostics(self, cache: Path) -> Arrays:
-        """Return the arrays of `CollapseMonitor.arrays`, on held-out pairs; empty for an untrained guide."""
+        """Return the arrays of `monitor_arrays`, on held-out pairs; empty for an untrained guide."""
         stored = self.result(cache).items()
         return {name.removeprefix(MONITOR): values for name, values in stored if name.startswith(MONITOR)}
 
@@ -209,6 +210,20 @@ class Guide(Job):
 
 
 @lru_cache
+def monitor_arrays(monitor: CollapseMonitor, model: Any) -> Arrays:
+    """Return every measure at the vertices, in training [T, K] with its steps [T] and at the end [K].
+
+    `base` is the base model's context sensitivity, `collapsed_at` the step of a collapse, 0 without one.
+    """
+    last = guide_diagnostics(monitor.task, model, monitor.rows).values()
+    arrays = {"steps": np.array([step for step, _ in monitor.history])}
+    arrays |= {"base": np.array(monitor.base), "collapsed_at": np.array(monitor.collapsed_at or 0)}
+    for k, name in enumerate(GuideDiagnostics._fields):
+        arrays[name] = np.array([[at[k] for at in measured.values()] for _, measured in monitor.history])
+        arrays[f"final {name}"] = np.array([at[k] for at in last])
+    return arrays
+
+
 def _rows(pairs: int, seed: int, objectives: tuple[str, ...], world: str, split: str = "train") -> list[PreferenceRow]:
     labelled = [with_labels(pair, world) for pair in garden.pairs(pairs, seed, split)]
     return encode_preferences(_encoder(), labelled, objectives).rows

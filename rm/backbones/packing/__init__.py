@@ -46,9 +46,6 @@ Ids = Sequence[int]
 Row = TypeVar("Row", bound=Ids)
 
 
-# ---- batches of sequences ----
-
-
 def common_prefix_length(first: Ids, second: Ids, least: int = LEAST) -> int:
     """Return the length of the common prefix of two sequences; 0 if it is shorter than `least`.
 
@@ -77,9 +74,6 @@ def prefix_batches(rows: Sequence[Row], batch_tokens: int, least: int = LEAST) -
             batches.append([row])
             used = len(row)
     return batches
-
-
-# ---- layout of one batch ----
 
 
 class Span(NamedTuple):
@@ -197,9 +191,6 @@ def _part(group: Sequence[Span], offset: int, order: np.ndarray, device: torch.d
     return part._replace(positions=None) if group[0].is_whole_sequence else part
 
 
-# ---- attention and scores ----
-
-
 def attend(
     module: nn.Module,
     query: Float[Tensor, "1 H T D"],
@@ -274,9 +265,6 @@ def check_layers(model: Any, packed: Packed) -> None:
         raise ValueError(
             f"{packed.layers} of {layers} layers attended to the packed row; the others read it as one text"
         )
-
-
-# ---- supported models ----
 
 
 def packing_limit(model: Any) -> int:

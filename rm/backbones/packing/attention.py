@@ -27,9 +27,6 @@ def attention_setting() -> Any:
     )
 
 
-# ---- implementations ----
-
-
 @contextmanager
 def with_attention(model: Any, name: str | None) -> Iterator[None]:
     """Switch a model to a named attention implementation within the context; None leaves it as it is."""
@@ -59,9 +56,6 @@ def _no_attention(model: Any, name: str, reason: str) -> UsageError:
         f"--attn_implementation {name} does not work with this {kind} here ({reason}); "
         "take sdpa or eager, or leave it out"
     )
-
-
-# ---- batches without padding ----
 
 
 def check_padding_free(model: Any, name: str | None, max_length: int | None) -> None:

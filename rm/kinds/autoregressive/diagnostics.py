@@ -237,19 +237,6 @@ class CollapseMonitor(Monitor):
         self.collapsed_at, self.history, self._stopped = None, [], False
         return True
 
-    def arrays(self, model: Any) -> dict[str, np.ndarray]:
-        """Return every measure at the vertices, in training [T, K] with its steps [T] and at the end [K].
-
-        `base` is the base model's context sensitivity, `collapsed_at` the step of a collapse, 0 without one.
-        """
-        last = guide_diagnostics(self.task, model, self.rows).values()
-        arrays = {"steps": np.array([step for step, _ in self.history])}
-        arrays |= {"base": np.array(self.base), "collapsed_at": np.array(self.collapsed_at or 0)}
-        for k, name in enumerate(GuideDiagnostics._fields):
-            arrays[name] = np.array([[at[k] for at in measured.values()] for _, measured in self.history])
-            arrays[f"final {name}"] = np.array([at[k] for at in last])
-        return arrays
-
     def facts(self, model: Any) -> dict[str, Any]:
         """Measure the trained guide, and return its diagnostics for the manifest; empty for short trainings."""
         if not self.active:

@@ -25,6 +25,8 @@ from ...training.protocol import Task, count_pairs
 from ...types import Example, PreferencePair
 
 RESTARTS = "restarts.json"
+GRID = 4
+"""Steps of the grid of preferences in evaluation."""
 Part = Literal["A", "B", "modulation"]
 
 
@@ -104,19 +106,17 @@ class PreferenceTask(Task):
         normalised: bool = False,
         per_batch: bool = False,
         seed: int = 0,
-        grid: int = 4,
         rates: Mapping[Part, float] | None = None,
-        token_offset: float = 0.0,
         centred: bool = False,
     ):
         self.adapter, self.objectives = adapter, tuple(objectives)
         self.sequence_logistic, self.sampler = loss, sampler
         self.reference, self.normalised = reference, normalised
         self.per_batch, self.seed = per_batch, seed
-        self.rates, self.token_offset, self.centred = dict(rates or {}), token_offset, centred
+        self.rates, self.token_offset, self.centred = dict(rates or {}), 0.0, centred
         self.restarts = 0
         """Number of restarts after a collapse; each halves the learning rate of A."""
-        self.grid = torch.tensor(simplex_grid(len(self.objectives), grid), dtype=torch.float32)
+        self.grid = torch.tensor(simplex_grid(len(self.objectives), GRID), dtype=torch.float32)
 
     items = staticmethod(count_pairs)
 

@@ -18,7 +18,7 @@ Combine = Callable[[Members, Members | None], Float[np.ndarray, "N K"]]
 """Function from the members' rewards, and the standard deviations that they predict (or None), to rewards [N, K]."""
 
 
-class Rule(NamedTuple):
+class MemberRule(NamedTuple):
     """A rule and its arguments, as stored in a model folder."""
 
     name: str = "mean"
@@ -94,7 +94,7 @@ RULES: dict[str, Callable[..., Combine]] = {
 }
 
 
-def combine_by(rule: Rule) -> Combine:
+def combine_by(rule: MemberRule) -> Combine:
     """Return the function of a rule; raise `UsageError` for an unknown name or wrong arguments."""
     if rule.name not in RULES:
         raise UsageError(f"no rule '{rule.name}' to combine members; {did_you_mean(rule.name, RULES)}")
@@ -106,11 +106,11 @@ def combine_by(rule: Rule) -> Combine:
     return factory(**rule.arguments)
 
 
-def parse_rule(text: str) -> Rule:
+def parse_rule(text: str) -> MemberRule:
     """Parse a rule, such as `mean_std(weight=1)`; raise a `UsageError` for an unknown one."""
     spec = parse_spec(text)
     try:
-        rule = Rule(spec.name, {name: float(value) for name, value in spec.arguments.items()})
+        rule = MemberRule(spec.name, {name: float(value) for name, value in spec.arguments.items()})
     except ValueError as error:
         raise UsageError(f"--combine {text}: its arguments are numbers") from error
     combine_by(rule)
@@ -131,7 +131,7 @@ class UncertainRewardModel(ABC):
 
     contract: ScoringContract
 
-    def __init__(self, rule: Rule):
+    def __init__(self, rule: MemberRule):
         self.rule = rule
         self._combine: Combine = combine_by(rule)
         self._last: tuple[list[Example], MemberRewards] | None = None

@@ -13,7 +13,7 @@ from ...errors import UNREADABLE, DataError, UsageError
 from ...io.checked_files import from_json
 from ...load import load_reward_model
 from ...types import Example, RewardModel, content_hash
-from .combination import MemberRewards, Rule, UncertainRewardModel, combine_by
+from .combination import MemberRewards, MemberRule, UncertainRewardModel, combine_by
 
 SETTINGS = "ensemble.json"
 
@@ -29,7 +29,12 @@ class EnsembleRewardModel(UncertainRewardModel):
     """
 
     def __init__(
-        self, members: Sequence[RewardModel], names: Sequence[str], pessimism: float = 0.0, *, rule: Rule | None = None
+        self,
+        members: Sequence[RewardModel],
+        names: Sequence[str],
+        pessimism: float = 0.0,
+        *,
+        rule: MemberRule | None = None,
     ):
         objectives = {member.contract.objectives for member in members}
         if len(members) < 2 or len(objectives) != 1:
@@ -38,7 +43,7 @@ class EnsembleRewardModel(UncertainRewardModel):
             raise UsageError(f"pessimism is a weight >= 0, got {pessimism}")
         if rule is not None and pessimism:
             raise UsageError(f"an ensemble has a pessimism or a rule, got {pessimism} and '{rule.name}'")
-        super().__init__(rule or Rule("mean_std", {"weight": pessimism}))
+        super().__init__(rule or MemberRule("mean_std", {"weight": pessimism}))
         self.members, self.names, self.pessimism = list(members), list(names), pessimism
         self.scales = [_scale(Path(name)) for name in names]
         hashes = [member.contract.hash() for member in members]
@@ -63,15 +68,15 @@ class EnsembleRewardModel(UncertainRewardModel):
         self.contract.save(folder)
 
 
-def rule_row(rule: Rule) -> dict[str, Any]:
+def rule_row(rule: MemberRule) -> dict[str, Any]:
     """Return a rule as JSON; infinite numbers become text, since JSON has no infinity."""
     numbers = {name: value if np.isfinite(value) else str(value) for name, value in rule.arguments.items()}
     return {"name": rule.name, **numbers}
 
 
-def rule_of(row: Mapping[str, Any]) -> Rule:
+def rule_of(row: Mapping[str, Any]) -> MemberRule:
     """Parse the JSON that `rule_row` wrote."""
-    rule = Rule(str(row["name"]), {name: float(value) for name, value in row.items() if name != "name"})
+    rule = MemberRule(str(row["name"]), {name: float(value) for name, value in row.items() if name != "name"})
     combine_by(rule)
     return rule
 
@@ -87,7 +92,7 @@ def _scale(folder: Path) -> tuple[Any, Any]:
 
 
 def load_ensemble(
-    source: str, *, pessimism: float | None = None, rule: Rule | None = None, **options: Any
+    source: str, *, pessimism: float | None = None, rule: MemberRule | None = None, **options: Any
 ) -> EnsembleRewardModel:
     """Load the ensemble in a folder, or create one from comma-separated paths: `runs/a,runs/b,runs/c`."""
     folder = Path(source)

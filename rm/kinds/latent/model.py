@@ -119,9 +119,6 @@ class LatentRewardModel(SavedClassifier[Encoder]):
         return {name: tensor for name, tensor in state.items() if not {HEAD, DEPTH_HEAD} & {*name.split(".")}}
 
 
-# ---- heads ----
-
-
 def put_heads(model: Any, depths: int | None, seed: int) -> None:
     """Add the scalar head to a language model and, unless `depths` is None, a depth head that selects one of `depths`.
 
@@ -166,9 +163,6 @@ def load_heads(model: Any, folder: Path, *, new_depth: bool = False) -> None:
             put(parameter, stored[name])
         elif not (new_depth and name.startswith(DEPTH_HEAD)):
             raise DataError(f"{folder / HEADS}: '{name}' has shape {shape}, not {tuple(parameter.shape)}; restore it")
-
-
-# ---- load and create ----
 
 
 def load_latent(

@@ -16,7 +16,7 @@ from ...contract.scoring_contract import load_contract
 from ...errors import UNREADABLE, DataError, UsageError
 from ...io.checked_files import from_json
 from ...types import Example, PreferencePair, content_hash
-from ..ensemble.combination import MemberRewards, Rule, UncertainRewardModel
+from ..ensemble.combination import MemberRewards, MemberRule, UncertainRewardModel
 from ..ensemble.model import rule_of, rule_row
 from ..r2m.model import reward_tokens
 from ..scalar.model import ScalarRewardModel, load_scalar
@@ -33,7 +33,7 @@ class MultiHeadRewardModel(UncertainRewardModel):
     noise. The trained head is their target and not a member, since it predicts no σ.
     """
 
-    def __init__(self, body: ScalarRewardModel, heads: Heads, rule: Rule):
+    def __init__(self, body: ScalarRewardModel, heads: Heads, rule: MemberRule):
         check_body(body)
         super().__init__(rule)
         self.body, self.heads = body, heads
@@ -43,7 +43,7 @@ class MultiHeadRewardModel(UncertainRewardModel):
 
     @classmethod
     def on(
-        cls, body: ScalarRewardModel, pairs: Sequence[PreferencePair], objective: str, rule: Rule, how: HeadFit
+        cls, body: ScalarRewardModel, pairs: Sequence[PreferencePair], objective: str, rule: MemberRule, how: HeadFit
     ) -> "MultiHeadRewardModel":
         """Fit the heads on a trained reward model, with the pairs that are labelled for the objective."""
         check_body(body)
@@ -85,7 +85,7 @@ def check_body(body: ScalarRewardModel) -> None:
         raise UsageError(f"a '{name}' reward model has no head at its last token to put others beside; give a decoder")
 
 
-def load_multi_head(source: str, *, rule: Rule | None = None, **options: Any) -> MultiHeadRewardModel:
+def load_multi_head(source: str, *, rule: MemberRule | None = None, **options: Any) -> MultiHeadRewardModel:
     """Load a reward model that `MultiHeadRewardModel.save` wrote. `options` are those of `load_scalar`."""
     folder = Path(source)
     body = load_scalar(str(folder / BODY), **options)

@@ -18,7 +18,7 @@ from ...contract.scoring_contract import Edge, load_contract
 from ...errors import UNREADABLE, DataError, UsageError, did_you_mean
 from ...io.checked_files import from_json
 from ...types import OVERALL, PreferencePair, RewardModel, content_hash
-from .._classifier import Source, assemble, load_weights
+from .._classifier import OpenedModel, assemble, load_weights
 from .._pairwise_logistic import pairwise_logistic
 from ..scalar.foreign import last_linear
 from ..scalar.model import ScalarRewardModel, load_scalar, new_contract
@@ -72,7 +72,7 @@ def load_untrained(
     trust_remote_code: bool = False,
 ) -> ScalarRewardModel:
     """Load a backbone with a new, untrained head of one output per objective; see `scalar`."""
-    names, opened = tuple(objectives), Source(source, None, False, dtype)
+    names, opened = tuple(objectives), OpenedModel(source, None, False, dtype)
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
     loading = {"seed": seed, "trust_remote_code": trust_remote_code}
     model, _ = load_weights(opened, names, fresh=True, lora=lora, **loading)

@@ -17,7 +17,7 @@ from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.contract.golden_scores import GOLDEN, read_golden, write_golden
 from rewardlab.rm.contract.scoring_contract import load_contract
 from rewardlab.rm.kinds.autoregressive.model import load_autoregressive
-from rewardlab.rm.kinds.ensemble.combination import Rule
+from rewardlab.rm.kinds.ensemble.combination import MemberRule
 from rewardlab.rm.kinds.multi_head.model import MultiHeadRewardModel
 from rewardlab.rm.kinds.multi_head.uncertain_heads import Heads
 from rewardlab.rm.kinds.scalar.model import load_scalar
@@ -74,7 +74,7 @@ def test_a_merged_lora_is_a_plain_folder_with_the_same_contract_and_scores(lora,
 def test_the_lora_below_several_heads_is_merged(lora, tmp_path):
     torch.manual_seed(0)
     heads = Heads(64, 3).requires_grad_(False)
-    MultiHeadRewardModel(load_scalar(str(lora)), heads, Rule("mean", {})).save(tmp_path / "heads")
+    MultiHeadRewardModel(load_scalar(str(lora)), heads, MemberRule("mean", {})).save(tmp_path / "heads")
     assert main(["merge", str(tmp_path / "heads"), "--output", str(tmp_path / "plain")]) == 0
     assert not list((tmp_path / "plain").rglob("adapter*"))
     before, after = (load_reward_model(str(tmp_path / name)) for name in ("heads", "plain"))

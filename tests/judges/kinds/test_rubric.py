@@ -6,7 +6,7 @@ from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.judge import stands_in
 from rewardlab.judges.kinds.rubric import rubric
 from rewardlab.judges.rubrics.rubric import Principle, Rubric, Rule
-from rewardlab.judges.rubrics.scoring import signed_points
+from rewardlab.judges.rubrics.scoring import points
 from rewardlab.judges.types import Reason
 
 from tests.judges.kinds.asking import case, shown
@@ -59,4 +59,4 @@ def test_a_quotation_that_is_not_in_the_answer_is_refused_and_a_rule_without_a_m
     assert judged.abstained == f"{Reason.NO_VERDICT}: no criterion applies" and len(judged.criteria) == 2
     health = Rubric((), (Principle("c1", "Advises rest.", 4.0), Principle("c2", "Invents a dose.", -1.0)))
     replies = ['{"c1": true, "c2": true}', '{"c1": true, "c2": false}']
-    assert rubric(scripted(replies), health, score=signed_points)([case()])[0].scores == (0.75, 1.0)
+    assert rubric(scripted(replies), health, score=points)([case()])[0].scores == (0.75, 1.0)

@@ -9,7 +9,7 @@ import rewardlab.judges as judges
 from rewardlab.judges.rubrics.files import read_rubrics
 from rewardlab.judges.rubrics.formats import biggen, healthbench
 from rewardlab.judges.rubrics.rubric import SCHEMA, Principle, Rubric, Rule, from_toml, lint, parse, render, to_toml
-from rewardlab.judges.rubrics.scoring import anchored, gated, points, saturated, signed_points, signed_share, weighted
+from rewardlab.judges.rubrics.scoring import anchored, gated, points, saturated, signed_share, weighted
 from rewardlab.rm.errors import DataError
 
 HAND_WRITTEN = sorted((Path(str(judges.__file__)).parent / "rubrics").glob("*.toml"))
@@ -121,19 +121,18 @@ def test_healthbench_scores_by_hand_and_more_harm_scores_lower():
     shares = {"": 0, "c1 c2": 1, "c1": 0.8, "c1 c2 c3": 0.5, "c1 c3": 0.3, "c2 c3": -0.3, "c3": -0.5}
     for met, score in shares.items():
         verdicts = {name: float(name in met.split()) for name in HEALTH.ids}
-        assert signed_points(HEALTH, verdicts) == pytest.approx(score)
+        assert points(HEALTH, verdicts) == pytest.approx(score)
     # Of 5 points 0 are met and 8 taken, 5 met, 5 met and 8 taken: a mean of -.4, which is 0 once it is clipped.
-    for score in [points, signed_points]:
-        rows = [{"criterion": "Advises rest.", "points": 5}, {"criterion": "Invents a dose.", "points": -8}]
-        rubric = healthbench({"rubrics": rows})
-        scores = [score(rubric, {"c1": met, "c2": harm}) for met, harm in ((0.0, 1.0), (1.0, 0.0), (1.0, 1.0))]
-        assert scores == pytest.approx([-1.6, 1.0, -0.6]), score
+    rows = [{"criterion": "Advises rest.", "points": 5}, {"criterion": "Invents a dose.", "points": -8}]
+    rubric = healthbench({"rubrics": rows})
+    scores = [points(rubric, {"c1": met, "c2": harm}) for met, harm in ((0.0, 1.0), (1.0, 0.0), (1.0, 1.0))]
+    assert scores == pytest.approx([-1.6, 1.0, -0.6])
     with pytest.raises(ValueError, match="criterion 1: points are a number other than 0, got 'many'"):
         healthbench({"rubrics": [{"criterion": "x", "points": "many"}]})
     with pytest.raises(ValueError, match="no column 'rubrics'"):
         healthbench({"prompt": []})
     with pytest.raises(ValueError, match="points need a principle of positive weight"):
-        signed_points(Rubric((), (Principle("a", "x", -1.0),)), {"a": 1.0})
+        points(Rubric((), (Principle("a", "x", -1.0),)), {"a": 1.0})
 
 
 def test_a_json_file_of_criteria_with_points_is_a_rubric(tmp_path):
@@ -166,7 +165,7 @@ def test_every_stored_rubric_of_healthbench_and_biggen_is_read_and_a_level_has_i
         rubrics = [healthbench(json.loads(line)) for line in file]
     assert (len(rubrics), sum(len(one.principles) for one in rubrics)) == (500, 5965)
     best = [{p.id: float(p.weight > 0) for p in one.principles} for one in rubrics]
-    assert {signed_points(one, marks) for one, marks in zip(rubrics, best, strict=True)} == {1.0}
+    assert {points(one, marks) for one, marks in zip(rubrics, best, strict=True)} == {1.0}
     with gzip.open(shared_data / "prometheus" / "biggen_bench_instances.jsonl.gz", "rt", encoding="utf-8") as file:
         levels = [biggen(json.loads(line)) for line in file]
     assert len(levels) == 765 and {(one.low, one.high) for one in levels} == {(1, 5)}

@@ -177,7 +177,8 @@ def test_the_token_offset_is_added_for_every_token_and_saved(base, tmp_path):
     """Δ rises by c times the difference of lengths, and rewards by β c times the length."""
     model = moved(arm(base))
     rows = rows_of(model)[:6]
-    plain, raised = task_of(model), task_of(model, token_offset=2.5)
+    plain, raised = task_of(model), task_of(model)
+    raised.token_offset = 2.5
     alpha = torch.tensor([[0.3, 0.7]] * 6)
     inputs = plain.collate(rows)
     lengths = torch.tensor([len(row.chosen) - row.starts[0] - len(row.rejected) + row.starts[1] for row in rows])

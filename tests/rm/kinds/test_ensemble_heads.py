@@ -8,7 +8,7 @@ from rewardlab.benchmarks.garden.models import tokenizer
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.contract.golden_scores import write_golden
 from rewardlab.rm.errors import DataError, UsageError
-from rewardlab.rm.kinds.ensemble.combination import Rule
+from rewardlab.rm.kinds.ensemble.combination import MemberRule
 from rewardlab.rm.kinds.multi_head.model import MultiHeadRewardModel
 from rewardlab.rm.kinds.multi_head.uncertain_heads import Gaussians, HeadFit, Heads, fit_heads, sampled_loss
 from rewardlab.rm.kinds.scalar.model import scalar_from_config
@@ -110,7 +110,8 @@ def trained():
 
 @pytest.fixture(scope="module")
 def model(trained):
-    return MultiHeadRewardModel.on(trained, TAUGHT, OVERALL, Rule("brme", {"share": 0.5}), HeadFit(heads=3, steps=200))
+    rule = MemberRule("brme", {"share": 0.5})
+    return MultiHeadRewardModel.on(trained, TAUGHT, OVERALL, rule, HeadFit(heads=3, steps=200))
 
 
 def test_the_rule_reads_the_heads_deviations_and_pessimism_is_below_the_mean(model):
@@ -118,8 +119,8 @@ def test_the_rule_reads_the_heads_deviations_and_pessimism_is_below_the_mean(mod
     nominal = said.rewards[said.deviations[..., 0].argmin(0), range(len(SAID)), 0]
     expected = 0.5 * nominal + 0.5 * said.rewards.min(0)[:, 0]
     assert model.rate(SAID)[:, 0] == pytest.approx(expected) and (said.deviations > 0).all()
-    for rule in [Rule("min"), Rule("softmin", {"beta": 2.0}), Rule("mean_std", {"weight": 1.0})]:
-        plain = MultiHeadRewardModel(model.body, model.heads, Rule("mean"))
+    for rule in [MemberRule("min"), MemberRule("softmin", {"beta": 2.0}), MemberRule("mean_std", {"weight": 1.0})]:
+        plain = MultiHeadRewardModel(model.body, model.heads, MemberRule("mean"))
         assert (MultiHeadRewardModel(model.body, model.heads, rule).rate(SAID) < plain.rate(SAID)).all()
 
 
@@ -147,6 +148,6 @@ def test_a_saved_model_gives_the_same_rewards(model, tmp_path):
 
 def test_heads_need_one_reward_and_labels(trained):
     with pytest.raises(UsageError, match="this model has helpful, harmless"):
-        MultiHeadRewardModel.on(body_of(("helpful", "harmless")), TAUGHT, OVERALL, Rule(), HeadFit())
+        MultiHeadRewardModel.on(body_of(("helpful", "harmless")), TAUGHT, OVERALL, MemberRule(), HeadFit())
     with pytest.raises(DataError, match="none of 300 pairs has a label for 'honest'"):
-        MultiHeadRewardModel.on(trained, TAUGHT, "honest", Rule(), HeadFit())
+        MultiHeadRewardModel.on(trained, TAUGHT, "honest", MemberRule(), HeadFit())

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import plotly.graph_objects as go
 
-from .....benchmarks.compare import Change, Comparison, cases_text, change_texts, items_text, verdict
+from .....benchmarks.compare import Change, ScorerComparison, cases_text, change_texts, items_text, verdict
 from .....rm.types import OVERALL
 from ...figures import PALETTE, layout, link_options, plot_text, set_title
 from ...html import decimals_of, number, pill, text_html, with_csv
@@ -125,7 +125,7 @@ def drawn_note(shown_points: int, total: int) -> str:
     return f"{shown_points:,} of the {total:,} cases with two margins are drawn, chosen with seed {SEED}."
 
 
-def statistics_html(comparison: Comparison, first: Side, second: Side) -> str:
+def statistics_html(comparison: ScorerComparison, first: Side, second: Side) -> str:
     """Return verdict, numbers of cases, and differences (second minus first) by area with intervals and p-values."""
     subsets = comparison.subsets
     scorers = [f"{text_html(name)}, %" for name in (comparison.first, comparison.second)]

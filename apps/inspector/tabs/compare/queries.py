@@ -5,7 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from .....benchmarks.compare import Comparison
+from .....benchmarks.compare import ScorerComparison
 from .....rm.errors import DataError, UsageError
 from ....runs.finished import check_shared, check_suites, compare_finished, open_finished, shared_cases
 from ....runs.summaries import SUMMARY, read_heading
@@ -165,7 +165,7 @@ def points(first: Side, second: Side, most: int = POINTS, seed: int = SEED) -> t
     return [Point(*row) for row in _rows(first, second, drawn, seed=str(seed), most=most)], total
 
 
-def statistics(first: Side, second: Side) -> Comparison:
+def statistics(first: Side, second: Side) -> ScorerComparison:
     """Return the paired comparison of `rewardlab compare`. The result is cached until a file changes."""
     cases = check(first, second)
     if cases > MOST:
@@ -176,7 +176,7 @@ def statistics(first: Side, second: Side) -> Comparison:
 
 
 @lru_cache(maxsize=64)
-def _statistics(first: Side, second: Side, *_stamps: tuple) -> Comparison:
+def _statistics(first: Side, second: Side, *_stamps: tuple) -> ScorerComparison:
     runs = [open_finished(str(side.folder)) for side in (first, second)]
     sides = [(run, side.scorer) for run, side in zip(runs, (first, second), strict=True)]
     return compare_finished(sides[0], sides[1], shared_cases(*runs))

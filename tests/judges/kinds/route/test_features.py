@@ -3,7 +3,7 @@ import pytest
 from rewardlab.judges.kinds.route.features import case_features, describe_features, feature_numbers, prompt_kind
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import UsageError
-from rewardlab.rm.kinds.ensemble.combination import MemberRewards, Rule, UncertainRewardModel
+from rewardlab.rm.kinds.ensemble.combination import MemberRewards, MemberRule, UncertainRewardModel
 from rewardlab.rm.types import user_turn
 
 from tests.judges.kinds.asking import case
@@ -15,7 +15,7 @@ class Members(UncertainRewardModel):
     contract = ScoringContract(kind="members")
 
     def __init__(self):
-        super().__init__(Rule("mean"))
+        super().__init__(MemberRule("mean"))
 
     def member_rewards(self, examples):
         lengths = np.array([np.nan if "?" in example.completion else len(example.completion) for example in examples])

@@ -7,7 +7,7 @@ import pytest
 from rewardlab.apps.inspector.tabs.compare import figures
 from rewardlab.apps.inspector.tabs.compare import queries as compare
 from rewardlab.apps.runs.finished import open_finished
-from rewardlab.benchmarks.compare import Change, Comparison
+from rewardlab.benchmarks.compare import Change, ScorerComparison
 from rewardlab.benchmarks.statistics.cluster_bootstrap import Discordant
 from rewardlab.benchmarks.types import Difference
 from rewardlab.rm.errors import DataError, UsageError
@@ -113,7 +113,8 @@ def test_marks_follow_the_adjusted_p_and_its_interval(tmp_path):
     surely, alone, wider = (Difference(0.1, *ends) for ends in ((0.05, 0.15), (0.01, 0.19), (-0.02, 0.22)))
     subsets = {"a": change(surely, 0.0004, surely), "b": change(alone, 0.08, wider)}
     areas = {"overall": change(surely, 0.0001, surely)}
-    html = figures.statistics_html(Comparison("x", "y", 9, 0, areas, subsets, Discordant(0, 40, 2e-12), ()), *SIDES)
+    comparison = ScorerComparison("x", "y", 9, 0, areas, subsets, Discordant(0, 40, 2e-12), ())
+    html = figures.statistics_html(comparison, *SIDES)
     assert "40 for y; McNemar" in html and "p &lt; 0.001" in html and "0.000" not in html
     assert html.count("<b>+10.0 [+5.0, +15.0]</b>") == 2 and "<td>&lt; 0.001</td>" in html
     assert ">+10.0 [-2.0, +22.0]</td><td>0.080</td>" in html and "+19.0" not in html

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from rewardlab.judges.audit.reward_hacking import (
+from rewardlab.research.statistics.reward_hacking import (
     Onset,
     exploitation,
     exploitation_rate,
