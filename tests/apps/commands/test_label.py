@@ -167,7 +167,7 @@ def test_wrong_rows_and_labellers_get_one_sentence(tmp_path, capsys):
         ([{"prompt": "?", "responses": "one"}], ["mine.py:brevity"], 3, "'responses' is a single text"),
         ([{"prompt": "?", "responses": []}], ["mine.py:brevity"], 3, "no response: 'responses' is empty"),
         ([{"prompt": "?"}], ["mine.py:brevity"], 3, "no column 'completion'"),
-        (ROWS, ["laser(token=x)"], 2, "there is no policy; name a labeller that reads only texts"),
+        (ROWS, ["laser(token=x)"], 2, "label has no policy; name a labeller that reads only texts"),
     ):
         write(tmp_path / "rows.jsonl", rows_)
         found, _, err = run(capsys, "--reward", *words)

@@ -275,7 +275,7 @@ def test_wrong_settings_get_one_sentence(base, capsys):
         ([], "--base is missing; name a language model, or a server"),
         (["--base", base, "--temperature", "0"], "--temperature 0 makes all 4 completions of a prompt equal"),
         (["--base", base, "--min_wins", "0.9"], "--min_wins 0.9 needs an ensemble or several rewards, got one"),
-        (["--base", base, "--model", "m"], "--endpoint and --model stand together"),
+        (["--base", base, "--model", "m"], "--endpoint and --model are given together"),
         (["--base", base, "--n", "1", "--select", "pairs"], "--select pairs needs --n 2 or more"),
         (["--base", base, "--select", "worst"], "--select is one of best, pairs, top, got 'worst'"),
         (
