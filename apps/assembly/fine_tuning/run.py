@@ -32,7 +32,7 @@ from ...runs.run_folder import (
     write_manifest,
     write_rows,
 )
-from ...runs.stop_training import train_until_asked
+from ...runs.stop_training import train_until_signal
 from ..policy_training.run import POLICY
 from .settings import DpoSettings, SftSettings
 
@@ -123,7 +123,7 @@ def _prepare(
 def _train(trainer: Any, work: Path, here: Process, *, resume: bool) -> dict[str, Any]:
     """Train the policy and save it with its metrics. Return the results."""
     checkpoint = checkpoint_to_resume(work / CHECKPOINTS, log, resume=resume, leads=here.leads)
-    result = train_until_asked(trainer, checkpoint)
+    result = train_until_signal(trainer, checkpoint)
     metrics: Mapping[str, float] = trainer.evaluate() if trainer.eval_dataset is not None else {}
     save_policy(trainer, work / POLICY)
     if not here.leads:

@@ -43,7 +43,7 @@ from ...runs.run_folder import (
     write_manifest,
     write_rows,
 )
-from ...runs.stop_training import train_until_asked
+from ...runs.stop_training import train_until_signal
 from ..policy_training.run import POLICY, check_together, train_policy
 from ..policy_training.settings import RlConfig
 from .settings import JudgeTrainConfig
@@ -184,7 +184,7 @@ def _train_on(
         checkpoint = last_complete_checkpoint(folder / CHECKPOINTS, log) if config.resume else None
         if checkpoint:
             log(f"resuming from {checkpoint.name} of the supervised stage")
-        result = train_until_asked(trainer, checkpoint)
+        result = train_until_signal(trainer, checkpoint)
         save_trained(trainer, folder / MODEL)
         write_rows(folder / "metrics.jsonl", trainer.state.log_history)
         facts = {"traces": account, "train_loss": result.training_loss, "steps": trainer.state.global_step}

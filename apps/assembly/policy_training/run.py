@@ -48,7 +48,7 @@ from ...rewards._hints import hints_by_prompt
 from ...rewards._open import RunFacts, check_functions, open_rewards, sources_by_name
 from ...runs.processes import Process, shared_run_folder, trained_by
 from ...runs.run_folder import data_hash, log, log_rows, to_json_types, training_recipe, trust_option, write_manifest
-from ...runs.stop_training import train_until_asked
+from ...runs.stop_training import train_until_signal
 from ...runs.tables import STEPS
 from .settings import RlConfig
 
@@ -194,7 +194,7 @@ def run(trainer: PolicyTrainer, work: Path, *, resume: bool) -> dict[str, Any]:
     if not checkpoint and leads:  # an attempt without a checkpoint is repeated with its faults
         trainer.sources.forget_after(0)
     arguments = trainer.args
-    train_until_asked(trainer, checkpoint, every=arguments.cycle // arguments.gradient_accumulation_steps)
+    train_until_signal(trainer, checkpoint, every=arguments.cycle // arguments.gradient_accumulation_steps)
     early = trainer.state.global_step < trainer.state.max_steps
     if trainer.eval_dataset is not None:
         trainer.evaluate()

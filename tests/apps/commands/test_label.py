@@ -124,7 +124,7 @@ def test_a_killed_run_continues_to_the_same_files_and_asks_no_judge_twice(capsys
         code, _, err = run(capsys, *words, output="cut")
         assert code == 2 and "holds a run that was cut off; continue it with --resume" in err
         code, _, err = run(capsys, *words, "--batch_size", 3, "--resume", output="cut")
-        assert code == 2 and "was begun with batch_size = 2" in err
+        assert code == 2 and "was started with batch_size = 2" in err
         code, facts, err = run(capsys, *words, "--resume", output="cut")
         assert code == 0, err
         seen = [(shown(body, "answer_a"), shown(body, "answer_b")) for body in server.requests]

@@ -290,14 +290,14 @@ def test_the_first_card_of_an_adapter_needs_no_overwrite(lora, capsys):
     assert main(["card", str(lora)]) == 0
 
     load_scalar(str(lora)).save(lora)
-    assert "how well it judges" in (lora / "README.md").read_text()
+    assert "accuracy is not known" in (lora / "README.md").read_text()
     refused(["card", lora], 2, "exists already", capsys)
 
 
 def test_a_card_without_runs_claims_nothing(model, tmp_path, capsys):
     assert main(["card", str(model), "--output", str(tmp_path / "card.md")]) == 0
     card = (tmp_path / "card.md").read_text()
-    assert "## Measured" not in card and "how well it judges is not known from it" in card
+    assert "## Measured" not in card and "so the model's accuracy is not known" in card
     assert "model-index" not in card
     refused(["card", model, "--output", tmp_path / "card.md"], 2, "exists already.*--overwrite", capsys)
 

@@ -151,7 +151,7 @@ def test_a_killed_run_continues_to_the_same_files(base, capsys, monkeypatch):
     code, _, err = run(capsys, ["--base", base], *words, output="cut")
     assert code == 2 and "holds a run that was cut off; continue it with --resume" in err
     code, _, err = run(capsys, ["--base", base], *words, "--resume", "--temperature", "0.5", output="cut")
-    assert code == 2 and "was begun with temperature = 1.0 and is now given 0.5" in err
+    assert code == 2 and "was started with temperature = 1.0 and is now run with 0.5" in err
     code, facts, _ = run(capsys, ["--base", base], *words, "--resume", output="cut")
     assert code == 0 and facts["generated"] == 12 - 7
     assert contents("cut") == contents("whole")
