@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"rewardlab {version('rewardlab')}")
             return 0
         if name in RESEARCH:
-            raise UsageError(f"no command '{name}' any more; in a checkout it is {RESEARCH[name]} NAME")
+            raise UsageError(f"the command '{name}' was removed; in a checkout, run {RESEARCH[name]} NAME")
         if name not in VERBS:
             raise UsageError(f"no command '{name}'; {did_you_mean(name, VERBS)}")
         if {"-h", "--help", "--help-all"} & {*words}:

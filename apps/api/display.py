@@ -1,4 +1,4 @@
-"""Results as text and as HTML for notebooks: headings, tables and figures, with every text of HTML escaped."""
+"""Results as text and as HTML for notebooks: headings, tables and figures, with all text escaped in HTML."""
 
 import base64
 import io

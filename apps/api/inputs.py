@@ -82,7 +82,7 @@ def write_rows(rows: Iterable[Mapping[str, Any]], path: Path) -> str:
 def _json_line(row: Mapping[str, Any]) -> str:
     line = json.dumps({**row}, ensure_ascii=False, default=_plain) + "\n"
     if half := re.search("[\ud800-\udfff]", line):
-        raise UsageError(f"a row has an unpaired surrogate, {half[0]!r}, which UTF-8 does not have; leave it out")
+        raise UsageError(f"a row has an unpaired surrogate, {half[0]!r}, which UTF-8 cannot encode; remove it")
     return line
 
 
@@ -131,4 +131,4 @@ def _plain(value: Any) -> Any:
         return value.isoformat()
     if hasattr(value, "tolist"):  # also of PyTorch
         return value.tolist()
-    raise UsageError(f"a row holds {value!r}, which JSON does not have; convert it to text or a number")
+    raise UsageError(f"a row holds {value!r}, which JSON cannot represent; convert it to text or a number")

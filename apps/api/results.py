@@ -57,7 +57,7 @@ class LoadedModel:
         return self.model.contract.objectives
 
     def rate(self, prompts: Sequence[Any], completions: Sequence[Any] | None = None) -> "np.ndarray":
-        """Return rewards [N, K] in float64: N completions, K objectives. Without `completions`, `prompts` are examples.
+        """Return rewards [N, K] in float64: N completions, K objectives. `prompts` alone is a list of `Example`.
 
         A prompt is a string, a list of messages or a row with a column `prompt`; a completion is a string or messages.
         """
@@ -77,7 +77,7 @@ class LoadedModel:
 
 
 class TrainedModel(LoadedModel):
-    """The reward model that a training produced: a `LoadedModel` with training metrics."""
+    """Reward model returned by `train`: a `LoadedModel` with training metrics."""
 
     def __init__(self, path: str | os.PathLike[str], metrics: Mapping[str, Any], **options: Any):
         super().__init__(path, **options)

@@ -19,14 +19,14 @@ from ..runs.finished import open_finished
 from ..runs.run_folder import log_report, replace_file, replace_text, write_json
 
 CREDITS = {"agree": 1.0, "tie": 0.5, "disagree": 0.0}
-"""Credit of the labelled response by the verdict of an annotation of the inspector."""
+"""Verdict of an annotation in the inspector -> credit of the labelled response."""
 PREFIX = "Corrected by human labels: "
 """Beginning of the report's notes on corrected figures."""
 CORRECTIONS = "corrections.json"
 
 
 class CaseLabels(NamedTuple):
-    """Labels by case id, the mean over readers, and the number of rows about other cases or other texts."""
+    """Mean label over annotators by case id, and the number of rows about other cases or other texts."""
 
     labels: dict[str, HumanLabel]
     unused: int
@@ -36,9 +36,9 @@ def read_labels(source: str, cases: Sequence[Case]) -> CaseLabels:
     """Read the human labels of cases from annotations of the inspector, or from rows that name or contain a case.
 
     A row has `case` (or `id`) and `verdict` (agree, tie or disagree with the label), `best` (index or indices of the
-    best response) or `scores` (a number for each response); or it is a preference pair with the texts of a case. The
-    last row of a reader (`who`) counts. Annotations of other texts under the same id are not used. Raise `DataError` if
-    there is no label of these cases.
+    best response) or `scores` (a number for each response); or it is a preference pair with the texts of a case. Only
+    the last row of each annotator (`who`) counts. Annotations of other texts under the same id are not used. Raise
+    `DataError` if there is no label of these cases.
     """
     by_id = {case.id: case for case in cases}
     by_texts = {_texts(case.prompt, case.texts): case for case in cases}
@@ -58,7 +58,7 @@ def read_labels(source: str, cases: Sequence[Case]) -> CaseLabels:
     rows, _ = collect(source, parse)
     by_reader = {row[:2]: row[2] for row in rows if row}
     if not by_reader:
-        raise DataError(f"{source}: none of its {len(rows)} labels is of a case of this run; label cases of this run")
+        raise DataError(f"{source}: none of its {len(rows)} labels is for a case of this run; label cases of this run")
     readers: dict[str, list[HumanLabel]] = defaultdict(list)
     for (case, _), label in by_reader.items():
         readers[case].append(label)
@@ -75,7 +75,7 @@ def _pair_label(case: Case, chosen: str, probability: float) -> HumanLabel:
 
 
 def _label(case: Case, row: Mapping[str, Any]) -> HumanLabel | None:
-    """Return the label of a row. None for an annotation of other texts. Raise `ValueError` for an unreadable one."""
+    """Return the label of a row. None for an annotation of other texts. Raise `ValueError` if it is unreadable."""
     size = len(case.answers)
     if "verdict" in row:
         if row["verdict"] not in CREDITS:
@@ -90,7 +90,7 @@ def _label(case: Case, row: Mapping[str, Any]) -> HumanLabel | None:
     best = row.get("best")
     indices = best if isinstance(best, list) else [best]
     if not indices or not all(type(index) is int and 0 <= index < size for index in indices):
-        raise ValueError(f"no 'verdict' or 'scores', and 'best' is not an index below {size}, or several: {best!r:.60}")
+        raise ValueError(f"no 'verdict' or 'scores', and 'best' is not one or more indices below {size}: {best!r:.60}")
     return HumanLabel(credit(score_margin(case, [float(index in indices) for index in range(size)])))
 
 
@@ -109,7 +109,7 @@ def correct_run(folder: str, source: str, width: float) -> dict[str, Any]:
         for figure, correction in figures.items()
     ]
     if not sentences:
-        raise DataError(f"{source}: no model of {folder} judged a case that has a label; label cases that it judged")
+        raise DataError(f"{source}: no model of {folder} judged a case that has a label; label cases of this run")
     report = run.report([*(note for note in run.summary["notes"] if not note.startswith(PREFIX)), *sentences])
     facts = {
         name: {

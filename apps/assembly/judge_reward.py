@@ -48,7 +48,7 @@ def open_reward_judge(kind: str, materials: Materials, replies: str, settings: M
     config = ChatConfig(**{name: value for name, value in settings.items() if name in chat_settings})
     if len(config.names) != 1:
         raise UsageError(
-            f"a judge as a reward asks one model, got {len(config.names)}; give endpoint=URL and model=NAME, or "
+            f"a judge as a reward takes one model, got {len(config.names)}; give endpoint=URL and model=NAME, or "
             "local=FOLDER"
         )
     config.validate()
@@ -152,8 +152,8 @@ class JudgeReward:
         """Return the number of requests so far and their cost as text."""
         usage = self.chat.account()
         return (
-            f"{self.judge.name}: {self.completions:,} answers, {self.missing:,} without a verdict; {usage['calls']:,} "
-            f"requests, {usage['prompt_tokens']:,} + {usage['completion_tokens']:,} tokens"
+            f"{self.judge.name}: {self.completions:,} completions, {self.missing:,} without a verdict; "
+            f"{usage['calls']:,} requests, {usage['prompt_tokens']:,} + {usage['completion_tokens']:,} tokens"
             + ("" if usage["cost"] is None else f", cost {usage['cost']:.4g}")
             + (f"; the tokens of {usage['estimated']:,} requests are upper bounds" if usage["estimated"] else "")
         )

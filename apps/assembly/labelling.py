@@ -23,13 +23,13 @@ from ..runs.run_folder import write_rows
 LISTS, SINGLES = ("responses", "completions", "answers"), ("completion", "response", "answer")
 """Columns with several responses of a prompt, and with one."""
 DATA = "data"
-"""Name of the labels that the data have themselves."""
+"""Name of the labels that preference pairs already have."""
 TIED = -1
 """Category of a tie. The other categories are the responses' positions in an order by hash."""
 
 
 class Group(NamedTuple):
-    """The responses of a prompt, and the index of the one that the data prefer; None if they state none."""
+    """The responses of a prompt, and the index of the one that the data prefer, or None."""
 
     id: str
     row: PromptRow
@@ -45,7 +45,7 @@ class Group(NamedTuple):
 def load_groups(files: Sequence[str], *, skip_bad_rows: bool = False) -> tuple[list[Group], RowReport]:
     """Load the responses of rows with a list of them, of preference pairs, and of rows with one each, joined by prompt.
 
-    Repeated ids get a number.
+    A number is appended to repeated ids.
     """
     groups: dict[Any, Group] = {}
     report = RowReport()
@@ -96,7 +96,7 @@ class Ratings(NamedTuple):
         return self.rewards.mean(2)
 
     def share(self, pair: PickedPair) -> float:
-        """Return the share of labellers, or of the ensemble's members, that prefer the chosen one; ties count 1/2."""
+        """Return the share of labellers, or of ensemble members, that prefer the chosen response; ties count 1/2."""
         chosen, rejected = (self.members[pair.prompt, index] for index in pair[1:])
         gaps = (chosen - rejected)[~np.isnan(chosen - rejected)]
         return float((1 + np.sign(gaps)).mean() / 2)
@@ -142,11 +142,11 @@ def _padded(groups: Sequence[Sequence[Sequence[float | None]]]) -> Float[np.ndar
 
 
 def agreement(groups: Sequence[Group], ratings: Ratings) -> dict[str, Any]:
-    """Return Krippendorff's alpha of all labellers, and equal shares and Cohen's kappa of every two of them.
+    """Return Krippendorff's alpha of all labellers, and the share of equal labels and Cohen's kappa of each two.
 
-    A label is the response that a labeller prefers among those of a prompt, or a tie, in an order of the responses that
-    does not depend on the data's. The labels of preference pairs are those of a further labeller, `data`. Empty with a
-    single labeller.
+    A label is the position of the preferred response of a prompt, or a tie. Responses are ordered by hash, so that
+    their order in the data has no effect. The labels that preference pairs already have count as a further labeller,
+    `data`. Empty with a single labeller.
     """
     labels = {name: _preferred(groups, ratings.rewards[:, :, k]) for k, name in enumerate(ratings.names)}
     if any(group.chosen is not None for group in groups):

@@ -180,7 +180,7 @@ def _device(names: list[str], variables: Mapping[str, str]) -> Check:
     if names == ["cpu"]:
         return Check("device", "warn", "no GPU: large models are slow here", "see rewardlab plan for what they need")
     if variables.get("TRITON_INTERPRET") == "1":
-        return Check("device", "warn", "TRITON_INTERPRET=1 beside a GPU: kernels crawl", "unset TRITON_INTERPRET")
+        return Check("device", "warn", "TRITON_INTERPRET=1 despite a GPU: slow kernels", "unset TRITON_INTERPRET")
     return Check("device", "ok", "; ".join(names))
 
 

@@ -70,8 +70,8 @@ def hub_results(run: Finished, row: Mapping[str, Any]) -> list[dict[str, Any]]:
 def every_eval_ever(run: Finished, row: Mapping[str, Any], organization: str, relationship: str) -> dict[str, Any]:
     """Return a scorer's results as a record of Every Eval Ever (https://github.com/evaleval/every_eval_ever).
 
-    It has the accuracy overall and of every section with its 95 % interval; areas without a figure are left out.
-    `organization` is who evaluated the model, `relationship` theirs to it.
+    It has the accuracy overall and of every section with its 95 % interval; areas without a value are left out.
+    `organization` evaluated the model; `relationship` is its relationship to it.
     """
     manifest, created, scorer = manifest_of(run), f"{time.time():.3f}", str(row["scorer"])
     developer, _, name = scorer.rpartition("/")

@@ -73,7 +73,7 @@ def open_repository(
 ) -> Repository | None:
     """Create the repository that settings or trainer arguments name, if it is new.
 
-    None without `push_to_hub`, and in a process that does not lead.
+    Return None without `push_to_hub`, and in processes other than rank 0.
 
     This is done before the work, so that a missing login is found at once. `push_to_hub` is set to False, because
     Transformers' trainers would upload checkpoints. Raise `UsageError` where the Hub refuses the repository.

@@ -93,14 +93,14 @@ def _hub_id(folder: Path, recipe: dict[str, Any]) -> str | None:
 def _about(contract: ScoringContract) -> str:
     names = ", ".join(map(text, contract.objectives))
     many = f"{len(contract.objectives)} numbers: {names}" if len(contract.objectives) > 1 else f"one number: {names}"
-    return f"A reward model of kind {text(contract.kind)}. It reads a conversation with an answer and gives it {many}."
+    return f"A reward model of kind {text(contract.kind)}. It reads a conversation with a response and gives it {many}."
 
 
 def _contract(contract: ScoringContract) -> str:
     cut = "nothing is cut"
     if contract.max_length is not None:
         side = "end" if contract.truncation == "right" else "beginning"
-        cut = f"what exceeds {contract.max_length} tokens loses its {side}"
+        cut = f"beyond {contract.max_length} tokens, the {side} is truncated"
     facts = {
         "hash": f"`{contract.hash()}`",
         "reads": cut,
@@ -110,9 +110,7 @@ def _contract(contract: ScoringContract) -> str:
         "precision": contract.dtype,
     }
     lines = [f"- {name}: {value}" for name, value in (facts | contract.facts()).items()]
-    return "\n".join(
-        ["## Scoring contract", "", "What decides a score, kept in `scoring.json` beside the weights.", "", *lines]
-    )
+    return "\n".join(["## Scoring contract", "", "Settings that determine a score, from `scoring.json`.", "", *lines])
 
 
 def _loading(folder: Path, contract: ScoringContract) -> str:
@@ -210,7 +208,7 @@ def _guide(measured: Mapping[str, Any]) -> str:
     lines = [[text(name), *(_number(at.get(key)) for key in columns)] for name, at in measured["objectives"].items()]
     collapsed = ", ".join(map(text, measured["collapsed"]))
     verdict = (
-        f"**The guide has collapsed at {collapsed}**: it hardly reads its context there."
+        f"**The guide has collapsed at {collapsed}**: it nearly ignores its context there."
         if collapsed
         else "The guide reads its context at every objective."
     )
@@ -250,16 +248,16 @@ def _parity(folder: Path, contract: ScoringContract) -> str:
 def _limits(contract: ScoringContract, measured: Sequence[Measured]) -> str:
     lines = []
     if contract.max_length is not None:
-        lines.append(f"It does not see what lies beyond {contract.max_length} tokens.")
+        lines.append(f"It does not read beyond {contract.max_length} tokens.")
     if contract.kind == "implicit":
-        lines.append("Rewards of one prompt may be compared, those of two prompts may not.")
+        lines.append("Rewards for the same prompt can be compared; rewards for different prompts cannot.")
     for measurement in measured:
         name = re.compile(rf"(?<!\w){re.escape(measurement.row['scorer'])}(?!\w)")
         lines += [text(finding) for finding in measurement.run.summary["findings"] if name.search(finding)]
     if not measured:
-        lines.append("No evaluation was given to this card: how well it judges is not known from it.")
+        lines.append("No evaluation was given to this card, so the model's accuracy is not known.")
     lines.append(
-        "A score has no unit: only differences between answers mean something, for texts like the training data."
+        "A score has no unit: only differences between responses have a meaning, for texts like the training data."
     )
     return "\n".join(["## Limits", "", *(f"- {line}" for line in lines)])
 

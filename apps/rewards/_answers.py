@@ -11,7 +11,7 @@ BOXED = r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}"
 
 
 def answer_reader(pattern: str) -> Callable[[str], list[str]]:
-    """Return a function from a completion to all its answers: the only group of `pattern`, without outer spaces.
+    """Return a function from a completion to all its answers: the matches of `pattern`'s only group, stripped.
 
     >>> answer_reader(BOXED)(r"\\boxed{3}, no: \\boxed{ \\frac{1}{2} }")
     ['3', '\\\\frac{1}{2}']

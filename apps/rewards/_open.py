@@ -62,7 +62,7 @@ class RunFacts(NamedTuple):
             if other := [value for value in values if value != values[0]]:
                 raise DataError(
                     f"the rows of the prompt {text[:SHOWN]!r} differ: {str(values[0])[:SHOWN]!r} and "
-                    f"{str(other[0])[:SHOWN]!r}; leave one of them, for answers are distinguished by their prompt alone"
+                    f"{str(other[0])[:SHOWN]!r}; keep one of them, because rows are looked up by their prompt"
                 )
         return {text: values[0] for text, values in parsed_values.items()}
 
@@ -88,7 +88,7 @@ def sources_by_name(texts: Sequence[str]) -> dict[str, str]:
     sources = dict(pairs)
     if len(sources) < len(pairs):
         twice = next(name for index, (name, _) in enumerate(pairs) if name in dict(pairs[:index]))
-        raise UsageError(f"two rewards are called '{twice}'; call one of them NAME=SOURCE")
+        raise UsageError(f"two rewards are called '{twice}'; rename one of them with NAME=SOURCE")
     return sources
 
 
@@ -198,8 +198,8 @@ class FunctionReward:
             values = [*resolve(self(examples, rows))]
         except Exception as error:  # user functions raise arbitrary errors
             raise UsageError(
-                f"reward {self.text} fails on made-up completions ({type(error).__name__}: {error}); its signature is "
-                f"{SIGNATURE}"
+                f"reward {self.text} fails on synthetic completions ({type(error).__name__}: {error}); its signature "
+                f"is {SIGNATURE}"
             ) from error
         if len(values) != len(rows):
             raise UsageError(
@@ -247,5 +247,5 @@ def open_rate(source: str, run: RunFacts) -> Rate:
             f"{source} has {len(sources.names)} components ({', '.join(sources.names)}); take one that has one"
         )
     if sources.learners or sources.reads_states:
-        raise UsageError(f"{source} learns from the policy's own answers and cannot rate a partner's; take another one")
+        raise UsageError(f"{source} learns from the policy's completions and cannot rate a partner's; take another one")
     return lambda examples: sources(examples)[0].values[:, 0].numpy()

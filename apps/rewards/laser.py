@@ -20,9 +20,9 @@ def laser(*, run: RunFacts, token: str, together: int = 16) -> RewardFunction:
     tokens differ between vocabularies. The reward is missing if z does not fit into the policy's context. `together` is
     the batch size. The reward must come after the verifier's:
 
-        --reward verdict=SOURCE 'said=laser(token=Z)' --weight verdict=0.9 said=0.1 --advantage 'laser(reference=C)'
+        --reward verdict=SOURCE 'laser=laser(token=Z)' --weight verdict=0.9 laser=0.1 --advantage 'laser(reference=C)'
 
-    C is the mean ℓ of the initial policy: the metric `rewards/said/mean` of the first step, from a run with `--watch`.
+    C is the mean ℓ of the initial policy: the metric `rewards/laser/mean` of the first step, from a run with `--watch`.
     """
     encoder = run.policy.encoder
     ids = encoder.tokenizer(token, add_special_tokens=False).input_ids
@@ -37,7 +37,7 @@ def laser(*, run: RunFacts, token: str, together: int = 16) -> RewardFunction:
             formula=total_logprob,
         ).tolist()  # fmt: skip
         if unread := sum(map(isnan, probabilities)):
-            log(f"laser: behind {unread} of {len(examples)} answers the policy has no room for {token!r}")
+            log(f"laser: {token!r} exceeds the policy's context after {unread} of {len(examples)} completions")
         return [None if isnan(value) else value for value in probabilities]
 
     return rate

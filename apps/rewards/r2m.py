@@ -92,5 +92,5 @@ def _labeller(source: str, run: RunFacts) -> Labeller:
     if isinstance(labeller, RewardModel):  # own code returns a reward model or a labeller
         return reward_labeller(labeller)
     if not callable(labeller):
-        raise UsageError(f"{source} returns {labeller!r}, which compares no answers")
+        raise UsageError(f"{source} returns {labeller!r}, which is no labeller")
     return cast(Labeller, labeller)

@@ -55,7 +55,7 @@ def rlpr(
         alone = torch.tensor([float(before[prompt_text(prompt)]) for prompt in prompts], dtype=torch.float64)
         gains = dict(zip(opened, debiased(chances(prompts, [*opened.values()]), alone).tolist(), strict=True))
         if unread := sum(map(isnan, gains.values())):
-            log(f"rlpr: behind {unread} of {len(examples)} answers the policy has no room for the reference")
+            log(f"rlpr: the reference exceeds the policy's context after {unread} of {len(examples)} completions")
         rewards = [
             (1 - form) * gains.get(index, 0.0) + form * is_well_formed(example.text, tags)
             for index, example in enumerate(examples)

@@ -20,8 +20,8 @@ def trapo(
 
     Column `label` has the right answer; it is empty for an unlabelled prompt. The trajectory of a prompt is the share
     of right answers at each of its visits. An unlabelled prompt is trusted if its similarity (`similarities`) is at
-    least `least`, or among the highest share `top` of the batch; the rewards of the others are missing. All unlabelled
-    prompts have none before a labelled one was visited more than `warm_up` times. The constants are those of the
+    least `least`, or among the highest share `top` of the batch; the rewards of the others are missing. Unlabelled
+    prompts have no rewards before a labelled one was visited more than `warm_up` times. The constants are those of the
     released code. Ours: a visit is a step with the prompt, in place of an epoch.
     """
     if not 0 <= top <= 1 or warm_up < 1:

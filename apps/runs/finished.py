@@ -84,8 +84,8 @@ def open_finished(folder: str) -> Finished:
         raise DataError(f"{path / 'summary.json'}: damaged ({error}); run rewardlab eval again") from error
     if version != suite.version:
         raise DataError(
-            f"{folder} was made with version {version} of {suite.name}, this is {suite.version}; "
-            "run rewardlab eval again"
+            f"{folder} was made with version {version} of {suite.name}, the current one is {suite.version}; run "
+            "rewardlab eval again"
         )
     return _check_judgments(Finished(path, summary, suite, read_items(path), read_judgments(path)))
 
@@ -99,8 +99,8 @@ def _check_judgments(run: Finished) -> Finished:
         for judgment in run.judgments.get(row["scorer"], {}).values():
             if judgment.scores and answers.get(judgment.case) != len(judgment.scores):
                 raise DataError(
-                    f"{run.folder}: no scores of '{row['scorer']}' for each answer of '{judgment.case}'; run rewardlab "
-                    "eval again"
+                    f"{run.folder}: '{row['scorer']}' lacks a score for each response of '{judgment.case}'; run "
+                    "rewardlab eval again"
                 )
     names = [row["scorer"] for row in run.summary["rows"]]
     absent = [name for name in names if len(run.judgments.get(name, {})) < len(run.cases)]
@@ -168,7 +168,7 @@ def shared_cases(first: Finished, second: Finished) -> list[Case]:
 def check_suites(first: Path, suite: str, second: Path, other: str) -> None:
     """Raise `UsageError` if two runs have different suites."""
     if suite != other:
-        raise UsageError(f"{first} is {suite}, {second} is {other}; compare like with like")
+        raise UsageError(f"{first} is {suite}, {second} is {other}; compare runs of one suite")
 
 
 def check_shared(first: Path, second: Path, shared: int, changed: str | None) -> None:

@@ -62,7 +62,7 @@ def write_audits(
     chance: str | None,
     **options: Any,
 ) -> dict[str, dict[str, str]]:
-    """Audit every judge, write `audit.json` and `audit.md`, and return judge -> use -> whether to trust it.
+    """Audit every judge, write `audit.json` and `audit.md`, and return by judge and use whether it is reliable.
 
     `chance` is a name of `chance_of`; `options` are those of `audit`.
     """

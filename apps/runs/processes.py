@@ -80,7 +80,7 @@ def trained_by(expected: int, verb: str, arguments: Any) -> Process:
         )
     if arguments.world_size != here.world:
         raise UsageError(
-            f"--processes {here.world}, and {arguments.world_size} of them train together; start them with torchrun"
+            f"--processes {here.world}, but only {arguments.world_size} train together; start them with torchrun"
         )
     return here
 

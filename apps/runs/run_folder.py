@@ -113,7 +113,7 @@ def _room_in(work: Path) -> Iterator[None]:
         reason = None if isinstance(error, DataError | UsageError | CheckFailed) else full_disk_reason(error)
         if reason is None:
             raise
-        again = ", and go on with --resume" if work.is_dir() else " and run it again: nothing half-written was left"
+        again = ", and go on with --resume" if work.is_dir() else " and run it again: no partial output was left"
         raise DataError(no_room(Path(file_of(error) or work), reason) + again) from error
 
 
@@ -146,7 +146,7 @@ def _check_free(final: Path, work: Path, overwrite: bool, resume: bool | None) -
     is_empty = final.is_dir() and not any(final.iterdir())
     if final.exists() and not (final / CONFIG).is_file() and not is_empty:
         raise UsageError(
-            f"{name} is not a run of rewardlab, so --overwrite leaves it alone; name another with --output"
+            f"{name} is not a run of rewardlab, so --overwrite does not replace it; name another with --output"
         )
     if work.exists() and resume is False and not overwrite:
         raise UsageError(
@@ -165,8 +165,8 @@ def _check_same(stored_path: Path, config: Mapping[str, Any]) -> None:
     now = yaml.safe_load(yaml.safe_dump(dict(config)))
     if difference := _first_difference(before, now):
         raise UsageError(
-            f"{folder} was begun with {difference}; "
-            "resume with the same settings and files, or start over with --overwrite"
+            f"{folder} was started with {difference}; resume with the same settings and files, or start over with "
+            "--overwrite"
         )
 
 
@@ -177,7 +177,7 @@ def _first_difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         if isinstance(old, dict) and isinstance(new, dict) and (inside := _first_difference(old, new)):
             return f"{name} of {inside}"
         if old != new:
-            return f"{name} = {old!r} and is now given {new!r}"
+            return f"{name} = {old!r} and is now run with {new!r}"
     return ""
 
 

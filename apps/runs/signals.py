@@ -16,7 +16,7 @@ class Terminated(KeyboardInterrupt):
 
     def __init__(
         self,
-        advice: str = "; nothing half-written was left, start again with the same command",
+        advice: str = "; no partial output was left, start again with the same command",
         sign: int = signal.SIGTERM,
     ):
         self.by = SIGNALS[signal.Signals(sign)]
@@ -25,7 +25,7 @@ class Terminated(KeyboardInterrupt):
     def mark_resumable(self) -> None:
         """Change the message to say that the run was saved and can be resumed."""
         if "--resume" not in str(self):
-            self.args = (f"ended by {self.by}; what was done is kept, go on with the same command and --resume",)
+            self.args = (f"ended by {self.by}; the progress is saved, go on with the same command and --resume",)
 
 
 class StopRequest:

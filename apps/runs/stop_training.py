@@ -9,7 +9,7 @@ from transformers import TrainerCallback
 from .signals import StopRequest, Terminated, handle_signals
 
 
-class StopWhenAsked(TrainerCallback):
+class StopOnSignal(TrainerCallback):
     """Save a checkpoint and stop after a signal, at the same step in all processes.
 
     `every` is the number of steps for which a batch of completions is used. Policy training stops only after the last
@@ -34,16 +34,16 @@ def _arrived_in_any_process(arrived: bool, device: Any) -> bool:
     return bool(flag.item())
 
 
-def train_until_asked(trainer: Any, checkpoint: Path | None, *, every: int = 1) -> Any:
+def train_until_signal(trainer: Any, checkpoint: Path | None, *, every: int = 1) -> Any:
     """Call `trainer.train`. On SIGTERM or Ctrl-C, save a checkpoint at the end of the step and raise `Terminated`."""
     request = StopRequest()
-    stop = StopWhenAsked(request, every)
+    stop = StopOnSignal(request, every)
     trainer.add_callback(stop)
     with handle_signals(request.record):
         result = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if stop.stopped:
         raise Terminated(
-            f" at step {trainer.state.global_step} of {trainer.state.max_steps}, whose checkpoint is kept; go on with "
+            f" at step {trainer.state.global_step} of {trainer.state.max_steps}, whose checkpoint is saved; go on with "
             "the same command and --resume",
             request.sign,
         )

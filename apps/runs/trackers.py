@@ -1,4 +1,4 @@
-"""Experiment trackers: the figures of a finished run of `rewardlab eval` or `judge`, logged once."""
+"""Experiment trackers: the metrics of a finished run of `rewardlab eval` or `judge`, logged once."""
 
 import importlib
 import json
@@ -28,11 +28,11 @@ def report_to_setting() -> Any:
 
 
 def report_figures(report: Report, accounts: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, float]:
-    """Return the figures of a report as `SUITE/cases` and `SUITE/SCORER/NAME`. Figures without a value are left out.
+    """Return the metrics of a report as `SUITE/cases` and `SUITE/SCORER/NAME`. Metrics without a value are left out.
 
-    The names are accuracy, accuracy_low and accuracy_high (95 % interval; shares in [0, 1]) and abstentions (cases). Of
-    judges, `accounts` adds coverage (share of the cases that the judge decided), agreement with the labels (share of
-    right verdicts in those, of equal weight, while accuracy weighs sections as the benchmark does) and cost.
+    The names are accuracy, accuracy_low and accuracy_high (95 % interval; shares in [0, 1]) and abstentions (cases).
+    For judges, `accounts` adds coverage (share of the cases that the judge decided), agreement with the labels (share
+    of right verdicts among these cases, unweighted; accuracy weighs sections as the benchmark does) and cost.
     """
     figures: dict[str, float | None] = {"cases": report.cases}
     for row in report.rows:
@@ -59,7 +59,7 @@ def _plain_name(name: str) -> str:
 
 
 def log_figures(tracker: str, folder: Path, figures: Mapping[str, float], settings: Mapping[str, Any]) -> None:
-    """Log the figures of the run in `folder` as scalars, with the run's settings as its configuration.
+    """Log the metrics of the run in `folder` as scalars, with the run's settings as its configuration.
 
     TensorBoard's files are written to the run folder. The project of wandb and trackio is that of WANDB_PROJECT or
     TRACKIO_PROJECT, by default rewardlab. Raise `UsageError` if the tracker fails; the run folder is complete then.

@@ -128,7 +128,7 @@ class ScoringClient:
             delay = response.delay * random.uniform(1.0, 1.5)
             if time.monotonic() + delay > until:
                 raise UsageError(
-                    f"{self.url}: {response.reason} for {self.patience:g} s; raise patience, or serve with more"
+                    f"{self.url}: {response.reason} for {self.patience:g} s; raise patience, or add servers"
                 )
             time.sleep(delay)
         return response
@@ -150,8 +150,8 @@ class ScoringClient:
     def _check_contract(self, stated: str) -> None:
         if stated != self.contract.hash():
             raise CheckFailed(
-                f"{self.url} now scores under contract {stated}, and did under {self.contract.hash()}; "
-                "its scores cannot be compared with those before, make a new client"
+                f"{self.url} now scores under contract {stated}, and before under {self.contract.hash()}; the scores "
+                "are not comparable, create a new client"
             )
 
     def _refused(self, answer: httpx.Response) -> NoReturn:
@@ -179,6 +179,6 @@ def _example(prompt: Any, answer: Any) -> Example:
         return Example(as_prompt(prompt), answer)
     turns = as_prompt(answer)
     if turns[-1]["role"] != "assistant":
-        raise DataError(f"a completion ends with the turn of '{turns[-1]['role']}'; its last turn is the assistant's")
+        raise DataError(f"the last turn of a completion is '{turns[-1]['role']}', not 'assistant'")
     start = completion_start(turns)
     return Example((*as_prompt(prompt), *turns[:start]), completion(turns[start:]))

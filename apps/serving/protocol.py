@@ -70,7 +70,7 @@ class ClassifyRequest(BaseModel):
         if self.use_activation:
             raise ValueError("use_activation: this server returns raw scores only; leave it out or set it to false")
         if self.truncate_prompt_tokens not in (None, -1):
-            raise ValueError("truncate_prompt_tokens: the contract says what is cut; -1 allows it to cut")
+            raise ValueError("truncate_prompt_tokens: the contract determines the truncation; set -1 to allow it")
         for name in ("add_generation_prompt", "continue_final_message", "chat_template", "chat_template_kwargs"):
             if vars(self)[name]:
                 raise ValueError(f"{name}: the scoring contract determines how messages are rendered; leave it out")

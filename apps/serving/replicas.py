@@ -118,7 +118,7 @@ class Replicas:
             if now + wait > until:
                 raise UsageError(
                     f"none of {', '.join(self.urls)} answers for {self.patience:g} s, the last: {outcome.reason}; "
-                    "raise patience, or serve with more"
+                    "raise patience, or add servers"
                 )
             time.sleep(wait)
 

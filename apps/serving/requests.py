@@ -72,10 +72,10 @@ class RequestParser:
         if self.vocabulary is not None:
             return self._texts(body.query, True)
         if body.prompts is None:
-            raise Refused(422, "this model reads prompt and answer apart: give prompts beside query")
+            raise Refused(422, "this model reads prompt and response separately: give prompts beside query")
         for index, (prompt, query) in enumerate(zip(body.prompts, body.query, strict=True)):
             if not query.startswith(prompt):
-                raise Refused(422, f"query.{index} does not begin with its prompt, so there is no answer to score")
+                raise Refused(422, f"query.{index} does not begin with its prompt, so there is no response to score")
         pairs = zip(body.prompts, body.query, strict=True)
         return self._examples([Example(user_turn(prompt), query[len(prompt) :]) for prompt, query in pairs], True)
 
@@ -116,7 +116,7 @@ class RequestParser:
         self._check_number(rows)
         for index, ids in enumerate(rows):
             if any(not 0 <= token_id < vocabulary for token_id in ids):
-                raise Refused(422, f"sequence {index} holds what is no token; ids are 0 to {vocabulary - 1}")
+                raise Refused(422, f"sequence {index} has an invalid token id; ids are 0 to {vocabulary - 1}")
         return self._sequences(rows, truncate)
 
     def _sequences(self, rows: Sequence[list[int]], truncate: bool) -> list[Item]:
@@ -133,7 +133,7 @@ class RequestParser:
     def _check_number(self, rows: Sequence[Any]) -> None:
         if len(rows) > (most := self.config.request_items):
             raise Refused(
-                422, f"{len(rows)} conversations in one request; it may hold {most}, send several", limit=most
+                422, f"{len(rows)} conversations in one request; the limit is {most}, send several", limit=most
             )
 
     def _check_cut(self, lengths: Sequence[int], cut: Sequence[bool], truncate: bool) -> None:
@@ -151,11 +151,11 @@ class RequestParser:
         most = self.config.item_tokens
         for position, length in enumerate(lengths or [item.cost for item in items]):
             if length > most:
-                raise Refused(422, f"conversation {position} has {length} tokens; one may have {most}", limit=most)
+                raise Refused(422, f"conversation {position} has {length} tokens; the limit is {most}", limit=most)
         if empty := [index for index, item in enumerate(items) if not item.cost]:
-            raise Refused(422, f"nothing is left of conversation {empty[0]} for the model to read")
+            raise Refused(422, f"conversation {empty[0]} has no tokens for the model to read")
         if (total := sum(item.cost for item in items)) > (most := self.config.request_tokens):
-            raise Refused(422, f"{total} tokens in one request; it may hold {most}", limit=most)
+            raise Refused(422, f"{total} tokens in one request; the limit is {most}", limit=most)
         return items
 
 

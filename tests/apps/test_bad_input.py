@@ -43,7 +43,7 @@ CASES = [
     (f"{SAMPLE} --base {{w}}/policy --share 0", 2, "--share is a share in (0, 1], got 0.0"),
     (f"{SAMPLE} --base {{w}}/policy --temperature 0", 2, "--temperature 0 makes all 8 completions of a prompt equal"),
     (f"{SAMPLE}", 2, "--base is missing; name a language model, or a server with --endpoint and --model"),
-    (f"{SAMPLE} --endpoint http://127.0.0.1:9/v1", 2, "--endpoint and --model stand together"),
+    (f"{SAMPLE} --endpoint http://127.0.0.1:9/v1", 2, "--endpoint and --model are given together"),
     (f"{SAMPLE} --base {{w}}/nowhere", 3, "nowhere: no tokenizer there (no such file or folder here; check the path)"),
     (f"{LABEL} --agreement 2", 2, "--agreement is a share in [0, 1], got 2.0"),
     (f"{LABEL} --batch_size 0", 2, "--batch_size is at least 1, got 0"),

@@ -43,7 +43,7 @@ def test_ctrl_c_in_train_keeps_the_checkpoint_of_its_step(tmp_path, monkeypatch,
 
 def test_the_handlers_of_before_come_back():
     before = {sign: signal.getsignal(sign) for sign in (signal.SIGINT, signal.SIGTERM)}
-    words = r"ended by Ctrl-C \(SIGINT\); nothing half-written was left"
+    words = r"ended by Ctrl-C \(SIGINT\); no partial output was left"
     with pytest.raises(Terminated, match=words), ended_by_signal():
         os.kill(os.getpid(), signal.SIGINT)
         signal.pause()

@@ -71,7 +71,7 @@ def _stopped_in(folder) -> None:
 
 def test_a_sigterm_closes_what_is_open_and_says_resume_where_something_is_kept(tmp_path):
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(Terminated, match="nothing half-written was left"):
+    with pytest.raises(Terminated, match="no partial output was left"):
         _stopped_in(run_folder(str(tmp_path / "run"), {}, overwrite=False))
     assert signal.getsignal(signal.SIGTERM) is before and list(tmp_path.iterdir()) == []
     with pytest.raises(Terminated, match="go on with the same command and --resume"):

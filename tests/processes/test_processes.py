@@ -197,7 +197,7 @@ def test_what_sees_all_answers_in_one_process_is_refused_in_several(tmp_path, ca
     words = ["rl", "--model", f"{tmp_path}", "--data", f"{tmp_path}/prompts.jsonl", "--reward", f"rm={tmp_path}"]
     words += ["--output", f"{tmp_path}/run", "--processes", "2", "--use_cpu", "True"]
     assert main([*words, "--replay", "pipo", "--num_iterations", "2"]) == 2
-    assert "--replay sees all answers of a step in one process" in capsys.readouterr().err
+    assert "--replay needs all completions of a step in one process" in capsys.readouterr().err
     assert main(words) == 2
     assert "the launcher started 1; use torchrun --nproc_per_node 2 -m rewardlab rl" in capsys.readouterr().err
     assert not (tmp_path / "run.partial").exists()

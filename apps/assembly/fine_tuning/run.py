@@ -1,4 +1,4 @@
-"""`rewardlab sft` and `rewardlab dpo`: TRL's trainers on our checked rows, as a run folder."""
+"""`rewardlab sft` and `rewardlab dpo`: TRL's trainers on checked rows, as a run folder."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ from ...runs.run_folder import (
     write_manifest,
     write_rows,
 )
-from ...runs.stop_training import train_until_asked
+from ...runs.stop_training import train_until_signal
 from ..policy_training.run import POLICY
 from .settings import DpoSettings, SftSettings
 
@@ -43,7 +43,7 @@ FINAL = {"rewards/accuracies": "accuracy", "rewards/margins": "margin", "mean_to
 
 
 class Verb(NamedTuple):
-    """What the two verbs differ in."""
+    """Name, row type and data functions of `sft` or `dpo`."""
 
     name: str
     noun: str
@@ -98,7 +98,7 @@ def _recipe(settings: SftSettings | DpoSettings, arguments: Any) -> dict[str, An
 def _prepare(
     verb: Verb, settings: SftSettings | DpoSettings, arguments: SftArguments | DpoArguments
 ) -> tuple[Any, dict[str, Any]]:
-    """Return the trainer, and counts of rows, of tokens, and the policy's contract for the manifest."""
+    """Return the trainer and entries of the manifest: the policy's contract, and counts of rows and tokens."""
     items: dict[str, tuple[Any, Any]] = {}
     for name in filter(vars(settings).get, DATA):  # all bad rows are refused before a model is loaded
         items[name] = verb.load(vars(settings)[name], settings.on_bad_row)
@@ -123,7 +123,7 @@ def _prepare(
 def _train(trainer: Any, work: Path, here: Process, *, resume: bool) -> dict[str, Any]:
     """Train the policy and save it with its metrics. Return the results."""
     checkpoint = checkpoint_to_resume(work / CHECKPOINTS, log, resume=resume, leads=here.leads)
-    result = train_until_asked(trainer, checkpoint)
+    result = train_until_signal(trainer, checkpoint)
     metrics: Mapping[str, float] = trainer.evaluate() if trainer.eval_dataset is not None else {}
     save_policy(trainer, work / POLICY)
     if not here.leads:

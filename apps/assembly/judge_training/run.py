@@ -43,7 +43,7 @@ from ...runs.run_folder import (
     write_manifest,
     write_rows,
 )
-from ...runs.stop_training import train_until_asked
+from ...runs.stop_training import train_until_signal
 from ..policy_training.run import POLICY, check_together, train_policy
 from ..policy_training.settings import RlConfig
 from .settings import JudgeTrainConfig
@@ -71,7 +71,7 @@ def train_judge(config: JudgeTrainConfig, arguments: PolicyArguments) -> dict[st
         if config.stage != "sft":
             facts["rl"], fault = reinforce(config, arguments, pairs, model, work)
         if not (work / JUDGE).exists():
-            _place_judge(config, arguments, work)
+            _save_judge(config, arguments, work)
         write_manifest(work, data=config.sources, seed=arguments.seed, started=started, notes=notes, **facts)
     if fault:  # raised after the folder is complete, as in `rewardlab rl`
         raise CheckFailed(str(fault).replace(str(work), config.output)) from fault
@@ -112,8 +112,8 @@ def check_stages(config: JudgeTrainConfig, arguments: PolicyArguments, pairs: in
     """Raise `UsageError` for settings that the last stage refuses, before the first stage starts."""
     if arguments.world_size > 1:
         raise UsageError(
-            "judge train runs in one process; for several give prompts.jsonl of its run folder to rewardlab rl with "
-            "--reward verdict"
+            "judge train runs in one process; to use several, give prompts.jsonl of its run folder to rewardlab rl "
+            "with --reward verdict"
         )
     if config.stage != "sft":
         check_together(_policy_settings(config, config.base, Path(config.output)), arguments)
@@ -184,7 +184,7 @@ def _train_on(
         checkpoint = last_complete_checkpoint(folder / CHECKPOINTS, log) if config.resume else None
         if checkpoint:
             log(f"resuming from {checkpoint.name} of the supervised stage")
-        result = train_until_asked(trainer, checkpoint)
+        result = train_until_signal(trainer, checkpoint)
         save_trained(trainer, folder / MODEL)
         write_rows(folder / "metrics.jsonl", trainer.state.log_history)
         facts = {"traces": account, "train_loss": result.training_loss, "steps": trainer.state.global_step}
@@ -248,7 +248,7 @@ def _policy_settings(config: JudgeTrainConfig, model: str, work: Path) -> RlConf
     )
 
 
-def _place_judge(config: JudgeTrainConfig, arguments: PolicyArguments, work: Path) -> None:
+def _save_judge(config: JudgeTrainConfig, arguments: PolicyArguments, work: Path) -> None:
     """Write the weights of the last stage, with merged adapters, to the folder `judge`. The stages' folders remain."""
     last, unfinished = work / SFT / MODEL if config.stage == "sft" else work / RL / POLICY, work / f"{JUDGE}.unfinished"
     merges = config.lora and config.stage != "sft"

@@ -38,7 +38,7 @@ class JudgeTrainConfig(Settings):
     )
     data: list[str] = setting(
         [],
-        "Preference files, or rows with prompt, answers and best, as for judge; a list is trained on as its pairs.",
+        "Preference files, or rows with prompt, answers and best, as for judge; a list becomes several pairs.",
         group="Data and output",
     )
     objective: str = setting(OVERALL, "Label of the pairs.")
@@ -57,8 +57,8 @@ class JudgeTrainConfig(Settings):
     )
     samples: int = setting(
         1,
-        "Replies in each order of a pair, of which the first right one is learned from; one is greedy, several are "
-        "sampled at --temperature.",
+        "Number of replies in each order of a pair; the first with the right verdict is trained on. One is greedy, "
+        "several are sampled at --temperature.",
         range=AT_LEAST_1,
     )
     sft_epochs: float = setting(2.0, "Passes over the traces.", range=ABOVE_0)
@@ -66,11 +66,11 @@ class JudgeTrainConfig(Settings):
     sft_batch: int = setting(8, "Conversations in a batch.", range=AT_LEAST_1)
     sft_accumulate: int = setting(8, "Batches in a step.", range=AT_LEAST_1)
     sft_max_length: int = setting(
-        25_000, "Longer conversations are cut off at the end.", range=AT_LEAST_1, advanced=True
+        25_000, "Conversations are truncated to this many tokens.", range=AT_LEAST_1, advanced=True
     )
     no_verdict: float | None = setting(
         None,
-        "Reward of a reply without a verdict; right is 1 and wrong is 0. By default 0; nan leaves it missing.",
+        "Reward of a reply without a verdict; a right one has 1, a wrong one 0. By default 0; nan leaves it missing.",
         group="Policy training stage, with the trainer settings below",
         range=FINITE_OR_NAN,
     )

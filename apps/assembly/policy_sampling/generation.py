@@ -20,7 +20,7 @@ from ....rm.types import content_hash
 from ...runs.resumable_rows import ResumableRows, engine_identity
 
 SEEDS = 2**31
-"""Seeds of servers are below this number, which every server accepts."""
+"""Exclusive upper bound of the seeds in requests, within the range that every server accepts."""
 
 
 class SampledCompletion(NamedTuple):
@@ -37,7 +37,7 @@ class SampledCompletion(NamedTuple):
 
 
 def repeated(requests: Sequence[Request], n: int) -> list[Request]:
-    """Return n requests for each request, with the seeds of `best_of_n`; those of one prompt are neighbours."""
+    """Return n requests for each request, with the seeds of `best_of_n`; those of one prompt are adjacent."""
     return [replace(request, seed=derived(request.seed, 0, i)) for request in requests for i in range(n)]
 
 
@@ -82,8 +82,8 @@ def sample_from_server(
     failed = [reply.error for reply in replies if reply.error and not reply.error.startswith(EMPTY.name)]
     if failed:
         raise DataError(
-            f"{len(failed)} of {len(asks)} requests to {endpoint.name} have no completion, the first since "
-            f"{failed[0]}; mend it and continue with --resume, which repeats only these"
+            f"{len(failed)} of {len(asks)} requests to {endpoint.name} have no completion; the first error: "
+            f"{failed[0]}. Correct the cause and continue with --resume, which repeats only these requests"
         )
     return [_sampled(reply) for reply in replies], requested
 

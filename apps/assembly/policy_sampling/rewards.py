@@ -36,7 +36,7 @@ class Sample(NamedTuple):
 
     @property
     def parts(self) -> Float[ndarray, "P n E"] | None:
-        """The rewards that select if they are several, or those of the members of a single ensemble, if any."""
+        """Rewards that select, if there are several, else rewards by each member of the ensemble; None without one."""
         every = self.rewards.values if len(self.names) > 1 else self.rewards.members
         if every is None:
             return None
@@ -75,13 +75,13 @@ class Sample(NamedTuple):
 
 
 def rate(
-    sources: RewardSources, prompts: Sequence[PromptRow], completions: Sequence[SampledCompletion], together: int
+    sources: RewardSources, prompts: Sequence[PromptRow], completions: Sequence[SampledCompletion], batch_size: int
 ) -> Rewards:
-    """Return the rewards of all completions, computed for `together` of them at a time, all those of a prompt."""
+    """Return the rewards of all completions, computed in batches that do not split the completions of a prompt."""
     n, parts = len(completions) // len(prompts), []
     with tqdm(total=len(completions), desc="rewards", unit="completion", disable=None) as bar:
-        for first in range(0, len(completions), together):
-            batch = completions[first : first + together]
+        for first in range(0, len(completions), batch_size):
+            batch = completions[first : first + batch_size]
             rows = [(first + offset) // n for offset in range(len(batch))]
             pairs = zip(rows, batch, strict=True)
             examples = [Example(prompts[row].prompt, completion.text) for row, completion in pairs]
@@ -109,7 +109,7 @@ def log_gains(sample: Sample) -> dict[str, Any]:
         for gain in expected_gains(rewards, values)[-1:]:
             watched[name] = gain._asdict()
             worse = "; the selection lowers it" if gain.high < 0 else ""
-            log(f"the same in '{name}': {_text(gain)} ({gain.prompts} prompts){worse}")
+            log(f"expected gain in '{name}': {_text(gain)} ({gain.prompts} prompts){worse}")
     every = [gain._asdict() for gain in gains]
     return {"gain": every[-1] if every else None, "watched": watched, "gains": every}
 

@@ -48,7 +48,7 @@ from ...rewards._hints import hints_by_prompt
 from ...rewards._open import RunFacts, check_functions, open_rewards, sources_by_name
 from ...runs.processes import Process, shared_run_folder, trained_by
 from ...runs.run_folder import data_hash, log, log_rows, to_json_types, training_recipe, trust_option, write_manifest
-from ...runs.stop_training import train_until_asked
+from ...runs.stop_training import train_until_signal
 from ...runs.tables import STEPS
 from .settings import RlConfig
 
@@ -83,8 +83,8 @@ def train_policy(config: RlConfig, arguments: PolicyArguments) -> PolicyRun:
             write_manifest(work, data=data, seed=arguments.seed, started=started, **account, **results)
     if fault := broadcast_from_rank_0(trainer.signal.fault):  # which waits until the folder is complete
         raise CheckFailed(
-            f"{output}: nothing was learned from the rewards: {fault}{_first_fault(Path(output))}; mend the rewards, "
-            "or take prompts whose completions differ in them"
+            f"{output}: nothing was learned from the rewards: {fault}{_first_fault(Path(output))}; fix the rewards, or "
+            "take prompts whose completions differ in them"
         )
     if repository:
         results["commit"] = repository.upload(Path(output) / POLICY)
@@ -194,7 +194,7 @@ def run(trainer: PolicyTrainer, work: Path, *, resume: bool) -> dict[str, Any]:
     if not checkpoint and leads:  # an attempt without a checkpoint is repeated with its faults
         trainer.sources.forget_after(0)
     arguments = trainer.args
-    train_until_asked(trainer, checkpoint, every=arguments.cycle // arguments.gradient_accumulation_steps)
+    train_until_signal(trainer, checkpoint, every=arguments.cycle // arguments.gradient_accumulation_steps)
     early = trainer.state.global_step < trainer.state.max_steps
     if trainer.eval_dataset is not None:
         trainer.evaluate()
@@ -232,14 +232,14 @@ def check_together(config: RlConfig, arguments: PolicyArguments) -> Algorithm:
     """
     trained, watched = sources_by_name(config.reward), sources_by_name(config.watch)
     if both := {*trained} & {*watched}:
-        raise UsageError(f"'{both.pop()}' is called both a reward and watched; call one of them NAME=SOURCE")
+        raise UsageError(f"'{both.pop()}' is the name of a --reward and of a --watch; rename one with NAME=SOURCE")
     algorithm = build_algorithm(config, [*trained])
     check_formulas(algorithm, _sizes(config, arguments), _fields(config, arguments))
     if costs := costs_sentence("--weight", algorithm.shares):
         log(costs)
     alone = [name for name in ("replay", "curriculum", "exchange", "rollouts", "scaffold") if vars(config)[name]]
     if config.processes > 1 and alone:
-        raise UsageError(f"--{alone[0]} sees all answers of a step in one process; leave it or --processes out")
+        raise UsageError(f"--{alone[0]} needs all completions of a step in one process; leave it or --processes out")
     if (config.reference or config.soup) and not (config.kl or arguments.measure_kl):
         raise UsageError("nothing reads the reference; give --kl a weight, or leave --reference and --soup out")
     if config.rollouts and (config.scaffold or config.rollout_server or arguments.use_vllm):
@@ -250,16 +250,16 @@ def check_together(config: RlConfig, arguments: PolicyArguments) -> Algorithm:
     if (config.curriculum is None) != (config.category is None):
         raise UsageError("a curriculum chooses between kinds of prompts; give --curriculum and --category together")
     if config.curriculum and CURRICULUM in {**trained, **watched}:
-        raise UsageError(f"'{CURRICULUM}' is called both a reward and the curriculum; call the reward NAME=SOURCE")
+        raise UsageError(f"'{CURRICULUM}' is also the name of the curriculum; rename the reward with NAME=SOURCE")
     if config.lora_dropout and arguments.disable_dropout:
         raise UsageError("--lora_dropout does nothing while dropout is off; add --disable_dropout False")
     if config.scaffold and arguments.use_vllm:
-        raise UsageError("a scaffold writes with this process's policy or --rollout_server; leave --use_vllm out")
+        raise UsageError("a scaffold generates with this process's policy or --rollout_server; leave --use_vllm out")
     answers = arguments.num_generations_eval or arguments.num_generations or 1
     if config.eval_data and arguments.per_device_eval_batch_size % answers:
         raise UsageError(
             f"--per_device_eval_batch_size is {arguments.per_device_eval_batch_size} and a prompt gets {answers} "
-            "answers; make it a multiple of them"
+            "completions; make it a multiple of that number"
         )
     return algorithm
 
@@ -267,7 +267,7 @@ def check_together(config: RlConfig, arguments: PolicyArguments) -> Algorithm:
 def _check_exchange(config: RlConfig, arguments: PolicyArguments) -> None:
     if config.exchange is None:
         if (config.agent, config.agents) != (0, 1):
-            raise UsageError("--agent and --agents tell who exchanges answers; name a folder for them with --exchange")
+            raise UsageError("--agent and --agents are settings of an exchange; name its folder with --exchange")
         return
     if not 0 <= config.agent < config.agents or config.agents < 2:
         raise UsageError(
@@ -278,7 +278,7 @@ def _check_exchange(config: RlConfig, arguments: PolicyArguments) -> None:
     conflicts = [name for name in others if vars(config)[name]] + ["use_vllm"] * arguments.use_vllm
     if conflicts:
         raise UsageError(
-            "--exchange has this process's policy answer prompts that all agents have in common; leave "
+            "with --exchange this process's policy completes prompts that all agents have in common; leave "
             f"--{conflicts[0]} out"
         )
     if (arguments.num_generations or 1) % config.agents:

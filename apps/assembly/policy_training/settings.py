@@ -105,7 +105,7 @@ class RlConfig(PolicySettings):
     )
     on_bad_row: Literal["refuse", "skip"] = setting("refuse", "What to do with a row that has no prompt.")
     on_fault: Literal["stop", "skip"] = setting(
-        "stop", "Effect of a reward that raises or is infinite; skip makes it missing."
+        "stop", "What to do if a reward function raises an error or returns infinity; skip makes the reward missing."
     )
     on_missing: Literal["group", "strict", "sum"] = setting(
         "group",

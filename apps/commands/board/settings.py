@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ....rm.registry.settings import AT_LEAST_1, SEED, Rule, Settings, setting
 
 RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
-"""Of the evaluator to the model, in Every Eval Ever."""
+"""Relationships of the evaluator to a model, in Every Eval Ever."""
 
 
 @dataclass
@@ -24,10 +24,10 @@ class BoardConfig(Settings):
     every_eval_ever: bool = setting(
         False, "Write every model's results as records of Every Eval Ever too, below data/ of the leaderboard."
     )
-    organization: str = setting("", "Who evaluated the models, in these records.", requires="every_eval_ever")
+    organization: str = setting("", "Evaluator of the models, in these records.", requires="every_eval_ever")
     relationship: str = setting(
         "third_party",
-        "Relationship of who evaluated to the models.",
+        "Relationship of the evaluator to the models.",
         choices=RELATIONSHIPS,
         requires="every_eval_ever",
     )

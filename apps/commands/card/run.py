@@ -47,7 +47,7 @@ def run_card(config: CardConfig) -> dict[str, Any]:
 
 
 def _write_results(folder: Path, measured: Measured) -> Iterator[Path]:
-    """Write a run's results in the Hub's format, and yield the file; nothing for local data or a part of them."""
+    """Write a run's results in the Hub's format, and yield the file. Yield nothing for local or partial data."""
     if entries := hub_results(measured.run, measured.row):
         path = folder / RESULTS / f"{file_name(measured.run.suite.name)}.yaml"
         path.parent.mkdir(exist_ok=True)
@@ -69,7 +69,7 @@ def measured_of(config: CardConfig, name: str) -> Measured:
     if not rows:
         contracts = ", ".join(str(row["contract"]) for row in run.summary["rows"] if row["role"] == "model")
         raise DataError(
-            f"{name}: no model with the contract {scorer.contract} in it, there is {contracts}; give its own run"
+            f"{name}: no model with the contract {scorer.contract}, only {contracts}; give a run of this model"
         )
     cases = [case for case in run.cases if any(run.judgments[row["scorer"]][case.id].scores for row in rows)][:AGAIN]
     again = [judgment.scores for judgment in scorer(cases)]
@@ -77,7 +77,7 @@ def measured_of(config: CardConfig, name: str) -> Measured:
         stored = [run.judgments[row["scorer"]][case.id].scores for case in cases]
         if cases and all(_close(*scores) for scores in zip(stored, again, strict=True)):
             return Measured(run, row)
-    raise DataError(f"{name}: its scores are not those of {config.model}, though the contract is; give its own run")
+    raise DataError(f"{name}: the contract is that of {config.model}, but the scores are not; give a run of this model")
 
 
 def _loading_options(run: Finished) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
         notes = [*of_limit, *notes, *(note for scores in stored for note in scores.notes(available))]
         for source in config.model:
             if collapsed := ", ".join(_guide(source).get("collapsed", [])):
-                notes.append(f"{source}: the guide has collapsed at {collapsed}; it hardly reads its context there.")
+                notes.append(f"{source}: the guide has collapsed at {collapsed}; it nearly ignores its context there.")
         evaluation = evaluate(
             suite,
             cases,
@@ -102,7 +102,7 @@ def _unread(report: Report) -> dict[str, dict[str, int]]:
 
 
 def _open_suite(config: EvalConfig, options: Mapping[str, Any]) -> Suite:
-    """Return a suite by name and settings, or a suite that makes each case by a user's function of a row."""
+    """Return a suite by name and settings, or a suite whose cases a user's function makes from rows."""
     if ":" not in config.benchmark:
         return build("benchmarks.suites", config.benchmark, on_bad_row=config.on_bad_row, **options)
     function = load("benchmarks.suites", config.benchmark)
@@ -154,7 +154,7 @@ def _open_models(config: EvalConfig) -> list[RewardScorer]:
 def _served_scorer(name: str, config: EvalConfig) -> RewardScorer:
     for flag in ("read_as", "reference_policy", "preference", "bos", "eos"):
         if vars(config)[flag]:
-            raise UsageError(f"{name} is read where it is served; leave --{flag} out")
+            raise UsageError(f"{name} is loaded by its server; leave --{flag} out")
     several = [model for model in config.model if is_served(model)]
     label = "served" if len(several) == 1 else f"served {1 + several.index(name)}"
     refusals: Any = {"on_long": config.on_long, "on_bad_row": config.on_bad_row}

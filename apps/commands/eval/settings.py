@@ -23,7 +23,7 @@ class EvalConfig(Settings):
         ),
         Rule(
             lambda settings: len(settings.baselines) > 1 and {"all", "none"} & {*settings.baselines},
-            "--baselines all and none stand alone; name single ones, or one of the two",
+            "--baselines all or none cannot be combined with other names; give one of them, or names of baselines",
         ),
     )
     benchmark: str = setting(
@@ -51,7 +51,7 @@ class EvalConfig(Settings):
     )
     limit: int | None = setting(
         None,
-        "Largest number of cases, in proportion to the subsets; the same ones every time. By default all.",
+        "Maximum number of cases, sampled in proportion to the subsets, the same ones every time. By default all.",
         range=AT_LEAST_1,
     )
     output: str = setting("", "Run folder.")
@@ -60,16 +60,16 @@ class EvalConfig(Settings):
     )
     objective: str | None = setting(
         None,
-        "Label of the pairs, and the objective of models that have several; by default the mean of all. Of a "
-        "classifier without a scoring contract (scoring.json), the output that is the reward.",
+        "Label of the pairs, and the objective of models that have several; by default the mean of all. For a "
+        "classifier without a scoring contract (scoring.json): the output that is the reward.",
     )
     on_long: Literal["truncate", "refuse"] = setting(
-        "truncate", "What to do with a case beyond a model's max_length; cut ones are counted in the report."
+        "truncate", "What to do with a case beyond a model's max_length; truncated cases are counted in the report."
     )
     on_bad_row: Literal["refuse", "skip"] = setting(
         "refuse",
-        "What to do with a row that cannot be used; of a case whose right and wrong responses differ in a text alone "
-        "that a model's chat template leaves out, skip makes an abstention.",
+        "What to do with a row that cannot be used; skip also makes a case an abstention if its right and wrong "
+        "responses differ only in text that a model's chat template leaves out.",
     )
     bos: Edge | None = bos_setting()
     eos: Edge | None = eos_setting()

@@ -22,7 +22,7 @@ class JudgeConfig(DataHubSettings):
         Rule(lambda config: not (config.output or config.dry_run), "--output is missing"),
         Rule(
             lambda config: len(config.fit_route) not in (0, 2),
-            "--fit_route is the cheap and the strong judge's run, got {fit_route}",
+            "--fit_route takes two runs, the cheap judge's and the strong judge's, got {fit_route}",
         ),
         Rule(
             lambda config: config.report_to != "none" and (config.audit or config.dry_run or config.fit_route),
@@ -56,8 +56,8 @@ class JudgeConfig(DataHubSettings):
         None,
         "Combine all judges into one: 'panel(how=majority)', consistent, or of a cheap and a strong judge "
         "'cascade(gap=0.5)', or 'route(rule=guideline, threshold=0.5)', which chooses one before asking. A rule is "
-        "guideline or the folder of a fitted one; budget=0.3 in place of a threshold sends that share of the cases to "
-        "the strong judge, and reward_model=FOLDER lets the rule read its margin.",
+        "guideline or the folder of a fitted rule; budget=0.3 in place of a threshold sends that share of the cases to "
+        "the strong judge, and reward_model=FOLDER gives the rule the margin of a reward model.",
     )
     rubric: str | None = setting(
         None,
@@ -107,12 +107,12 @@ class JudgeConfig(DataHubSettings):
     calibrate: str = setting(
         "",
         "Human labels of some cases that correct the figures: annotations of the inspector, preference pairs, or rows "
-        "with case and best, verdict or scores. A finished run at --output is corrected as it is.",
+        "with case and best, verdict or scores. A finished run at --output is corrected without judging again.",
         group="Correction",
     )
     width: float = setting(
         0.1,
-        "Target width of a corrected interval, for the number of further labels.",
+        "Target width of a corrected interval; the report says how many further labels it takes.",
         range=SHARE_ABOVE_0,
         requires="calibrate",
         advanced=True,
@@ -132,7 +132,7 @@ class JudgeConfig(DataHubSettings):
     )
     fit_reward_model: str = setting(
         "",
-        "For the probe: a reward model whose margin it reads, and whose spread if it has members.",
+        "For the probe: a reward model whose margin it reads, and for an ensemble also the spread.",
         requires="fit_route",
         advanced=True,
     )

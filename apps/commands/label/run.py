@@ -22,7 +22,7 @@ from ...runs.run_folder import data_hash, log, log_rows, run_folder, seconds_sin
 from .settings import LabelConfig
 
 LATER = ("rejected", "margin", "agreement", "threshold")
-"""Settings of what follows the labelling. A resumed run may change them."""
+"""Settings of the steps after labelling. A resumed run may change them."""
 FREE = (*LATER, "output", "resume", "overwrite")
 PROGRESS, REPLIES, FAULTS = "progress", "replies", "faults.jsonl"
 
@@ -37,7 +37,7 @@ def run_label(config: LabelConfig) -> dict[str, Any]:
     folder_options: dict[str, Any] = {"overwrite": config.overwrite, "resume": config.resume}
     with run_folder(config.output, _recipe(config), keep="*/*.jsonl*", **folder_options) as work:
         (work / PROGRESS).mkdir(exist_ok=True)
-        policy: Any = NoPolicy("there is no policy; name a labeller that reads only texts")
+        policy: Any = NoPolicy("label has no policy; name a labeller that reads only texts")
         loading, by_prompt = trust_option(config), rows_by_prompt(table)
         run = RunFacts(policy, 1, config.seed, loading, by_prompt, table, str(work / REPLIES))
         sources = open_fixed_rewards(config.reward, (), run, work / FAULTS, skip=config.on_fault == "skip")
@@ -65,7 +65,7 @@ def _write(config: LabelConfig, groups: list[Group], ratings: Ratings, work: Pat
     rewards = ratings.total
     usable, dropped = usable_completions([[*map(completion_text, group.responses)] for group in groups], rewards)
     if not usable.any():
-        raise DataError(f"none of the responses has text and a reward: {dict(dropped)}; mend the labellers")
+        raise DataError(f"none of the responses has text and a reward: {dict(dropped)}; fix the labellers")
     sizes = np.array([len(group.responses) for group in groups])
     present = np.arange(rewards.shape[1]) < sizes[:, None]
     missing = (np.isnan(ratings.rewards) & present[:, :, None]).sum((0, 1))

@@ -25,7 +25,7 @@ class LabelConfig(Settings):
         group="Labels",
     )
     on_fault: Literal["stop", "skip"] = setting(
-        "stop", "Effect of a labeller that raises or is infinite; skip makes it missing."
+        "stop", "What to do if a labeller raises an error or returns an infinite reward; skip makes the reward missing."
     )
     rejected: Literal["worst", "random"] = setting("worst", "Rejected response of a pair: the worst or a random one.")
     margin: float = setting(0.0, "Smallest difference in reward of a pair.", range=AT_LEAST_0)

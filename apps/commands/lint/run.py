@@ -42,7 +42,7 @@ class Read(NamedTuple):
 def run_lint(config: LintConfig) -> dict[str, Any]:
     """Check every row. Raise `CheckFailed` if there are findings, unless `--fix` writes a file without those rows."""
     started = time.time()
-    existing = [path for path in _fixed(config.fix) if path.exists()] if config.fix else []
+    existing = [path for path in _output_paths(config.fix) if path.exists()] if config.fix else []
     if existing and not config.overwrite:
         raise UsageError(f"{existing[0]} exists already; name another file with --fix, or replace it with --overwrite")
     repository = open_repository(config, "dataset")
@@ -50,8 +50,8 @@ def run_lint(config: LintConfig) -> dict[str, Any]:
     with run_folder(config.output, settings, overwrite=config.overwrite) if config.output else nullcontext() as work:
         read = read_pairs(config.data)
         log_rows("data", read.ignored)
-        linted = _all_of(read, config)
-        text, title = markdown(linted, _places(read, config.data), len(read.rows)), ", ".join(config.data)
+        linted = _all_findings(read, config)
+        text, title = markdown(linted, _locations(read, config.data), len(read.rows)), ", ".join(config.data)
         log_report(f"\n{title}\n\n{text}")
         facts = _facts(read, linted)
         if work is not None:
@@ -71,7 +71,7 @@ def run_lint(config: LintConfig) -> dict[str, Any]:
     return facts
 
 
-def _places(read: Read, sources: Sequence[str]) -> Callable[[int], str]:
+def _locations(read: Read, sources: Sequence[str]) -> Callable[[int], str]:
     """Return a function from the index of a row to its location: file name and line.
 
     A single file is not named. The folder is added only where two files have the same name.
@@ -128,11 +128,11 @@ def _pair(values: Mapping[str, Any]) -> tuple[PreferencePair, bool | None]:
     return PreferencePair(case.id, case.prompt, chosen, wrong[0], case.subset), first
 
 
-def _all_of(read: Read, config: LintConfig) -> Linted:
+def _all_findings(read: Read, config: LintConfig) -> Linted:
     """Return the findings of unusable rows and of pairs, sorted by row."""
     benchmarks = benchmark_prompts(config.against)
     linted = lint(
-        read.pairs, benchmarks=benchmarks, first=read.first, near=config.near, alike=config.alike, **_reading(config)
+        read.pairs, benchmarks=benchmarks, first=read.first, near=config.near, alike=config.alike, **_encoding(config)
     )
     similar = _similar(read.pairs, benchmarks, config) if config.encoder else []
     rows = read.pair_rows
@@ -161,7 +161,7 @@ def _similar(
     return findings
 
 
-def _reading(config: LintConfig) -> dict[str, Any]:
+def _encoding(config: LintConfig) -> dict[str, Any]:
     if not config.model:
         return {}
     from ....rm.backbones.tokenization import (  # PyTorch, which a check without a model does not need
@@ -181,7 +181,7 @@ def _reading(config: LintConfig) -> dict[str, Any]:
 # ---- output ----
 
 
-def _fixed(fix: str) -> tuple[Path, Path]:
+def _output_paths(fix: str) -> tuple[Path, Path]:
     path = Path(fix)
     return path, path.with_name(f"{path.stem}.left_out.jsonl")
 
@@ -190,8 +190,8 @@ def _fix(read: Read, reasons: Mapping[int, str], path: Path) -> dict[str, Any]:
     """Write the kept rows unchanged, and the removed rows with their reasons."""
     rows = [row.values for index, row in enumerate(read.rows) if index not in reasons]
     if not rows:
-        raise DataError(f"no row is left of {len(read.rows)}; nothing was written")
-    clean, left_out = _fixed(str(path))
+        raise DataError(f"every one of the {len(read.rows)} rows has findings; nothing was written")
+    clean, left_out = _output_paths(str(path))
     gone = []
     for index, reason in reasons.items():
         row = read.rows[index]

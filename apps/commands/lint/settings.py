@@ -29,8 +29,8 @@ class LintConfig(DataHubSettings):
     )
     near: float = setting(
         0.7,
-        "Share of 3-word shingles from which a prompt is a near-duplicate of a benchmark's; shingles that most of its "
-        "prompts share are not counted.",
+        "Minimum share of common 3-word shingles that makes a prompt a near-duplicate of a benchmark's prompt; "
+        "shingles that most prompts of the benchmark share are not counted.",
         range=SHARE_ABOVE_0,
     )
     encoder: str | None = setting(
@@ -38,9 +38,9 @@ class LintConfig(DataHubSettings):
         "Encoder of rewardlab retriever, which also finds prompts that say the same as a benchmark's in other words.",
         requires="against",
     )
-    similar: float = setting(0.9, "Similarity by --encoder from which a prompt is reported.", range=SHARE_ABOVE_0)
+    similar: float = setting(0.9, "Minimum similarity by --encoder at which a prompt is reported.", range=SHARE_ABOVE_0)
     alike: float = setting(
-        0.9, "Share of 3-word shingles from which two responses are near-duplicates.", range=SHARE_ABOVE_0
+        0.9, "Minimum share of common 3-word shingles that makes two responses near-duplicates.", range=SHARE_ABOVE_0
     )
     fix: str | None = setting(
         None, "Write the remaining rows to this .jsonl, and the removed rows to a file beside it.", suffixes=(".jsonl",)

@@ -52,8 +52,8 @@ def _merge_scalar(model: Any, config: MergeConfig, work: Path) -> Any:
     adapted = isinstance(classifier, ScoresTokens | ScoresSteps) and isinstance(classifier.model, PeftModel)
     if not adapted and (has_contract(config.model) or not (stored_head(config.model) or loading_options(config))):
         raise UsageError(
-            f"{config.model}: no adapter in it (kind '{model.contract.kind}'), so there is nothing to merge; a model "
-            "without a contract is written with one by --objective, --bos or --eos"
+            f"{config.model}: no adapter in it (kind '{model.contract.kind}'), so there is nothing to merge; to write "
+            "a contract for a model without one, give --objective, --bos or --eos"
         )
     if (Path(config.model) / GOLDEN).exists():
         shutil.copy(Path(config.model) / GOLDEN, work / GOLDEN)
@@ -62,8 +62,8 @@ def _merge_scalar(model: Any, config: MergeConfig, work: Path) -> Any:
     plain = with_weights(classifier, merged_copy(classifier.model) if adapted else classifier.model)
     if isinstance(plain, ScalarRewardModel) and head_bias(plain.model) is not None:
         log(
-            "the head has a bias: it is kept as score.bias, which this package and vLLM read; Transformers' own class "
-            "leaves it out, and its scores are lower by it"
+            "the head has a bias, which is saved as score.bias: rewardlab and vLLM read it; Transformers ignores it, "
+            "and its scores lack the bias"
         )
     return MultiHeadRewardModel(plain, model.heads, model.rule) if isinstance(model, MultiHeadRewardModel) else plain
 

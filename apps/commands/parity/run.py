@@ -75,7 +75,7 @@ def _report(
     log_report(f"\n{text}")
     if failed := [result for result in results if not result.passed]:
         failures = "; ".join(f"{result.way}: {result.culprit}" for result in failed)
-        raise CheckFailed(f"{config.model}: {len(failed)} of {len(results)} ways give other scores. {failures}")
+        raise CheckFailed(f"{config.model}: {len(failed)} of {len(results)} comparisons failed. {failures}")
     return facts
 
 
@@ -88,11 +88,9 @@ def _conversations(config: ParityConfig, model: Any, golden: tuple[list[Example]
     rateable = _with_score(model, read) if isinstance(model, ProcessRewardModel) else read
     edges = edge_cases(model, [*golden[0], *rateable])
     examples = [*golden[0], *rateable, *edges]
-    counts = (
-        f"{len(golden[0])} golden conversations, {len(rateable)} of --data, {len(edges)} edge cases made for the rest"
-    )
+    counts = f"{len(golden[0])} golden conversations, {len(rateable)} of --data, {len(edges)} generated edge cases"
     left_out = len(read) - len(rateable)
-    note = f"Left out of --data, since they have no step or one that was cut off and so no score: {left_out}."
+    note = f"Left out of --data, because they have no score (no step, or a truncated one): {left_out}."
     return examples, [counts + ".", *([note] if left_out else [])]
 
 
@@ -135,7 +133,7 @@ def _groups(
     note = f"{cut} conversations beyond {model.contract.max_length} tokens are left out where another truncates: the "
     needs_note = cut and any(group.examples is plain for group in groups)
     return groups, [
-        note + "contract keeps the BOS in front, which a tokenizer's setting cannot say."
+        note + "contract keeps the BOS at the front, which a tokenizer's settings cannot express."
     ] if needs_note else []
 
 

@@ -27,7 +27,7 @@ from ...runs.run_folder import (
     write_manifest,
     write_rows,
 )
-from ...runs.stop_training import train_until_asked
+from ...runs.stop_training import train_until_signal
 from .settings import RetrieverConfig
 
 
@@ -51,7 +51,7 @@ def train_retriever(config: RetrieverConfig, arguments: RetrieverArguments) -> d
         if checkpoint:
             log(f"resuming from {checkpoint.name}")
         trainer = RetrieverTrainer(encoder, replace(arguments, output_dir=str(folder)), rows)
-        result = train_until_asked(trainer, checkpoint)
+        result = train_until_signal(trainer, checkpoint)
         encoder.save(work)
         write_rows(work / "metrics.jsonl", trainer.state.log_history)
         counts = {

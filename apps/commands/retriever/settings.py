@@ -19,7 +19,7 @@ class RetrieverConfig(Settings):
     )
     output: str = setting("", "Folder for the encoder.")
     group_by: str = setting(
-        "subset", "Column whose equal values make two prompts a case -> case pair; rows without it are in none."
+        "subset", "Column; two prompts with equal values in it form a case -> case pair, and rows without it form none."
     )
     partners: int = setting(1, "Case -> case pairs of each prompt.", range=AT_LEAST_1)
     model: str | None = setting(
@@ -34,7 +34,7 @@ class RetrieverConfig(Settings):
         [*GRANULARITIES], f"What facets read: {', '.join(GRANULARITIES)}, or some of them."
     )
     segment_sentences: int = setting(4, "Sentences of a segment.", range=AT_LEAST_1)
-    similarity: str = setting("mean", "Over facets of two texts: mean or max of their cosines.")
+    similarity: str = setting("mean", "Similarity of two texts: mean or max of the cosines of their facets.")
     max_length: int = setting(
         512, "Maximum length of a text in tokens; the rest is cut off at the end.", range=AT_LEAST_1
     )

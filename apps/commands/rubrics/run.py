@@ -38,7 +38,7 @@ from ...runs.run_folder import (
 from .settings import RubricsConfig
 
 LATER = (
-    "this is for the diagnoses alone; each pair then costs up to nine requests more: a rubric, two checks, two "
+    "this is the cost of the diagnoses alone; each pair then takes up to nine more requests: a rubric, two checks, two "
     "verdicts with it and two without, and two that the judge may learn from"
 )
 
@@ -60,8 +60,8 @@ def run_rubrics(config: RubricsConfig, chats: ChatConfig, training: SupervisedSe
     chats.validate([*filter(None, [config.judge])])
     if len(chats.names) != 1:
         raise UsageError(
-            f"rubrics {config.does} is for one writer, got {len(chats.names)}: name it with --endpoint and --model, or "
-            "with --local; a judge of its own is given with --judge"
+            f"rubrics {config.does} takes one writer, got {len(chats.names)}: name it with --endpoint and --model, or "
+            "with --local; give a separate judge with --judge"
         )
     models = LanguageModels(chats, [*filter(None, [config.judge])])
     shorts = {name: short for short, name in models.names.items()}
@@ -141,7 +141,7 @@ def apply(config: RubricsConfig, roles: Roles, seed: int) -> dict[str, Any]:
     cases, notes = suite.cases(config.data)
     pairs = [case for case in cases if len(case.answers) == 2]
     if len(pairs) < len(cases):
-        notes.append(f"{len(cases) - len(pairs)} of {len(cases)} cases have other than two answers and are left out.")
+        notes.append(f"{len(cases) - len(pairs)} of {len(cases)} cases do not have two answers and are left out.")
     if not pairs:
         raise DataError(f"{config.data}: none of {len(cases)} cases has two answers, which a contrast needs")
     judge_name = f"{roles.judge} with rubrics of {roles.writer}"

@@ -58,7 +58,7 @@ class RubricsConfig(DataHubSettings):
         "generator", "train: what to train, the generator of rubrics or a judge that uses them."
     )
     flip: Literal["tie", "abstain"] = setting(
-        "tie", "apply: how to count two verdicts that follow the order of the responses."
+        "tie", "apply: how to count two verdicts that change with the order of the responses."
     )
     dry_run: bool = setting(False, "build, apply: report the number of calls, tokens and cost, and send no request.")
     on_bad_row: Literal["refuse", "skip"] = setting("refuse", "What to do with a row that cannot be used.")

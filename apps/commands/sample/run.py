@@ -44,10 +44,10 @@ LATER = (
     *("reward", "watch", "on_fault", "select", "rejected", "margin", "min_wins"),
     *("length_penalty", "length_unit", "share"),
 )
-"""Settings of what follows the generation. It is repeated when a run is resumed, so they may be others then."""
+"""Settings of the steps after generation. A resumed run repeats these steps and may change their settings."""
 FREE = (*LATER, "data", "output", "resume", "overwrite", "concurrency", "key_variable")
 SERVED_SAMPLING = ("top_k", "top_p", "min_p", "stop")
-"""Settings that a server gets as options of a request, if they are changed."""
+"""Settings that are sent to a server as options of a request, if they are not the default."""
 SERVED = "the policy is behind a server; name it with --base"
 PROGRESS, FAULTS = "progress", "faults.jsonl"
 
@@ -62,8 +62,8 @@ def run_sample(config: SampleConfig) -> dict[str, Any]:
     with run_folder(config.output, _recipe(config), keep=f"{PROGRESS}/*.jsonl*", **folder_options) as work:
         (work / PROGRESS).mkdir(exist_ok=True)
         sources, completions, generated = _sample(config, prompts, work)
-        together = max(1, config.batch_size // config.n) * config.n
-        rewards = rate(sources, prompts.rows, completions, together)
+        batch_size = max(1, config.batch_size // config.n) * config.n
+        rewards = rate(sources, prompts.rows, completions, batch_size)
         sample = Sample(prompts.rows, completions, rewards, sources.trained)
         write_all(sample, sources.contracts, work / ALL)
         facts = {"contracts": sources.contracts} | _select(config, sample, work)
@@ -139,7 +139,7 @@ def _select(config: SampleConfig, sample: Sample, work: Path) -> dict[str, Any]:
     rewards = sample.total
     usable, dropped = usable_completions(sample.texts(), rewards)
     if not usable.any():
-        raise DataError(f"none of {rewards.size} completions has text and a reward: {dict(dropped)}; mend the rewards")
+        raise DataError(f"none of {rewards.size} completions has text and a reward: {dict(dropped)}; fix the rewards")
     ranking = without_length(
         rewards,
         sample.lengths(config.length_unit == "share"),

@@ -22,7 +22,7 @@ class SampleConfig(DecodingSettings):
         ),
         Rule(
             lambda settings: bool(settings.endpoint) != bool(settings.model),
-            "--endpoint and --model stand together: the address of a server, and the name of a model there",
+            "--endpoint and --model are given together: the address of a server, and the name of a model there",
         ),
         Rule(
             lambda settings: settings.endpoint and (settings.base or settings.arm),
@@ -46,7 +46,7 @@ class SampleConfig(DecodingSettings):
     )
     watch: list[str] = setting([], "Rewards in the same form that do not select; the gain in each is reported.")
     on_fault: Literal["stop", "skip"] = setting(
-        "stop", "Effect of a reward that raises or is infinite; skip makes it missing."
+        "stop", "What to do if a reward function raises an error or returns infinity; skip makes the reward missing."
     )
     n: int = setting(8, "Number of completions of each prompt.", range=AT_LEAST_1)
     select: list[str] = setting(

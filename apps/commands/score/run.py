@@ -47,7 +47,7 @@ def run_score(config: ScoreConfig) -> dict[str, Any]:
     if not here.leads:
         return summary | {"rank": here.rank}
     if summary["truncated"]:
-        log(f"data: {summary['truncated']} of {len(placed)} conversations are longer than the model reads and were cut")
+        log(f"data: {summary['truncated']} of {len(placed)} conversations exceed the model's max_length and were cut")
     if omitted:
         log(f"data: the chat template leaves out text of {len(omitted)} of {len(placed)} rows: {omitted[0][:60]!r}")
     replace_file(Path(config.output), lambda path: _write_columns(columns, path, config.output.endswith(".parquet")))
@@ -56,7 +56,7 @@ def run_score(config: ScoreConfig) -> dict[str, Any]:
 
 def _open_model(config: ScoreConfig) -> Any:
     if (config.servers or is_served(config.model)) and (stated := loading_options(config)):
-        raise UsageError(f"--{next(iter(stated))} is part of the contract of the model that is served; leave it out")
+        raise UsageError(f"--{next(iter(stated))} is set by the contract of the served model; leave it out")
     if config.servers:
         model: Any = open_replicas(config.servers, "--servers", in_flight=config.in_flight)
     else:
@@ -120,9 +120,9 @@ def _refuse_alike(placed: Sequence[PlacedExample], scored: Rated) -> None:
         for other in rows[facts.ids or tuple(scored.rewards[index])]:
             if placed[other].example != row.example:
                 raise DataError(
-                    f"{row.file}, row {row.row} is the same tokens as {placed[other].file}, row {placed[other].row}, "
-                    f"since the model's chat template leaves out {facts.omitted[:60]!r}; leave one of the rows out, "
-                    "or use a model with a template that renders it"
+                    f"{row.file}, row {row.row} has the same tokens as {placed[other].file}, row {placed[other].row}, "
+                    f"since the model's chat template leaves out {facts.omitted[:60]!r}; leave one of the rows out, or "
+                    "use a model with a template that renders it"
                 )
 
 

@@ -14,7 +14,7 @@ from ....rm.training.trainer import RewardArguments
 from ...publishing.hub_upload import open_repository
 from ...runs.processes import shared_run_folder, trained_by
 from ...runs.run_folder import data_hash, log, log_rows, training_recipe, trust_option, write_manifest, write_rows
-from ...runs.stop_training import train_until_asked
+from ...runs.stop_training import train_until_signal
 from .settings import TrainConfig, own_settings
 
 FREE = ("resume", "overwrite", "output")
@@ -36,7 +36,7 @@ def train(config: TrainConfig, kind_settings: Any, arguments: RewardArguments) -
         log_rows("data", data.rows)
         log_rows("eval_data", data.held_out_rows)
         model, facts, steps = fit(
-            training, data, work, golden=config.golden, resume=config.resume, run=train_until_asked
+            training, data, work, golden=config.golden, resume=config.resume, run=train_until_signal
         )
         summary = {"model": output, "kind": config.kind, "contract": model.contract.hash()}
         summary |= {"processes": here.world} if here.world > 1 else {}

@@ -87,7 +87,7 @@ def require_reward(reward: float | None, missing: float | None) -> float:
         return reward
     if missing is None:
         raise DataError(
-            "a completion has no reward (too long for the model, not finite, or an abstention), and this library takes "
-            "a number; set missing to one, or truncate"
+            "a completion has no reward (too long for the model, not finite, or an abstention), and this library "
+            "requires a number; set missing to a number, or truncate"
         )
     return missing

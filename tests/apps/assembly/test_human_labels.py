@@ -51,7 +51,7 @@ def test_annotations_of_other_texts_are_not_used(tmp_path):
     texts = content_hash(json.dumps([CASES[0].prompt, CASES[0].texts, CASES[0].best]))
     stale, current = ({"case": "a", "verdict": "agree", "texts": value} for value in ("0" * 16, texts))
     assert labels(tmp_path, stale, current | {"who": "Ada"}).unused == 1
-    with pytest.raises(DataError, match="none of its 1 labels is of a case of this run; label cases of this run"):
+    with pytest.raises(DataError, match="none of its 1 labels is for a case of this run; label cases of this run"):
         labels(tmp_path, stale)
 
 
@@ -60,8 +60,8 @@ def test_annotations_of_other_texts_are_not_used(tmp_path):
     [
         ({"verdict": "agree"}, "no column 'case' or 'id': the row has verdict"),
         ({"case": "a", "verdict": "yes"}, "'verdict' is agree, tie, disagree, got 'yes'"),
-        ({"case": "a", "best": 2}, "'best' is not an index below 2, or several: 2"),
-        ({"case": "a"}, "no 'verdict' or 'scores', and 'best' is not an index below 2"),
+        ({"case": "a", "best": 2}, "'best' is not one or more indices below 2: 2"),
+        ({"case": "a"}, "no 'verdict' or 'scores', and 'best' is not one or more indices below 2"),
         ({"case": "a", "scores": [1]}, "'scores' is a list of 2 numbers, one for each response"),
         ({"case": "a", "scores": [1, "2"]}, "'scores' is a list of 2 numbers"),
     ],

@@ -64,7 +64,7 @@ def test_an_answer_without_a_verdict_has_no_reward_and_a_judge_that_is_gone_is_a
     assert one(answers("abc", "odd", "abcd")) == [3.0, None, 4.0]
     done = one.chat.account()
     assert done["cost"] == pytest.approx((done["prompt_tokens"] + 10 * done["completion_tokens"]) / 1e6)
-    assert "it: 3 answers, 1 without a verdict; 3 requests" in capsys.readouterr().err
+    assert "it: 3 completions, 1 without a verdict; 3 requests" in capsys.readouterr().err
     one(answers("abcde"))
     assert one.facts() | {"prompt_tokens": 0, "completion_tokens": 0, "cost": 0} == {
         "calls": 1, "estimated": 0, "without_reply": 0, "prompt_tokens": 0, "completion_tokens": 0, "cost": 0,
@@ -240,8 +240,8 @@ def test_a_tournament_is_watched_beside_points_and_a_judge_labels_pairs_for_r2m(
 
 def test_what_cannot_be_asked_is_told_in_a_sentence():
     for spec, message in (
-        ("judge(kind=pointwise)", "a judge as a reward asks one model, got 0"),
-        ("judge(endpoint=http://127.0.0.1:9/v1)", "asks one model, got 0"),
+        ("judge(kind=pointwise)", "a judge as a reward takes one model, got 0"),
+        ("judge(endpoint=http://127.0.0.1:9/v1)", "takes one model, got 0"),
         ("judge(model=a)", "--model a stands behind a server"),
         ("judge(model=a, endpoint=http://127.0.0.1:9/v1, max_tokens=many)", "max_tokens and temperature are numbers"),
         ("judge(model=a, endpoint=http://127.0.0.1:9/v1, flop=1)", "no argument 'flop'"),

@@ -124,7 +124,7 @@ def test_a_killed_run_continues_to_the_same_files_and_asks_no_judge_twice(capsys
         code, _, err = run(capsys, *words, output="cut")
         assert code == 2 and "holds a run that was cut off; continue it with --resume" in err
         code, _, err = run(capsys, *words, "--batch_size", 3, "--resume", output="cut")
-        assert code == 2 and "was begun with batch_size = 2" in err
+        assert code == 2 and "was started with batch_size = 2" in err
         code, facts, err = run(capsys, *words, "--resume", output="cut")
         assert code == 0, err
         seen = [(shown(body, "answer_a"), shown(body, "answer_b")) for body in server.requests]
@@ -167,7 +167,7 @@ def test_wrong_rows_and_labellers_get_one_sentence(tmp_path, capsys):
         ([{"prompt": "?", "responses": "one"}], ["mine.py:brevity"], 3, "'responses' is a single text"),
         ([{"prompt": "?", "responses": []}], ["mine.py:brevity"], 3, "no response: 'responses' is empty"),
         ([{"prompt": "?"}], ["mine.py:brevity"], 3, "no column 'completion'"),
-        (ROWS, ["laser(token=x)"], 2, "there is no policy; name a labeller that reads only texts"),
+        (ROWS, ["laser(token=x)"], 2, "label has no policy; name a labeller that reads only texts"),
     ):
         write(tmp_path / "rows.jsonl", rows_)
         found, _, err = run(capsys, "--reward", *words)

@@ -89,7 +89,7 @@ def test_a_value_head_checkpoint_becomes_a_plain_folder(base, tmp_path, capsys):
     head = {"v_head.summary.weight": weight, "v_head.summary.bias": torch.tensor([0.7])}
     save_file(load_file(file) | head, file, metadata={"format": "pt"})
     assert main(["merge", str(tmp_path / "trl"), "--output", str(tmp_path / "plain")]) == 0
-    assert "kept as score.bias" in capsys.readouterr().err
+    assert "saved as score.bias" in capsys.readouterr().err
     kept = load_file(tmp_path / "plain" / "model.safetensors")
     assert torch.equal(kept["score.weight"], weight) and kept["score.bias"].tolist() == [pytest.approx(0.7)]
     before, after = (load_reward_model(str(tmp_path / name)).rate(EXAMPLES) for name in ("trl", "plain"))
@@ -266,7 +266,7 @@ def test_a_run_of_another_model_is_refused(model, measured, capsys, tmp_path):
     """The other linear model has the same contract and other scores."""
     other = measured / "eval-other"
     assert load_contract(model).hash() == load_contract(measured / "other").hash()
-    refused(["card", model, "--runs", other], 3, "its scores are not those of .*<b>rm, though the contract is", capsys)
+    refused(["card", model, "--runs", other], 3, "the contract is that of .*<b>rm, but the scores are not", capsys)
     run = Path(shutil.copytree(measured / "eval-<b>rm", tmp_path / "run"))
     (run / "summary.json").write_text((run / "summary.json").read_text().replace(load_contract(model).hash(), "feed"))
     refused(["card", model, "--runs", run], 3, "no model with the contract .* there is feed", capsys)
@@ -290,14 +290,14 @@ def test_the_first_card_of_an_adapter_needs_no_overwrite(lora, capsys):
     assert main(["card", str(lora)]) == 0
 
     load_scalar(str(lora)).save(lora)
-    assert "how well it judges" in (lora / "README.md").read_text()
+    assert "accuracy is not known" in (lora / "README.md").read_text()
     refused(["card", lora], 2, "exists already", capsys)
 
 
 def test_a_card_without_runs_claims_nothing(model, tmp_path, capsys):
     assert main(["card", str(model), "--output", str(tmp_path / "card.md")]) == 0
     card = (tmp_path / "card.md").read_text()
-    assert "## Measured" not in card and "how well it judges is not known from it" in card
+    assert "## Measured" not in card and "so the model's accuracy is not known" in card
     assert "model-index" not in card
     refused(["card", model, "--output", tmp_path / "card.md"], 2, "exists already.*--overwrite", capsys)
 

@@ -104,7 +104,7 @@ def test_other_template(rm, run_parity, tmp_path):
     (tmp_path / "other" / "chat_template.jinja").write_text(CHATML)
     told = run_parity(rm, "--against", tmp_path / "other")
     way = told.ways[str(tmp_path / "other")]
-    assert told.code == 5 and told.last_line.endswith(f"1 of 8 ways give other scores. {way['way']}: other template")
+    assert told.code == 5 and told.last_line.endswith(f"1 of 8 comparisons failed. {way['way']}: other template")
     assert re.match(r"conversation 1, token 1: \d+ instead of \d+", way["token"]) and way["flips"] > 0
 
 

@@ -110,7 +110,7 @@ def test_a_dry_run_of_build_asks_nobody(rubrics, pairs, server, reader, capsys):
     before = server.asked.total()
     code, facts, err, folder = rubrics("build", "--data", pairs, "--dry_run")
     assert code == 0 and facts["models"]["teacher"]["calls"] == 20 and server.asked.total() == before, err
-    assert "up to nine requests more" in err and not folder.exists()
+    assert "up to nine more requests" in err and not folder.exists()
     assert facts["cost_of_diagnoses"] is None and "no cost without prices; give them with --prompt_price" in err
     assert rubrics("build", "--data", pairs, "--dry_run", *PRICES)[1]["cost_of_diagnoses"] == 20 * 2048 * 5 / 1e6
     named = ["--local", reader, "--endpoint", server.url, "--judge", "judge"]  # a local writer, and a judge behind it
@@ -124,7 +124,7 @@ def test_apply_tells_in_the_manifest_what_it_left_out(rubrics, tmp_path):
     data = write(tmp_path / "cases.jsonl", [pair_row(item.pair(0, 2)) for item in items(2, 5)] + [three])
     code, _, err, folder = rubrics("apply", "--data", data)
     told = json.loads((folder / "manifest.json").read_text())["notes"]
-    assert code == 0 and told == ["1 of 3 cases have other than two answers and are left out."], err
+    assert code == 0 and told == ["1 of 3 cases do not have two answers and are left out."], err
     code, facts, _, _ = rubrics("apply", "--data", data, "--judge", "judge", "--dry_run", output="dry")
     assert code == 0 and "cost_without_rubrics" in facts
 
@@ -176,7 +176,7 @@ def test_what_cannot_be_run_is_told_in_a_sentence(capsys):
         (["build", "x", "--data", "y"], "rubrics build takes no 'x'; files are given with --data"),
         (["train", "--data", "y", "--output", "o"], "--base is missing"),
         (["train", "--data", "y", "--output", "o", "--base", "b"], "y: no folder of rewardlab rubrics build"),
-        (["build", "--data", "y", "--output", "o"], "rubrics build is for one writer, got 0"),
+        (["build", "--data", "y", "--output", "o"], "rubrics build takes one writer, got 0"),
     ):
         code, _, err = call(capsys, "rubrics", *words)
         assert code == 2 and message in err, err

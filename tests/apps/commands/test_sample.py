@@ -151,7 +151,7 @@ def test_a_killed_run_continues_to_the_same_files(base, capsys, monkeypatch):
     code, _, err = run(capsys, ["--base", base], *words, output="cut")
     assert code == 2 and "holds a run that was cut off; continue it with --resume" in err
     code, _, err = run(capsys, ["--base", base], *words, "--resume", "--temperature", "0.5", output="cut")
-    assert code == 2 and "was begun with temperature = 1.0 and is now given 0.5" in err
+    assert code == 2 and "was started with temperature = 1.0 and is now run with 0.5" in err
     code, facts, _ = run(capsys, ["--base", base], *words, "--resume", output="cut")
     assert code == 0 and facts["generated"] == 12 - 7
     assert contents("cut") == contents("whole")
@@ -275,7 +275,7 @@ def test_wrong_settings_get_one_sentence(base, capsys):
         ([], "--base is missing; name a language model, or a server"),
         (["--base", base, "--temperature", "0"], "--temperature 0 makes all 4 completions of a prompt equal"),
         (["--base", base, "--min_wins", "0.9"], "--min_wins 0.9 needs an ensemble or several rewards, got one"),
-        (["--base", base, "--model", "m"], "--endpoint and --model stand together"),
+        (["--base", base, "--model", "m"], "--endpoint and --model are given together"),
         (["--base", base, "--n", "1", "--select", "pairs"], "--select pairs needs --n 2 or more"),
         (["--base", base, "--select", "worst"], "--select is one of best, pairs, top, got 'worst'"),
         (

@@ -63,7 +63,7 @@ def test_a_conversation_beyond_max_length_is_refused_or_cut_and_counted(score, m
     assert code == 3 and "1 of 2 conversations are longer than the 32 tokens" in err
     assert f"the first in {data}, row 2" in err and "--on_long truncate" in err
     code, facts, err, rows = score("--data", data, "--on_long", "truncate")
-    assert (code, facts["truncated"]) == (0, 1) and "1 of 2 conversations are longer" in err
+    assert (code, facts["truncated"]) == (0, 1) and "1 of 2 conversations exceed" in err
     assert [row["truncated"] for row in rows] == [False, True]
     examples = [Example(user_turn(row["prompt"]), row["completion"]) for row in (ROW, LONG)]
     own = load_reward_model(str(model)).rate(examples)
@@ -80,7 +80,7 @@ def test_what_the_template_leaves_out_is_counted_and_rows_that_differ_in_it_alon
     code, facts, err, _ = score("--model", str(tmp_path / "rm"), "--data", one)
     assert (code, facts["omitted"]) == (0, 1) and "leaves out text of 1 of 2 rows: 'moss'" in err
     code, _, err, _ = score("--model", str(tmp_path / "rm"), "--data", both)
-    assert code == 3 and f"{both}, row 1 is the same tokens as {both}, row 2" in err and "leaves out 'moss'" in err
+    assert code == 3 and f"{both}, row 1 has the same tokens as {both}, row 2" in err and "leaves out 'moss'" in err
 
 
 def test_an_objective_named_like_a_column_has_a_column_of_its_own(score, tmp_path):

@@ -61,7 +61,7 @@ def test_what_was_cut_off_is_continued_under_its_own_settings_only_and_never_tou
     assert main(words) == 2
     assert "continue it with --resume, or start over with --overwrite" in capsys.readouterr().err
     (work / "config.yaml").write_text(yaml.safe_dump({"learning_rate": 0.5}))
-    assert main([*words, "--resume"]) == 2 and "was begun with" in capsys.readouterr().err
+    assert main([*words, "--resume"]) == 2 and "was started with" in capsys.readouterr().err
 
 
 def test_the_checkpoint_of_the_lowest_evaluation_loss_is_kept(recipe, tmp_path):

@@ -82,7 +82,7 @@ def test_an_answer_that_leaves_no_room_for_the_reference_has_no_reward(rl_world,
     (alone,) = rlpr(run=run, tags=TAGS)([short])
     policy.encoder.tokenizer.model_max_length = room
     assert rlpr(run=run, tags=TAGS)([short, long]) == [pytest.approx(alone), None]
-    assert "rlpr: behind 1 of 2 answers the policy has no room for the reference" in capsys.readouterr().err
+    assert "rlpr: the reference exceeds the policy's context after 1 of 2 completions" in capsys.readouterr().err
 
 
 def reasoning_of(answer: str) -> str:

@@ -51,7 +51,7 @@ def test_an_answer_that_leaves_no_room_has_no_reward_and_what_is_no_single_token
     policy.encoder.tokenizer.model_max_length = len(policy.encoder.encode_prompt(prompt)) + len(["wax", "</s>", TOKEN])
     found = laser(run=RunFacts(policy, 1, 0, {}), token=TOKEN)([Example(prompt, "wax"), Example(prompt, "honey wax")])
     assert found == [pytest.approx(by_loop(policy, prompt, "wax"), abs=1e-4), None]
-    assert "laser: behind 1 of 2 answers the policy has no room for '<|system|>'" in capsys.readouterr().err
+    assert "laser: '<|system|>' exceeds the policy's context after 1 of 2 completions" in capsys.readouterr().err
 
 
 def test_a_run_is_trained_by_its_own_verdict_with_the_constant_that_one_watched_step_tells(rl, policy):

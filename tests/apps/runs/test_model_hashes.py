@@ -89,7 +89,9 @@ def test_a_changed_function_is_refused_and_an_unchanged_one_goes_on(capsys):
     Path("mine.py").write_text(REWARD.format(sign=-1))
     assert main(command) == 2
     said = capsys.readouterr().err
-    assert "was begun with model_sha256 of mine.py:rm = " in said and "resume with the same settings and files" in said
+    assert (
+        "was started with model_sha256 of mine.py:rm = " in said and "resume with the same settings and files" in said
+    )
     Path("mine.py").write_text(REWARD.format(sign=1))
     assert main(command) == 0
 
@@ -101,4 +103,4 @@ def test_another_file_in_a_folder_of_data_is_refused(capsys):
     Path("mine.py").write_text(REWARD.format(sign=1))
     command = begun("--model", "mine.py:rm", "--data", "data")
     Path("data/more.jsonl").write_text(json.dumps(row | {"prompt": "p"}) + "\n")
-    assert main(command) == 2 and "was begun with data_sha256 of data = " in capsys.readouterr().err
+    assert main(command) == 2 and "was started with data_sha256 of data = " in capsys.readouterr().err

@@ -140,7 +140,7 @@ def test_other_failures_are_not_repeated_and_another_contract_is_refused(clock):
     answer = httpx.Response(200, json={"results": []}, headers={"x-scoring-contract": other.hash()})
     client = ScoringClient("http://x", http=scripted(1.0, answer))
     client.rate(EXAMPLES[:1])
-    with pytest.raises(CheckFailed, match=f"now scores under contract {other.hash()}, and did under {CONTRACT.hash()}"):
+    with pytest.raises(CheckFailed, match=f"scores under contract {other.hash()}, and before under {CONTRACT.hash()}"):
         client.rate(EXAMPLES[:1])
 
 

@@ -108,13 +108,13 @@ def test_what_cannot_be_scored_is_told_why_and_the_next_is_scored(url, http):
         (b'{"conversations": [[{"role": "root", "content": "a"}]]}', 422, "conversations.0.0.role: "),
         (b'{"conversations": "a"}', 422, "conversations: Input should be a valid array"),
         (b'{"conversations": [], "trucate": true}', 422, "trucate: Extra inputs are not permitted; the fields are"),
-        (b'{"tokens": [[]]}', 422, "nothing is left of conversation 0"),
+        (b'{"tokens": [[]]}', 422, "conversation 0 has no tokens"),
         (b'{"tokens": [[1, true]]}', 422, "tokens.0.1: "),
         (b'{"tokens": [[1, 1e999]]}', 422, "tokens.0.1: "),
-        (b'{"tokens": [[1, -1]]}', 422, "sequence 0 holds what is no token; ids are 0 to 299"),
-        (b'{"tokens": [[1, 300]]}', 422, "sequence 0 holds what is no token"),
+        (b'{"tokens": [[1, -1]]}', 422, "sequence 0 has an invalid token id; ids are 0 to 299"),
+        (b'{"tokens": [[1, 300]]}', 422, "sequence 0 has an invalid token id"),
         (b'{"tokens": [[' + b"9" * 5000 + b"]]}", 400, "number out of range"),
-        (b'{"tokens": [' + b"[1]," * 600 + b"[1]]}", 422, "601 conversations in one request; it may hold 512"),
+        (b'{"tokens": [' + b"[1]," * 600 + b"[1]]}", 422, "601 conversations in one request; the limit is 512"),
     ):
         answer = http.post(f"{url}/score", content=body)
         assert answer.status_code == status and sentence in answer.json()["error"]["message"], body
@@ -132,12 +132,12 @@ def test_too_many_megabytes_or_tokens_are_refused_and_large_bodies_are_held_only
         assert raw.recv(12) == b"HTTP/1.1 413"
     assert http.post(f"{url}/score", json=ONE).status_code == 200
     answer = http.post(f"{serve(model, request_tokens=50)}/score", json=asks(EXAMPLES[:6]))
-    assert answer.status_code == 422 and "it may hold 50" in answer.json()["error"]["message"]
+    assert answer.status_code == 422 and "the limit is 50" in answer.json()["error"]["message"]
     long = asks([Example(user_turn("a"), "fox " * 40_000)])
     for truncate in (False, True):
         answer = http.post(f"{url}/score", json=long | {"truncate": truncate})
         assert answer.status_code == 422, "too long even to be cut"
-    assert "one may have 32768" in answer.json()["error"]["message"]
+    assert "the limit is 32768" in answer.json()["error"]["message"]
     assert http.post(f"{url}/score", json=ONE).status_code == 200
     site = Site(model, config(body_bytes=1000))
     site.access.held = 15_500

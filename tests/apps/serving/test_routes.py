@@ -91,7 +91,7 @@ def test_classify_answers_as_vllm_does_and_refuses_what_would_change_a_number(ur
         ({"use_activation": True}, 422, "this server returns raw scores only"),
         ({"add_generation_prompt": True}, 422, rendered),
         ({"chat_template": "{{ messages }}"}, 422, rendered),
-        ({"truncate_prompt_tokens": 8}, 422, "the contract says what is cut"),
+        ({"truncate_prompt_tokens": 8}, 422, "the contract determines the truncation"),
         ({"input": "a"}, 422, "give either input or messages"),
         ({"model": "gpt"}, 404, "no model 'gpt' here; this server has 'rm'"),
     ):

@@ -52,7 +52,7 @@ def test_a_finished_run_is_corrected_by_the_inspectors_annotations_without_a_req
 def test_wrong_labels_are_refused_before_a_request(judge, server, tmp_path):
     before = len(server.requests)
     for rows, sentence in (
-        ([{"case": "elsewhere", "verdict": "agree"}], "none of its 1 labels is of a case of this run"),
+        ([{"case": "elsewhere", "verdict": "agree"}], "none of its 1 labels is for a case of this run"),
         ([{"case": "p0", "verdict": "good"}], "'verdict' is agree, tie, disagree, got 'good'"),
     ):
         code, _, err, folder = judge("--calibrate", write(tmp_path / "labels.jsonl", rows))

@@ -100,7 +100,7 @@ def test_what_cannot_be_run_is_told_in_a_sentence(judge, server):
         (["--kind", "pairwise(chat=x)"], "no argument 'chat'"),
         (["--kind", "rubric"], "rubric: this kind of judge needs a file; give it with --rubric"),
         (["--kind", "checklist"], "give it with --checklist"),
-        (["--fit_route", "run"], "--fit_route is the cheap and the strong judge's run, got run"),
+        (["--fit_route", "run"], "--fit_route takes two runs, the cheap judge's and the strong judge's, got run"),
         (["--encoder", "e"], "--encoder belongs to --fit_route; add --fit_route"),
         (["--kind", "reward_model"], "write reward_model(model=FOLDER)"),
         (["--rubric", "direct_answre"], "no rubric file 'direct_answre'; did you mean 'direct_answer'"),

@@ -197,7 +197,7 @@ def test_our_server_gives_the_same_steps_and_rewards(ours, run_parity):
     assert {"rewardlab serve, token_classify", "alone", "padded on the left", url} <= {*run.ways}
     report = run.report
     assert "0 golden conversations, 3 of --data" in report, "the last one is too long for the model"
-    assert "one that was cut off and so no score: 1." in report
+    assert "because they have no score (no step, or a truncated one): 1." in report
 
 
 def write_long_conversations(path) -> int:

@@ -53,7 +53,11 @@ def test_what_cannot_be_sample_from_is_told(rl, tmp_path):
         (["--curriculum", "dump", "--category", "kind"], 2, "the argument 'window' is missing"),
         (["--curriculum", "dump(window=4)", "--category", "topic"], 3, "no column 'topic'"),
         (["--curriculum", "dump(window=4)", "--category", "same"], 3, "says 'a' of all prompts"),
-        (["--curriculum", "dump(window=4)", "--category", "kind", "--watch", "curriculum=x"], 2, "is called both"),
+        (
+            ["--curriculum", "dump(window=4)", "--category", "kind", "--watch", "curriculum=x"],
+            2,
+            "is also the name of the curriculum",
+        ),
     ):
         prompts = enumerate(garden.prompts(8, 0))
         rows = [{"prompt": list(one), "kind": str(place % 2), "same": "a"} for place, one in prompts]

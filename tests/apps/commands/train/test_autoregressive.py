@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rewardlab.apps.cli import main
 from rewardlab.apps.commands.train import run as train_run
-from rewardlab.apps.runs.stop_training import train_until_asked
+from rewardlab.apps.runs.stop_training import train_until_signal
 from rewardlab.benchmarks.garden import pairs
 from rewardlab.rm.capacity.settings import PlanConfig
 from rewardlab.rm.data.pairs import pair_row
@@ -120,9 +120,9 @@ def test_a_restart_leaves_no_checkpoint_of_the_collapsed_guide_and_reads_the_dat
 
     def watched(trainer, checkpoint):
         kept.append(sorted(path.name for path in Path(trainer.args.output_dir).glob("checkpoint-*")))
-        return train_until_asked(trainer, checkpoint)
+        return train_until_signal(trainer, checkpoint)
 
-    monkeypatch.setattr(train_run, "train_until_asked", watched)
+    monkeypatch.setattr(train_run, "train_until_signal", watched)
     words = ("--embedding", "one_hot", "--monitor_steps", "2", "--restarts", "1", "--save_steps", "1")
     assert train(world, tmp_path / "arm", *BOTH, *words, "--stream") == 0
     assert "starting again with half the learning rate of A" in capsys.readouterr().err

@@ -147,7 +147,7 @@ def test_a_scorer_without_scores_abstains_everywhere_and_a_suite_is_never_code(t
 
 
 def test_two_runs_are_of_one_suite_and_have_cases_and_scorers_in_common(ponds, two, tmp_path):
-    with pytest.raises(UsageError, match="eval is ponds, after is pairs; compare like with like"):
+    with pytest.raises(UsageError, match="eval is ponds, after is pairs; compare runs of one suite"):
         compare.check(ponds[0], two[1])
     folder = write_evaluation(tmp_path / "c", pairs(10)[8:], {"rm": margins([0.0] * 8 + [1.0, 1.0])})
     with pytest.raises(DataError, match="before and c have no case in common"):
