@@ -1,5 +1,6 @@
 """Functions that the script of the judgments tab calls: an address, rows of the list, one case, and its annotation."""
 
+import getpass
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from ....components import Site, parse_query, server_functions
 from ....html import note_html
 from ....html import text_html as shown_text
 from ....run_list import JUDGED
+from .. import export
 from .. import queries as views
 from ..annotation import annotations
 from ..annotation.annotation_html import LABELS, annotations_html, choices, guidelines_html, progress
@@ -52,10 +54,15 @@ def functions(site: Site) -> list[Callable[[Request], Response]]:
     def add_annotations(request: Request) -> Response:
         return {"added": _import(_view(site, request).run, str(request["name"]), str(request["text"]))}
 
+    def give_annotations(request: Request) -> Response:
+        view = _view(site, request)
+        return {"name": f"{view.run.folder.name}.annotations.jsonl", "text": _export(view)}
+
     def open_address(request: Request) -> Response:
         return _open(site, request)
 
-    return server_functions(open=open_address, rows=rows, case=case, annotate=annotate, add_annotations=add_annotations)
+    annotation = {"annotate": annotate, "add_annotations": add_annotations, "give_annotations": give_annotations}
+    return server_functions(open=open_address, rows=rows, case=case, **annotation)
 
 
 def _view(site: Site, request: Request, asked: FilterValues | None = None) -> View:
@@ -112,7 +119,16 @@ def _open(site: Site, request: Request) -> Response:
     if request.get("known") != (run or "-"):
         answered |= {"toolbar": toolbar_html(site, asked, names, subsets), "report": report}
     values = {name: value or "" for name, value in asked._asdict().items()}
-    return answered | {"query": values, "growing": site.root.growing(run), "note": " ".join(notes)}
+    notes_of = {"growing": site.root.growing(run), "note": " ".join(notes), "reader": reader_of(site)}
+    return answered | {"query": values, **notes_of}
+
+
+def reader_of(site: Site) -> str:
+    """Return the reader's name at first: that of the user of this machine, where no other machine has access."""
+    try:
+        return "" if site.config.token else getpass.getuser()
+    except (OSError, KeyError):  # a user without a name
+        return ""
 
 
 # ---- the list ----
@@ -234,3 +250,12 @@ def _import(run: views.Run, name: str, text: str) -> int:
             return import_annotations(run, str(path))
         except (DataError, UsageError) as error:
             raise UsageError(str(error).replace(str(path), name)) from error
+
+
+def _export(view: View) -> str:
+    """Return the annotations of the cases that pass the filter as JSON lines."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "annotations.jsonl"
+        known = annotations.read(view.run.folder)
+        export.export(view.run, view.filter, "annotations.jsonl", path, known, export.LABELS[0])
+        return path.read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ const options = {raw: stored("raw") ?? false, diff: false, blind: stored("blind"
 const list = () => element.querySelector("#cases");
 const finished = run => (run ?? "").replaceAll(/\.partial(?=\/|$)/g, "");  // what a run is called once it is finished
 const marked = (run = view.query.run) => stored("marks")?.[finished(run)] ?? [];
-const request = more => ({query: view.query, marked: marked(), reader: stored("reader") ?? "", ...options, ...more});
+const request = more => ({query: view.query, marked: marked(), reader: byId("annotation-reader").value, ...options, ...more});
 
 // ---- the list: only the rows in sight are in the page ----
 
@@ -111,7 +111,7 @@ const open = async (query, polled = false) => {
     rewardlab.settle("judgments", {...valuesOf(filled), item: item ?? ""});
     if (polled && shown !== null && !refused && before.key !== null) return grow(found, before.total);
     wanted = found.position;
-    byId("annotation-reader").value = stored("reader") ?? "";
+    byId("annotation-reader").value = stored("reader") ?? found.reader;
     if (refused) {
         forget();
         draw();
@@ -242,8 +242,12 @@ const annotation = found => {
     byId("annotation-note").value = drafts()[draftKey()] ?? "";
     byId("annotation-said").innerHTML = found.said;
     byId("annotation-guidelines").innerHTML = found.guidelines;
-    byId("annotation-progress").textContent = found.progress;
+    progress(found.progress);
     byId("annotation-error").textContent = "";
+};
+const progress = text => {  // leads to the cases that are annotated
+    const {run, scorer} = view.query, query = {tab: "judgments", run, scorer, outcome: "all", only: "annotated"};
+    Object.assign(byId("annotation-progress"), {textContent: text, href: `?${new URLSearchParams(query)}`});
 };
 const judge = async verdict => {
     if (shown === null) return;
@@ -268,7 +272,7 @@ const send = async ({error: _, ...one}) => {  // returns why it is not stored
     if (found.error) return found.error;
     const {[one.draft]: kept, ...others} = drafts();
     if ((kept ?? "") === one.note) stored("drafts", others);  // the reader may have begun another note
-    byId("annotation-progress").textContent = found.progress;
+    progress(found.progress);
     if (shown === one.case) annotation(found);
     outdated = loading;  // what is on its way was asked for before it was stored
     forgetRow(one.case);
@@ -291,6 +295,11 @@ const unstored = () => {
     const button = (textContent, onclick) => Object.assign(document.createElement("button"), {type: "button", textContent, onclick});
     const discard = () => {stored("outbox", outbox().filter(one => !one.error)); unstored()};
     byId("annotation-unstored").replaceChildren(...(failed.length ? [lines.join("\n"), button("Store again", sendAll), button("Discard", discard)] : []));
+};
+const give = async () => {  // annotations of the cases that pass
+    const {error, name, text} = await ask(server.give_annotations(request()));
+    byId("annotation-error").textContent = error ?? "";
+    if (!error) Object.assign(document.createElement("a"), {download: name, href: URL.createObjectURL(new Blob([text]))}).click();
 };
 const take = async () => {  // annotations of a file
     const [file] = byId("annotation-file").files;
@@ -322,7 +331,7 @@ const actions = {
     "case-help": () => byId("keys-help").toggleAttribute("hidden"),
     "case-back": () => byId("judged").removeAttribute("data-open"),
     "case-raw": () => toggle("raw"), "case-diff": () => toggle("diff"), "annotation-blind": () => toggle("blind"),
-    "annotation-take": () => byId("annotation-file").click(),
+    "annotation-take": () => byId("annotation-file").click(), "annotation-give": give,
 };
 const keys = {
     j: "case-after", ArrowRight: "case-after", k: "case-before", ArrowLeft: "case-before", m: "case-mark",
