@@ -18,6 +18,7 @@ from ..annotation.annotation_html import LABELS, annotations_html, choices, guid
 from ..annotation.exchange import import_annotations
 from ..case_html import case_html
 from ..cases import Item, item
+from ..explanation import view as why
 from ..filters import FilterValues, complete, filter_of, parse_filter_values, subset_choices
 from ..toolbar import toolbar_html
 
@@ -62,7 +63,7 @@ def functions(site: Site) -> list[Callable[[Request], Response]]:
         return _open(site, request)
 
     annotation = {"annotate": annotate, "add_annotations": add_annotations, "give_annotations": give_annotations}
-    return server_functions(open=open_address, rows=rows, case=case, **annotation)
+    return server_functions(open=open_address, rows=rows, case=case, **annotation, **why.functions(site))
 
 
 def _view(site: Site, request: Request, asked: FilterValues | None = None) -> View:

@@ -13,7 +13,7 @@ from ......rm.errors import UNREADABLE
 from ......rm.io.checked_files import from_json
 from ......rm.types import Example, ReadsTokens, RewardModel
 from .....runs.run_folder import MANIFEST
-from .... import figures, html
+from .... import figures
 from ....figures import PALETTE
 from ....html import number, text_html
 from ....texts import tokens
@@ -99,7 +99,7 @@ def explanation_html(explanation: Explanation, objective: int, notes: Sequence[s
         )
     )
     return (
-        f'{html.STYLE}{tokens.STYLE}<div class="rl"><p class="lead"><strong>{text_html(explanation.lead(objective))}'
+        f'<div class="rl"><p class="lead"><strong>{text_html(explanation.lead(objective))}'
         f"</strong></p>{_causes_html(explanation, objective)}{_faint_html(_sums(explanation, objective))}"
         f"{''.join(map(_faint_html, notes))}{legend}"
         f'<div class="answers">{boxes}</div></div>'

@@ -9,7 +9,7 @@ import numpy as np
 from ......judges.retrieval.index import TextIndex, search
 from ......judges.retrieval.open import open_index
 from .....runs.tables import ITEMS
-from ....html import STYLE, number, pill, text_html
+from ....html import number, pill, text_html
 from ....run_list import stamp
 from ...metrics import cases_query, link_html, table_html
 from ..index import ITEM_TABLE
@@ -47,7 +47,7 @@ def _prompt_index(folder: Path, _stamp: Any, retriever: str) -> tuple[dict[str, 
 def similar_html(run: str, scorer: str, similar: list[Similar]) -> str:
     """Return similar cases as an HTML table with links to the cases."""
     if not similar:
-        return f'{STYLE}<p class="rl faint">This run has no other case that this scorer judged.</p>'
+        return '<p class="faint">This run has no other case that this scorer judged.</p>'
     heads = ["Similarity", "Case", "Subset", "Outcome", "Margin", "Prompt"]
     rows = (
         f"<tr><td>{similarity:.2f}</td>"
@@ -56,4 +56,4 @@ def similar_html(run: str, scorer: str, similar: list[Similar]) -> str:
         f'<td>{number(line.margin)}</td><td class="words">{text_html(line.prompt)}</td></tr>'
         for line, similarity in similar
     )
-    return f'{STYLE}<div class="rl">{table_html(heads, rows, words={1, 2, 3, 5})}</div>'
+    return table_html(heads, rows, words={1, 2, 3, 5})

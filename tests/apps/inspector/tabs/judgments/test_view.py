@@ -1,3 +1,4 @@
+import getpass
 import hashlib
 import json
 import shutil
@@ -164,9 +165,12 @@ def test_readers_annotate_and_take_a_selection_away(visit, desk, desk_address, t
     run = write_run(desk / "annotated")
     before = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in run.iterdir()}
     page = visit(desk_address, "?run=annotated&outcome=wrong&item=a2", ready=ITEM)
+    reader, note = page.locator("#annotation-reader"), page.locator("#annotation-note")
+    assert reader.input_value() == getpass.getuser(), "only this machine reaches the page"
+    reader.fill("")
+    page.locator("h1").click()
     page.keyboard.press("y")
     page.locator("#annotation-error", has_text="Fill in your name").wait_for()
-    reader, note = page.locator("#annotation-reader"), page.locator("#annotation-note")
     for verdict, who, text in (("Yes", "Bob", "=1+1"), ("No", "Ada <b>", "<script>window.hacked=1</script>")):
         reader.fill(who)
         note.fill(text)
@@ -177,10 +181,15 @@ def test_readers_annotate_and_take_a_selection_away(visit, desk, desk_address, t
         page.locator("#annotation-said", has_text=text).wait_for()
     page.locator("#annotation-progress", has_text="2 readers").wait_for()
     assert "alpha" in page.locator("#annotation-progress").inner_text()
-    page.get_by_role("button", name="More filters").click()
-    page.get_by_label("annotated", exact=True).check()
+    page.locator("#annotation-progress").click()
     expect_cases(page, "a2")
-    page.get_by_role("button", name="Export").click()
+    page.get_by_role("button", name="More filters").click()
+    assert page.get_by_label("annotated", exact=True).is_checked()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export annotations").click()
+    exported = [json.loads(line) for line in download.value.path().read_text().splitlines()]
+    assert [(one["case"], one["who"]) for one in exported] == [("a2", "Bob"), ("a2", "Ada <b>")]
+    page.get_by_role("button", name="Export", exact=True).click()
     choose(page, "Preferences", "the readers', of annotated cases")
     page.get_by_role("button", name="Write file").click()
     with page.expect_download() as download:

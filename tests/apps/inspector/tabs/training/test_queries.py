@@ -1,5 +1,6 @@
 import math
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from rewardlab.apps.inspector.tabs.training.log import Sources
 from rewardlab.apps.inspector.tabs.training.queries import Line, Panel, panels, series, step_figure
 from rewardlab.apps.inspector.tabs.training.rollouts import read_answer, read_answers, steps_of, token_texts, total
 from rewardlab.apps.inspector.tabs.training.waterfall import RELATIVE, TOTAL, waterfall, waterfall_figure
+from rewardlab.benchmarks.garden.models import tokenizer
 from rewardlab.rm.errors import DataError, UsageError
 
 from tests.apps.inspector.trainings import HOSTILE, SETTINGS, keep_answers, logged, write_training
@@ -202,6 +204,16 @@ def test_tokens_are_coloured_by_advantages_and_by_the_distance_from_the_base(run
     assert "&lt;b&gt;" in html and "<b>" not in html and "nats" in html
     assert 'title="token 3, id 7\nadvantage: spread 0\nadvantage: estimate 0.75\nlog π - log base 1' in html
     assert token_texts(run, (5, 6)) == ["5 ", "6 "], "without a tokenizer"
+
+
+def test_tokens_have_texts_as_soon_as_the_run_has_a_tokenizer(run):
+    """They stayed ids where the run was opened before it was finished."""
+    words = tokenizer()
+    ids = words("bees honey", add_special_tokens=False)["input_ids"]
+    assert token_texts(run, ids) == [f"{token} " for token in ids]
+    words.save_pretrained(run / "policy")
+    assert "".join(token_texts(run, ids)).split() == ["bees", "honey"]
+    shutil.rmtree(run / "policy")
 
 
 def test_the_waterfall_leads_from_raw_rewards_to_the_advantage(run):
