@@ -125,7 +125,7 @@ def doubtful_label(reader: Reader) -> str:
 QUESTIONS = {
     "best": Question("Which model is best, and by how much?", best, "#tabs"),
     "section": Question("Where is it worst beside the baselines?", worst_section, "#gaps"),
-    "mistake": Question("What is its worst mistake, and why?", worst_mistake, "#why"),
+    "mistake": Question("What is its worst mistake, and why?", worst_mistake, "#why-controls"),
     "training": Question("What did training do?", training, "#tabs"),
     "label": Question("Which label is doubtful?", doubtful_label, "#judgments-toolbar"),
 }

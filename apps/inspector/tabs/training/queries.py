@@ -17,6 +17,8 @@ from ..metrics import METRICS, metric_html, table_html
 from .log import Sources, Steps
 
 MOST_LINES, MOST_POINTS = 8, 2_000
+SETS = "train", "eval"
+"""Names of the lines of a reward model's training."""
 MEAN = re.compile(r"rewards/.+/mean")
 DASHES, SYMBOLS = ("solid", "dash"), ("circle", "diamond-open")  # trained on, watched
 
@@ -83,7 +85,7 @@ def panels(steps: Steps, sources: Sources) -> dict[str, Panel]:
         "entropy": Panel("Entropy", "nats per token", (Line("entropy", "entropy"),)),
     }
     if not any("reward" in row for row in steps):  # of a reward model
-        pairs = {name: (Line(name, "train"), Line(f"eval_{name}", "eval")) for name in ("loss", "accuracy", "margin")}
+        pairs = {name: (Line(name, SETS[0]), Line(f"eval_{name}", SETS[1])) for name in ("loss", "accuracy", "margin")}
         all_panels |= {name: Panel(name.capitalize(), "mean over pairs", lines) for name, lines in pairs.items()}
     found = _with_columns(all_panels, steps).items()
     return {name: panel._replace(definition=METRICS.get(f"training {name}") or METRICS[name]) for name, panel in found}
@@ -141,16 +143,17 @@ def changes_html(steps: Steps, beside: Steps, panels: Mapping[str, Panel], run: 
     First and last are means over a tenth of the steps each, 1 to 20; the error is that of the difference of both means
     if steps were independent.
     """
-    lines = dict.fromkeys(line for panel in panels.values() for line in panel.lines)
+    lines = {line: panel for panel in panels.values() for line in panel.lines}
     runs = [(run, steps), *([(other, beside)] if other else [])]
     rows = []
-    for line in lines:
+    for line, panel in lines.items():
+        called = f"{panel.title}, {line.name}" if line.name in SETS else line.name
         for name, log in runs:
             if ends := change_of(series(log, line.column)[1]):
-                label = text_html(line.name) + (
-                    f' <span class="faint">{text_html(str(name), 60)}</span>' if other else ""
-                )
-                change = f"{ends.last - ends.first:+.3g} ± {ends.error:.2g}"
+                beside_name = f' <span class="faint">{text_html(str(name), 60)}</span>' if other else ""
+                label = text_html(called) + beside_name
+                error = "" if ends.error != ends.error else f" ± {ends.error:.2g}"
+                change = f"{ends.last - ends.first:+.3g}{error}"
                 cells = f"<td>{number(ends.first)}</td><td>{number(ends.last)}</td><td>{change}</td>"
                 rows.append(f'<tr><th scope="row">{label}</th>{cells}</tr>')
     if not rows:
@@ -159,25 +162,26 @@ def changes_html(steps: Steps, beside: Steps, panels: Mapping[str, Panel], run: 
 
 
 class Ends(NamedTuple):
-    """Means of the first and of the last steps of a training, and the standard error of their difference."""
+    """Means of the first and of the last steps of a training."""
 
     first: float
     last: float
     error: float
+    """Standard error of their difference; NaN for means of one step each."""
 
 
 def change_of(values: Sequence[float]) -> Ends | None:
     """Return the ends of a series; None for fewer than two finite values.
 
     >>> change_of([1.0, 2.0])
-    Ends(first=1.0, last=2.0, error=0.0)
+    Ends(first=1.0, last=2.0, error=nan)
     """
     finite = [value for value in values if math.isfinite(value)]
     if len(finite) < 2:
         return None
     size = max(1, min(20, len(finite) // 10))
     ends = finite[:size], finite[-size:]
-    variances = [variance(end) / size if size > 1 else 0.0 for end in ends]
+    variances = [variance(end) / size if size > 1 else math.nan for end in ends]
     return Ends(sum(ends[0]) / size, sum(ends[1]) / size, math.sqrt(sum(variances)))
 
 

@@ -189,7 +189,7 @@ def test_readers_annotate_and_take_a_selection_away(visit, desk, desk_address, t
         page.get_by_role("button", name="Export annotations").click()
     exported = [json.loads(line) for line in download.value.path().read_text().splitlines()]
     assert [(one["case"], one["who"]) for one in exported] == [("a2", "Bob"), ("a2", "Ada <b>")]
-    page.get_by_role("button", name="Export", exact=True).click()
+    page.locator("button.label-wrap", has_text="Export").click()
     choose(page, "Preferences", "the readers', of annotated cases")
     page.get_by_role("button", name="Write file").click()
     with page.expect_download() as download:
