@@ -154,8 +154,7 @@ def changes_html(steps: Steps, beside: Steps, panels: Mapping[str, Panel], run: 
                 label = text_html(called) + beside_name
                 error = "" if ends.error != ends.error else f" ± {ends.error:.2g}"
                 change = f"{ends.last - ends.first:+.3g}{error}"
-                cells = f"<td>{number(ends.first)}</td><td>{number(ends.last)}</td><td>{change}</td>"
-                rows.append(f'<tr><th scope="row">{label}</th>{cells}</tr>')
+                rows.append([label, number(ends.first), number(ends.last), change])
     if not rows:
         return ""
     return with_csv(table_html(["metric", "first", "last", metric_html("change over the run", "change")], rows))
@@ -241,41 +240,11 @@ def columns(steps: Steps) -> list[str]:
 # ---- metrics logged by rewards ----
 
 
-def reward_columns(steps: Steps, sources: Sources) -> dict[str, list[str]]:
-    """Return reward source -> columns that it logs, such as `r2m/omega`."""
-    all_columns = columns(steps)
-    names = (*sources.trained, *sources.watched)
-    columns_by_source = {name: [column for column in all_columns if column.startswith(f"{name}/")] for name in names}
-    return {name: logged for name, logged in columns_by_source.items() if logged}
-
-
-def reward_panels(name: str, steps: Steps) -> dict[str, Panel]:
-    """Return panels of R2M (versions, ω, accuracy on labelled pairs) or of a judge (requests, cost, abstentions)."""
-    all_panels = {
-        "versions": Panel("Versions", "updates so far", _lines_of(name, head_version="head", policy_version="policy")),
-        "omega": Panel("ω, by which the text's own reward counts", "share", _lines_of(name, omega="ω")),
-        "accuracy": Panel("On-policy accuracy", "share of labelled pairs", _lines_of(name, accuracy="accuracy")),
-        "requests": Panel("Requests", "as logged", _lines_of(name, calls="requests")),
-        "cost": Panel("Cost", "unit of the prices", _lines_of(name, cost="cost")),
-        "abstentions": Panel("Abstentions", "judgments", _lines_of(name, abstentions="abstentions")),
-    }
-    return _with_columns(all_panels, steps)
-
-
-def _lines_of(name: str, **facts: str) -> tuple[Line, ...]:
-    return tuple(Line(f"{name}/{fact}", called) for fact, called in facts.items())
-
-
-def reward_metrics_html(name: str, names: Sequence[str], steps: Steps) -> str:
-    """Return a table with the first and the last value of every column that a reward logs."""
-    rows = (_metric_html(column.removeprefix(f"{name}/"), series(steps, column)[1]) for column in names)
-    table = with_csv(table_html(["metric", "first", "last", "steps"], rows))
-    return f"<p>Metrics logged by the reward <b>{text_html(name)}</b></p>{table}"
-
-
-def _metric_html(name: str, values: Sequence[float]) -> str:
-    ends = "".join(f"<td>{number(value)}</td>" for value in (values[0], values[-1]))
-    return f'<tr><th scope="row">{text_html(name)}</th>{ends}<td>{len(values):,}</td></tr>'
+def reward_panels(steps: Steps, sources: Sources) -> dict[str, Panel]:
+    """Return a panel for each column that a reward logs of itself: updates of R2M, requests and cost of a judge."""
+    names = tuple(f"{name}/" for name in (*sources.trained, *sources.watched))
+    logged = [column for column in columns(steps) if column.startswith(names)]
+    return {column: Panel(column, "as logged", (Line(column, column),)) for column in logged}
 
 
 def progress_html(steps: Steps, sources: Sources, growing: bool, damaged: Sequence[int] = ()) -> str:

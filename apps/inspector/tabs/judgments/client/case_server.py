@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ......rm.errors import DataError, UsageError
-from ....components import Site, parse_query, server_functions
+from ....components import Function, Site, parse_query, server_functions
 from ....html import note_html
 from ....html import text_html as shown_text
 from ....run_list import JUDGED
@@ -43,27 +43,19 @@ class View(NamedTuple):
 def functions(site: Site) -> list[Callable[[Request], Response]]:
     """Return the functions that the script calls. A response to an invalid request has a message in `error`."""
 
-    def rows(request: Request) -> Response:
-        return _rows(_view(site, request), _position(request["start"]), _size(request))
+    named: dict[str, Callable[[View, Request], Response]] = {
+        "rows": lambda view, request: _rows(view, _position(request["start"]), _size(request)),
+        "case": lambda view, request: _case(view, request),
+        "annotate": lambda view, request: _annotate(view, request),
+        "add_annotations": lambda view, request: _import(view.run, str(request["name"]), str(request["text"])),
+        "give_annotations": lambda view, _request: _export(view),
+    }
 
-    def case(request: Request) -> Response:
-        return _case(_view(site, request), request)
+    def of_view(function: Callable[[View, Request], Response]) -> Function:
+        return lambda request: function(_view(site, request), request)
 
-    def annotate(request: Request) -> Response:
-        return _annotate(_view(site, request), request)
-
-    def add_annotations(request: Request) -> Response:
-        return {"added": _import(_view(site, request).run, str(request["name"]), str(request["text"]))}
-
-    def give_annotations(request: Request) -> Response:
-        view = _view(site, request)
-        return {"name": f"{view.run.folder.name}.annotations.jsonl", "text": _export(view)}
-
-    def open_address(request: Request) -> Response:
-        return _open(site, request)
-
-    annotation = {"annotate": annotate, "add_annotations": add_annotations, "give_annotations": give_annotations}
-    return server_functions(open=open_address, rows=rows, case=case, **annotation, **why.functions(site))
+    functions = {name: of_view(function) for name, function in named.items()}
+    return server_functions(open=lambda request: _open(site, request), **functions, **why.functions(site))
 
 
 def _view(site: Site, request: Request, asked: FilterValues | None = None) -> View:
@@ -164,7 +156,7 @@ def badges_of(run: views.Run) -> dict[str, str]:
 def row_html(line: views.Line, scale: float, badge: str = "", *, blind: bool = False) -> str:
     """Return the inner HTML of a row. `scale` is the |margin| of a full bar; `blind` hides everything from scores.
 
-    >>> "✕" in row_html(views.Line("c", "chat", "wrong", -1.0, 0.0, 1.0, "Name a tree"), 2.0)
+    >>> "✕" in row_html(views.Line("c", "chat", "wrong", -1.0, "Name a tree"), 2.0)
     True
     """
     prompt = f'<span class="row-prompt" dir="auto">{shown_text(line.prompt) or "(empty prompt)"}</span>'
@@ -242,21 +234,22 @@ def _annotate(view: View, request: Request) -> Response:
     return _annotation(view, shown, request)
 
 
-def _import(run: views.Run, name: str, text: str) -> int:
+def _import(run: views.Run, name: str, text: str) -> Response:
     """Add the annotations of an uploaded file to those of a run, and return how many are new."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"annotations{Path(name).suffix}"
         path.write_text(text, encoding="utf-8", errors="surrogatepass")
         try:
-            return import_annotations(run, str(path))
+            return {"added": import_annotations(run, str(path))}
         except (DataError, UsageError) as error:
             raise UsageError(str(error).replace(str(path), name)) from error
 
 
-def _export(view: View) -> str:
-    """Return the annotations of the cases that pass the filter as JSON lines."""
+def _export(view: View) -> Response:
+    """Return the annotations of the cases that pass the filter as JSON lines, and the name of their file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "annotations.jsonl"
         known = annotations.read(view.run.folder)
         export.export(view.run, view.filter, "annotations.jsonl", path, known, export.LABELS[0])
-        return path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
+    return {"name": f"{view.run.folder.name}.annotations.jsonl", "text": text}

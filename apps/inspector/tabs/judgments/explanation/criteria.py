@@ -16,7 +16,7 @@ from ......judges.types import Criterion
 from ......rm.errors import UNREADABLE, DataError
 from .....runs.tables import JUDGMENTS
 from ....database import query, table
-from ....html import LONGEST, number, text_html
+from ....html import LONGEST, box_html, number, text_html
 from ....texts.rendering import rendered_html
 from ...metrics import table_html
 
@@ -143,12 +143,7 @@ def _criteria_html(grounds: Grounds, answers: int) -> str:
     by_place = {(criterion.name, criterion.answer): criterion for criterion in grounds.criteria}
     marks = any(criterion.evidence for criterion in grounds.criteria if criterion.name != ROUTED)
     heads = ["Criterion", *(f"Response {index + 1}" for index in range(answers))]
-    rows = (
-        f'<tr><th scope="row">{text_html(name)}</th>'
-        + "".join(_verdict(by_place.get((name, index)), marks) for index in range(answers))
-        + "</tr>"
-        for name in names
-    )
+    rows = ([text_html(name), *(_verdict(by_place.get((name, k)), marks) for k in range(answers))] for name in names)
     return f'<div class="box scores criteria">{table_html(heads, rows)}</div>'
 
 
@@ -172,10 +167,7 @@ def _answers_html(grounds: Grounds, answers: Sequence[str]) -> str:
 
 
 def _box(head: str, text: str, kind: str = "") -> str:
-    return (
-        f'<div class="box {kind}"><div class="head">{head}</div>'
-        f'<div class="body"><div class="text">{text}</div></div></div>'
-    )
+    return box_html(head, f'<div class="text">{text}</div>', kind)
 
 
 def _written(text: str) -> str:

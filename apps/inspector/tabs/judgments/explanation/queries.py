@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -10,15 +9,14 @@ import plotly.graph_objects as go
 from ......benchmarks.explanation.exact import term_of_length
 from ......benchmarks.explanation.types import Cause, Explanation, Pieces
 from ......rm.errors import UNREADABLE
-from ......rm.io.checked_files import from_json
 from ......rm.types import Example, ReadsTokens, RewardModel
-from .....runs.run_folder import MANIFEST
 from .... import figures
 from ....figures import PALETTE
-from ....html import number, text_html
+from ....html import box_html, number, text_html
+from ....run_list import read_manifest
 from ....texts import tokens
 from ....texts.tokens import Scale, heat_html, legend_html, scale_of, shades
-from ...metrics import table_html
+from ...metrics import row_html, table_html
 
 TOLERANCE = 1e-4
 
@@ -26,14 +24,10 @@ TOLERANCE = 1e-4
 # ---- the score in the run ----
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
-    return from_json((folder / MANIFEST).read_text(encoding="utf-8"))
-
-
 def contracts_of(folder: Path) -> dict[str, str]:
     """Load the hash of every scorer's scoring contract from the manifest of a run. Empty if the manifest has none."""
     try:
-        return {str(name): str(contract) for name, contract in _manifest(folder)["contracts"].items()}
+        return {str(name): str(contract) for name, contract in read_manifest(folder)["contracts"].items()}
     except UNREADABLE:
         return {}
 
@@ -63,7 +57,7 @@ def stored_scores_note(
 def length_term_note(folder: Path, model: RewardModel, pair: tuple[Example, Example], margin: float) -> str:
     """Return a sentence on the length term of a length-controlled training, from the manifest of the model's folder."""
     try:
-        (term,) = _manifest(folder)["length_term"].values()
+        (term,) = read_manifest(folder)["length_term"].values()
         weight, scale = float(term["weight"]), float(term["scale"])
     except UNREADABLE:
         return ""
@@ -91,9 +85,10 @@ def explanation_html(explanation: Explanation, objective: int, notes: Sequence[s
     first, second = explanation.labels
     legend = legend_html(scale, unit="reward", low=f"for {second}", high=f"for {first}")
     boxes = "".join(
-        f'<div class="box"><div class="head"><span>{text_html(label.capitalize())}</span>'
-        f'<span class="end">{number(reward)}</span></div>'
-        f'<div class="body">{_part_html(part, objective, scale)}</div></div>'
+        box_html(
+            f'<span>{text_html(label.capitalize())}</span><span class="end">{number(reward)}</span>',
+            _part_html(part, objective, scale),
+        )
         for label, reward, part in zip(
             explanation.labels, explanation.rewards[:, objective], attribution.pieces, strict=True
         )
@@ -114,7 +109,7 @@ def _causes_html(explanation: Explanation, objective: int) -> str:
     remainder, margin = explanation.remainder[objective], explanation.margin[objective]
     if not _is_exact(explanation, objective):
         rows.append(_cause_html(Cause("not explained", explanation.remainder), remainder, scale))
-    rows.append(f'<tr class="mine"><th scope="row">margin</th><td>{_signed(margin)}</td></tr>')
+    rows.append(row_html(["margin", _signed(margin)], kind="mine"))
     first, second = explanation.labels
     heads = ["Cause", f"Contribution to {first} minus {second}"]
     return f'<div class="box scores heat causes">{table_html(heads, rows)}</div>'
@@ -123,10 +118,8 @@ def _causes_html(explanation: Explanation, objective: int) -> str:
 def _cause_html(cause: Cause, value: float, scale: Scale) -> str:
     (shade,) = shades([value], scale)
     detail = f' <span class="faint">{text_html(cause.detail)}</span>' if cause.detail else ""
-    return (
-        f'<tr><th scope="row">{text_html(cause.name)}{detail}</th><td>'
-        f'<i style="--c:{shade.colour};--v:{shade.strength * tokens.STRONGEST:.0f}%">{_signed(value)}</i></td></tr>'
-    )
+    colour = f"--c:{shade.colour};--v:{shade.strength * tokens.STRONGEST:.0f}%"
+    return row_html([f"{text_html(cause.name)}{detail}", f'<i style="{colour}">{_signed(value)}</i>'])
 
 
 def _signed(value: float) -> str:

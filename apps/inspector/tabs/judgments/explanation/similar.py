@@ -50,10 +50,11 @@ def similar_html(run: str, scorer: str, similar: list[Similar]) -> str:
         return '<p class="faint">This run has no other case that this scorer judged.</p>'
     heads = ["Similarity", "Case", "Subset", "Outcome", "Margin", "Prompt"]
     rows = (
-        f"<tr><td>{similarity:.2f}</td>"
-        f'<td class="words">{link_html(cases_query(run, scorer, item=line.case), text_html(line.case, 100))}</td>'
-        f'<td class="words">{text_html(line.subset, 100)}</td><td class="words">{pill(line.outcome)}</td>'
-        f'<td>{number(line.margin)}</td><td class="words">{text_html(line.prompt)}</td></tr>'
+        [
+            f"{similarity:.2f}",
+            link_html(cases_query(run, scorer, item=line.case), text_html(line.case, 100)),
+            *(text_html(line.subset, 100), pill(line.outcome), number(line.margin), text_html(line.prompt)),
+        ]
         for line, similarity in similar
     )
     return table_html(heads, rows, words={1, 2, 3, 5})

@@ -223,7 +223,7 @@ def test_a_draft_stays_with_its_case_and_what_the_server_did_not_get_is_named(br
     page.locator("#case-row-1").click()
     choices.get_by_role("button", name="Yes").click()
     page.locator("#annotation-progress", has_text="1 of 7 cases by you").wait_for()
-    assert page.locator("#annotation-unstored").inner_text() == ""
+    page.wait_for_function("document.querySelector('#annotation-unstored').innerText === ''")
     page.goto(f"{desk_address}?run=drafted&item=a1")
     expect_case(page, "a1")
     assert note.input_value() == "about a1" and page.locator("#annotation-reader").input_value() == "Ada"

@@ -143,17 +143,14 @@ def test_names_in_figures_are_text_long_logs_are_thinned_and_progress_has_weight
     assert "No step is logged yet" in training.progress_html([], SOURCES, growing=True)
 
 
-def test_what_a_reward_says_of_itself_is_found_by_its_name():
+def test_what_a_reward_logs_of_itself_is_a_panel_each():
     log = [row | {"rm/omega": 1.0 - row["step"] / 10, "rm/head_version": row["step"], "rmx/calls": 9.0} for row in LOG]
-    assert training.reward_columns(log, SOURCES) == {"rm": ["rm/head_version", "rm/omega"]}
-    found = training.reward_panels("rm", log)
-    assert [*found] == ["versions", "omega"] and [*step_figure(log, found["versions"]).data[0].y] == [1, 2, 3, 4]
-    assert "omega</th><td>0.9</td><td>0.6</td><td>4</td>" in training.reward_metrics_html("rm", ["rm/omega"], log)
-    assert training.reward_columns(LOG, SOURCES) == {} and "rmx/calls" in training.columns(log)
-    log = [row | {"rm/calls": 8.0, "rm/cost": 0.25, "rm/prompt_tokens": 900.0} for row in LOG]
-    assert [*training.reward_panels("rm", log)] == ["requests", "cost"]
-    html = training.reward_metrics_html("rm", training.reward_columns(log, SOURCES)["rm"], log)
-    assert "cost</th><td>0.25</td><td>0.25</td><td>4</td>" in html
+    found = training.reward_panels(log, SOURCES)
+    assert [*found] == ["rm/head_version", "rm/omega"] and "rmx/calls" in training.columns(log)
+    assert [*step_figure(log, found["rm/head_version"]).data[0].y] == [1, 2, 3, 4]
+    html = training.changes_html(log, (), found, "run", None)
+    assert "rm/omega</th><td>0.9</td><td>0.6</td>" in html
+    assert training.reward_panels(LOG, SOURCES) == {}
 
 
 def test_steps_are_those_whose_answers_were_kept(run, tmp_path):
@@ -183,7 +180,7 @@ def test_the_table_has_rewards_after_the_last_transform_and_the_mean_advantage(r
     assert table[1][2:] == ["0.500", "0", "0", "0.500", "-0.750", "no"]
     assert table[2][2:] == ["missing", "0", "0", "missing", "0.000", "yes"]
     assert [answer.position for answer in read_answers(run, 2, 1, 1)] == [1]
-    assert html.count("class=mine") == 1 and "?tab=training&amp;answer=2" in html and "<img" not in html
+    assert html.count('class="mine"') == 1 and "?tab=training&amp;answer=2" in html and "<img" not in html
 
 
 def test_an_answer_has_everything_that_was_kept_of_it_as_text(run):
