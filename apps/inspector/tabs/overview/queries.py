@@ -12,10 +12,9 @@ from .....benchmarks.types import Difference, Interval, Report, Row, part_of
 from .....rm.errors import UNREADABLE, DataError, UsageError
 from .....rm.training import CHECKPOINTS
 from .....rm.types import OVERALL
-from ....runs.evaluation_resume import CHUNK, PLAN, PROGRESS
 from ....runs.run_folder import MANIFEST, read_settings
 from ....runs.summaries import SUMMARY, areas, read_report
-from ....runs.tables import SCORES, stored_judgments
+from ....runs.tables import CHUNK, PLAN, PROGRESS, SCORES, stored_judgments
 from ...run_list import ANSWERS, JUDGED, STUDY, TRAINED, Entry, Root, read_manifest, stamp
 from ..training.log import Steps, log_of, read_sources, read_steps
 

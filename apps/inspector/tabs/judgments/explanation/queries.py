@@ -4,14 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import plotly.graph_objects as go
 
 from ......benchmarks.explanation.exact import term_of_length
 from ......benchmarks.explanation.types import Cause, Explanation, Pieces
 from ......rm.errors import UNREADABLE
 from ......rm.types import Example, ReadsTokens, RewardModel
-from .... import figures
-from ....figures import PALETTE
 from ....html import box_html, number, text_html
 from ....run_list import read_manifest
 from ....texts import tokens
@@ -146,12 +143,3 @@ def _part_html(part: Pieces, objective: int, scale: Scale) -> str:
     titles = ["not removed" if np.isnan(value) else _signed(value) for value in values]
     note = _faint_html(part.note) if part.note else ""
     return note + heat_html(part.texts, shades(values.tolist(), scale), titles)
-
-
-def objectives_figure(explanation: Explanation) -> go.Figure:
-    """Draw the rewards of all objectives as bars, one colour per response."""
-    figure = go.Figure()
-    names = [*map(figures.plot_text, explanation.objectives)]
-    for index, (label, rewards) in enumerate(zip(explanation.labels, explanation.rewards, strict=True)):
-        figure.add_bar(x=names, y=rewards, name=label.capitalize(), marker_color=PALETTE[index])
-    return figures.layout(figure, x="objective", y="reward")

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ......judges.retrieval.index import TextIndex, search
-from ......judges.retrieval.open import open_index
 from .....runs.tables import ITEMS
 from ....html import number, pill, text_html
 from ....run_list import stamp
@@ -40,6 +39,8 @@ def similar_cases(run: Run, scorer: str, case: str, retriever: str) -> list[Simi
 @lru_cache(maxsize=2)
 def _prompt_index(folder: Path, _stamp: Any, retriever: str) -> tuple[dict[str, str], TextIndex]:
     """Return the prompts of a run by case, and their index."""
+    from ......judges.retrieval.open import open_index
+
     prompts = dict(tables_of(folder).query(f'SELECT "case"::VARCHAR, prompt::VARCHAR FROM {ITEM_TABLE}'))
     return prompts, open_index(retriever, [*prompts], [*prompts.values()])
 

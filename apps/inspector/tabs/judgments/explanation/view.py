@@ -154,8 +154,10 @@ def _explanation_parts(explanation: Explanation, notes: list[str], objective: st
     html = views.explanation_html(explanation, names.index(chosen), notes)
     if len(names) < 2:
         return {"why": html, "why-objectives": ""}
+    from .figures import objectives_figure
+
     lists = controls([select_html("objective", "Objective", [(name, name) for name in names], chosen)])
-    return {"why": lists + html, "why-objectives": views.objectives_figure(explanation)}
+    return {"why": lists + html, "why-objectives": objectives_figure(explanation)}
 
 
 def _pair(shown: Item) -> tuple[int, int]:
