@@ -90,6 +90,7 @@ const open = async (query, polled = false) => {
     latest = query;
     if (opening) return;
     opening = true;
+    const start = wanted;
     let asked, found;
     do {
         asked = latest;
@@ -109,7 +110,8 @@ const open = async (query, polled = false) => {
     byId("judgments-note").textContent = found.note;
     count();
     rewardlab.settle("judgments", {...valuesOf(filled), item: item ?? ""});
-    if (polled && shown !== null && !refused && before.key !== null) return grow(found, before.total);
+    const same = polled && asked === query && shown !== null && before.key !== null;
+    if (same && !refused) return grow(found, before.total, found.position - start);
     wanted = found.position;
     byId("annotation-reader").value = stored("reader") ?? found.reader;
     if (refused) {
@@ -121,8 +123,8 @@ const open = async (query, polled = false) => {
     reveal();
     if (item) byId("judged").setAttribute("data-open", "");
 };
-const grow = (found, before) => {  // a run that is being written: the reader stays at the case
-    wanted = found.position;
+const grow = (found, before, shift) => {  // a run that is being written: the reader stays at the case, or goes on
+    wanted = Math.max(0, wanted + shift);
     if (found.total === before && !found.toolbar) return;
     forget();
     keep(found);
@@ -310,7 +312,7 @@ window.rewardlabCases = () => {
 };
 const poll = () => {
     if (outbox().length) sendAll();
-    if (!view.growing) return;
+    if (!view.growing || loading || opening) return;
     open(new URLSearchParams({tab: "judgments", ...valuesOf(view.query), item: shown ?? ""}), true);
 };
 byId("judgments-toolbar").onsubmit = event => event.preventDefault();

@@ -282,6 +282,28 @@ def test_an_annotation_is_shown_though_its_case_was_asked_for_before_it(visit, d
     page.locator("#annotation-said", has_text="Ada").wait_for()
 
 
+def test_a_step_during_a_look_at_a_growing_run_is_not_undone(visit, desk, desk_address, monkeypatch):
+    """The answer to what the page asks every few seconds took the reader back to the case of the question."""
+    write_run(desk / "growing.partial")
+    page = visit(desk_address, "?run=growing.partial&outcome=all&item=a1", ready=ITEM)
+    asked, going, opened = Semaphore(0), Event(), case_server._open
+
+    def late(*request):
+        answer = opened(*request)
+        asked.release()
+        going.wait()
+        return answer
+
+    monkeypatch.setattr(case_server, "_open", late)
+    asked.acquire()
+    page.keyboard.press("j")
+    expect_case(page, "a2")
+    going.set()
+    asked.acquire()  # the next look: the answer to the one before is there
+    expect_place(page, "2 of 7")
+    expect_case(page, "a2")
+
+
 @pytest.mark.slow
 def test_on_a_narrow_screen_the_list_opens_the_case_in_its_place(visit, address):
     page = visit(address, PONDS, width=390, ready="#cases .row[data-case]")
