@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.model_selection import GroupKFold
 from tqdm import tqdm
 
 from ..judges.types import Case, Judgment
 from ..rm.errors import DataError
-from ..rm.kinds.linear.model import CountedCompletions
 from .types import RANDOM, TFIDF
 
 FOLDS = 5
@@ -106,6 +104,10 @@ def tfidf(seed: int = 0) -> Baseline:
 
 
 def _cross_fitted(cases: Sequence[Case], seed: int) -> list[Judgment]:
+    from sklearn.model_selection import GroupKFold
+
+    from ..rm.kinds.linear.model import CountedCompletions
+
     groups = [case.cluster or case.id for case in cases]
     folds = min(FOLDS, len(set(groups)))
     if folds < 2:

@@ -4,9 +4,9 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from ..judges.types import Case, Judgment
 from ..rm.io.escaping import escape_formula, escape_markdown
@@ -15,6 +15,9 @@ from .report import COLOURS, cell, table
 from .statistics.figures import WEIGHTED, Figures, figures_of, pair_scorers
 from .statistics.multiple_tests import tied_groups
 from .types import Interval, Suite
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 HEADER = ["group", "scorer", "role", "overall", "low", "high", "scored", "unscored"]
 HEADER += ["suite", "version", "cases", "runs", "part"]
@@ -124,8 +127,10 @@ def as_csv(boards: Sequence[Board]) -> str:
     return text.getvalue()
 
 
-def figure(boards: Sequence[Board]) -> Figure:
+def figure(boards: Sequence[Board]) -> "Figure":
     """Plot overall scores with intervals: one panel per suite, separator lines between groups."""
+    from matplotlib.figure import Figure
+
     rows = sum(len(board.rows) + 1 for board in boards)
     drawing = Figure(figsize=(7, 0.8 + 0.34 * rows), layout="constrained")
     heights = [len(board.rows) + 1 for board in boards]

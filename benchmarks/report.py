@@ -1,15 +1,18 @@
 """Evaluation reports as Markdown and as figures."""
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from ..rm.io.escaping import escape_markdown
 from ..rm.io.markdown import table
 from .evaluate import OVERALL
 from .statistics.calibration import reliability
 from .types import Interval, Report, Row, part_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 METHODS = {
     "effective": "Wilson's, with the number of items that a bootstrap of whole prompts shows them to be worth",
@@ -88,8 +91,10 @@ def cell(interval: Interval) -> str:
     return "–" if interval.value != interval.value else str(interval)
 
 
-def reliability_figure(margins: Mapping[str, np.ndarray]) -> Figure:
+def reliability_figure(margins: Mapping[str, np.ndarray]) -> "Figure":
     """Plot accuracy against the confidence σ(|margin|), one panel per model. The diagonal is perfect calibration."""
+    from matplotlib.figure import Figure
+
     drawing = Figure(figsize=(3.2 * len(margins), 3.3), layout="constrained")
     panels = drawing.subplots(1, len(margins), sharey=True, squeeze=False)[0]
     for panel, (name, values) in zip(panels, margins.items(), strict=True):
@@ -103,8 +108,10 @@ def reliability_figure(margins: Mapping[str, np.ndarray]) -> Figure:
     return drawing
 
 
-def figure(report: Report) -> Figure:
+def figure(report: Report) -> "Figure":
     """Plot overall and section figures of every scorer with their intervals. The dashed line is the chance level."""
+    from matplotlib.figure import Figure
+
     areas = [OVERALL, *report.rows[0].sections]
     drawing = Figure(figsize=(2.2 + 2.1 * len(areas), 0.9 + 0.34 * len(report.rows)), layout="constrained")
     panels = drawing.subplots(1, len(areas), sharey=True, squeeze=False)[0]

@@ -94,13 +94,14 @@ def make(folder: Path) -> None:
         shutil.copytree(STUDIES / name, folder / "studies" / name, dirs_exist_ok=True)
     os.chdir(folder)
     for name, command in COMMANDS.items():
-        _run(name, command)
+        run_missing(name, command)
     Path("rubric.toml").write_text(RUBRIC)
     with ChatServer(answer=mark) as server:
-        _run("judge", f"{JUDGE} --endpoint {server.url} --key_variable ''")
+        run_missing("judge", f"{JUDGE} --endpoint {server.url} --key_variable ''")
 
 
-def _run(name: str, command: str) -> None:
+def run_missing(name: str, command: str) -> None:
+    """Run a command of rewardlab that writes `name` in the current folder, unless it is there."""
     if Path(name).exists():
         return
     print(f"rewardlab {command} --output {name}", flush=True)

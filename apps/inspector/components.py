@@ -126,12 +126,12 @@ def pane(site: Site, name: str, template: str, module: str) -> gr.HTML:
     def answer(request: Mapping[str, Any]) -> dict[str, Any]:
         shown = functions().view(site, parse_query(request["query"]))
         query = {key: str(value) for key, value in shown.query.items() if value not in (None, "")}
-        answered = {"query": query, "parts": _encoded(shown.parts), "growing": shown.growing, "later": [*shown.later]}
+        answered = {"query": query, "parts": encoded(shown.parts), "growing": shown.growing, "later": [*shown.later]}
         stamp = hashlib.sha256(json.dumps(answered, sort_keys=True, default=str).encode()).hexdigest()
         return {"same": True} if stamp == request.get("seen") else answered | {"stamp": stamp}
 
     def rest(request: Mapping[str, Any]) -> dict[str, Any]:
-        return {"parts": _encoded(functions().later(site, parse_query(request["query"])))}
+        return {"parts": encoded(functions().later(site, parse_query(request["query"])))}
 
     return gr.HTML(
         html_template=f'<div class="rl pane" id="{name}">{template}</div>',
@@ -167,8 +167,9 @@ def server_functions(**functions: Function) -> list[Function]:
     return [handler(*item) for item in functions.items()]
 
 
-def _encoded(parts: Mapping[str, Any]) -> dict[str, Any]:
-    return {id: part if isinstance(part, str) else json.loads(part.to_json()) for id, part in parts.items() if part}
+def encoded(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parts as JSON values: HTML, or what Plotly draws."""
+    return {id: part if isinstance(part, str) else json.loads(part.to_json()) for id, part in parts.items()}
 
 
 def noted(parts: Callable[[], Mapping[str, Any]], element: str) -> Mapping[str, Any]:

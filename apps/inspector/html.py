@@ -101,6 +101,11 @@ def with_csv(table: str) -> str:
     return f'<div class="with-csv"><div class="box scores">{table}</div>{CSV}</div>'
 
 
+def box_html(head: str, body: str, kind: str = "") -> str:
+    """Return a frame of HTML with a head and a body."""
+    return f'<div class="box {kind}"><div class="head">{head}</div><div class="body">{body}</div></div>'
+
+
 def template(*ids: str) -> str:
     """Return an empty element for each id."""
     return "".join(f'<div class="part" id="{id}"></div>' for id in ids)

@@ -1,12 +1,13 @@
 """Runs under a root folder, listed at each request. The browser selects runs by id, not by path."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ...rm.errors import DataError, UsageError
+from ...rm.errors import UNREADABLE, DataError, UsageError
+from ...rm.io.checked_files import from_json
 from ..runs.run_folder import CONFIG, MANIFEST, PARTIAL, read_settings
 from ..runs.summaries import SUMMARY, read_heading
 from ..runs.tables import ITEMS, SCORES, STEPS
@@ -89,6 +90,15 @@ def finished_name(id: str) -> str:
     'all/study/one'
     """
     return "/".join(part.removesuffix(PARTIAL) for part in id.split("/"))
+
+
+def read_manifest(folder: Path) -> Mapping[str, Any]:
+    """Load the manifest of a run. Empty if it cannot be read."""
+    try:
+        manifest = from_json((folder / MANIFEST).read_text(encoding="utf-8"))
+        return manifest if isinstance(manifest, Mapping) else {}
+    except UNREADABLE:
+        return {}
 
 
 def _entries(folder: Path, id: str, depth: int, finished: bool = False) -> Iterator[Entry]:

@@ -24,7 +24,7 @@ THEME = gr.themes.Default(primary_hue="blue", font=[FONT, "system-ui", "sans-ser
     button_small_text_size="13px",
 )
 CSS = asset("page.css")
-SHEETS = ("content.css", "areas.css", "board.css", "cases.css")
+SHEETS = ("content.css", "areas.css", "board.css", "cases.css", "criteria.css")
 SCRIPTS = ("store.js", "board.js", "copying.js", "lists.js")
 HEAD = "".join([POLICY, *map(stylesheet, SHEETS), tokens.STYLE, rendering.style(), *map(script, SCRIPTS)])
 """HTML of the page's head. Gradio would change the selectors of these styles."""

@@ -12,12 +12,10 @@ from ...benchmarks.types import Scorer
 from ...judges.types import Case, Judgment
 from .processes import Process, wait_for
 from .run_folder import log, replace_text
+from .tables import CHUNK, PLAN, PROGRESS
 
-CHUNK = 256
 SECONDS = 15
 """Minimum time in seconds between two log lines on the progress of a scorer."""
-PROGRESS, PLAN = "progress", "plan.json"
-"""Folder with the chunks of an unfinished run, and the file in this folder with the numbers of cases and scorers."""
 
 
 def write_plan(folder: Path, cases: int, scorers: int) -> None:

@@ -26,6 +26,10 @@ T = TypeVar("T")
 ITEMS, SCORES, JUDGMENTS = "items.parquet", "scores.parquet", "judgments.parquet"
 STEPS = "steps.jsonl"
 """File in the run folder of policy training, one line per step."""
+PROGRESS, PLAN = "progress", "plan.json"
+"""Folder with the chunks of an unfinished run, and the file in this folder with the numbers of cases and scorers."""
+CHUNK = 256
+"""Judgments of a chunk."""
 ROWS = 8192
 """Rows per Parquet row group. A reader of one row must read its row group."""
 ITEM_COLUMNS = pa.schema(

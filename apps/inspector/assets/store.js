@@ -189,4 +189,4 @@ const define = ({type, target}) => {
 ["pointerover", "focusin", "click"].forEach(name => document.addEventListener(name, define));
 document.addEventListener("keydown", event => event.key === "Escape" && define(event));
 
-window.rewardlab = {pane, go, set, settle, ask, tell, stored, draw, state: () => state, tab: () => tabOf(state)};
+window.rewardlab = {pane, fill, go, set, settle, ask, tell, stored, draw, state: () => state, tab: () => tabOf(state)};

@@ -3,14 +3,12 @@
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from ....rm.errors import UNREADABLE
-from ....rm.io.checked_files import from_json
-from ...runs.run_folder import CONFIG, MANIFEST
+from ...runs.run_folder import CONFIG
 from ...runs.tables import JUDGMENTS
 from ..database import query, table
 from ..html import number, text_html
+from ..run_list import read_manifest
 from .metrics import table_html
 
 LONGEST = 20_000
@@ -19,7 +17,7 @@ LONGEST = 20_000
 
 def about_html(folder: Path) -> str:
     """Return a folded description of a run as HTML, from its manifest and its settings. Empty without both."""
-    manifest, settings = _manifest(folder), _text(folder / CONFIG)
+    manifest, settings = read_manifest(folder), _text(folder / CONFIG)
     facts = {
         name: str(manifest[name]) for name in ("started", "seconds", "seed", "commit", "machine") if name in manifest
     }
@@ -31,11 +29,8 @@ def about_html(folder: Path) -> str:
     if (folder / JUDGMENTS).is_file():
         ((cost,),) = query(f"SELECT sum(cost) FROM {table('judgments')}", {"judgments": folder / JUDGMENTS})
         facts["cost of judges"] = number(cost) or "unknown"
-    rows = [
-        f'<tr><th scope="row">{name}</th><td class="words">{text_html(value, 2000)}</td></tr>'
-        for name, value in facts.items()
-    ]
-    parts = [f'<div class="box scores">{table_html(["about this run", ""], rows)}</div>'] if rows else []
+    rows = [[name, text_html(value, 2000)] for name, value in facts.items()]
+    parts = [f'<div class="box scores">{table_html(["about this run", ""], rows, words={1})}</div>'] if rows else []
     if isinstance(command := manifest.get("command"), list):
         text = text_html(shlex.join(map(str, command)), LONGEST)
         parts.append(f'<div class="command"><code>{text}</code><button type="button" class="copy">Copy</button></div>')
@@ -43,14 +38,6 @@ def about_html(folder: Path) -> str:
     return (
         f"<details><summary>Command, settings, contract and cost</summary>{''.join(parts)}</details>" if parts else ""
     )
-
-
-def _manifest(folder: Path) -> Mapping[str, Any]:
-    try:
-        manifest = from_json((folder / MANIFEST).read_text(encoding="utf-8"))
-        return manifest if isinstance(manifest, Mapping) else {}
-    except UNREADABLE:
-        return {}
 
 
 def _text(path: Path) -> str:

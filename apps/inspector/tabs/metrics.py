@@ -81,10 +81,30 @@ def header_row(names: Sequence[str], words: Collection[int] = ()) -> str:
     return f"<tr>{''.join(cells)}</tr>"
 
 
-def table_html(heads: Sequence[str], rows: Iterable[str], words: Collection[int] = (), name: str = "") -> str:
-    """Return an HTML table from header names and rows. `words` are indices of text columns, `name` is the id."""
+def row_html(cells: Sequence[str], words: Collection[int] = (), kind: str = "") -> str:
+    """Return a row whose first cell is its name. Cells are HTML, and a whole `<td>` stays as it is.
+
+    >>> row_html(["case", "1", "<td>2</td>"], words={1})
+    '<tr><th scope="row">case</th><td class="words">1</td><td>2</td></tr>'
+    """
+    marks = (' class="words"' if index in words else "" for index in range(1, len(cells)))
+    columns = (
+        cell if cell[:3] == "<td" else f"<td{mark}>{cell}</td>" for cell, mark in zip(cells[1:], marks, strict=True)
+    )
+    named = f' class="{kind}"' if kind else ""
+    return f'<tr{named}><th scope="row">{cells[0]}</th>{"".join(columns)}</tr>'
+
+
+def table_html(
+    heads: Sequence[str], rows: Iterable[str | Sequence[str]], words: Collection[int] = (), name: str = ""
+) -> str:
+    """Return an HTML table from header names and rows: HTML, or cells.
+
+    `words` are indices of text columns, `name` is the id.
+    """
+    lines = (row if isinstance(row, str) else row_html(row, words) for row in rows)
     named = f' id="{name}"' if name else ""
-    return f"<table{named}><thead>{header_row(heads, words)}</thead><tbody>{''.join(rows)}</tbody></table>"
+    return f"<table{named}><thead>{header_row(heads, words)}</thead><tbody>{''.join(lines)}</tbody></table>"
 
 
 def cases_query(run: str, scorer: str, **filters: str) -> str:

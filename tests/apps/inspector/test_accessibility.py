@@ -48,6 +48,7 @@ def test_no_tab_is_wider_than_a_telephone(visit, address):
     for tab in TABS:
         page = visit(address, f"?tab={tab}&run={RUNS.get(tab, '')}", width=390, ready=ready.get(tab, "#tabs"))
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, tab
+        assert page.locator(".modebar-btn").count() == 0, "a bar of buttons covered the figures"
 
 
 def test_the_focus_can_be_seen_and_a_list_closes_when_it_moves_on(visit, address):
@@ -63,6 +64,7 @@ def test_the_focus_can_be_seen_and_a_list_closes_when_it_moves_on(visit, address
         page.wait_for_function("document.querySelectorAll('ul[role=listbox]').length <= 1")
     assert {"annotation-reader", "annotation-note", "cases", "case-link"} <= reached
     assert unseen == []
+    assert sum('name="outcome"' in name for name in reached) == 1, "a group of five is one stop"
     page.locator("#annotation-note").focus()
     page.wait_for_function("document.querySelectorAll('ul[role=listbox]').length === 0")
     assert page.evaluate("document.activeElement.id") == "annotation-note"

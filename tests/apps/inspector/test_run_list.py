@@ -36,7 +36,8 @@ def test_every_kind_is_found_under_its_path(root):
     judged = {"deep/er/eval", "eval", "study/evaluations/one"}
     others = {"answers.jsonl": (ANSWERS, False), "rl": (TRAINED, True), "study": (STUDY, False)}
     assert found == dict.fromkeys(judged, (JUDGED, False)) | others | {"later.partial": (JUDGED, True)}
-    assert [entry.id for entry in open_root(root / "eval").entries(JUDGED)] == ["."]
+    (alone,) = open_root(root / "eval").entries(JUDGED)
+    assert (alone.id, alone.label) == (".", "eval"), "a run that is opened itself was called by a dot"
 
 
 def test_an_evaluation_is_finished_when_its_study_is(root):

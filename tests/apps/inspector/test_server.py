@@ -163,3 +163,22 @@ def test_the_verb_serves_until_it_is_interrupted(run, script):
         process.kill()
     assert process.returncode == 0, errors
     assert json.loads(output.splitlines()[-1]) == {"run": run, "url": url}
+
+
+def test_the_first_page_needs_no_library_of_models_and_little_memory(script, runs):
+    """Torch, Transformers, scikit-learn and Matplotlib took 27 s and 694 MB."""
+    text = """
+import re
+from pathlib import Path
+from rewardlab.apps.inspector.settings import InspectConfig
+from rewardlab.apps.inspector.site import build
+from rewardlab.apps.inspector.run_list import open_root
+build(InspectConfig(run=sys.argv[1]))
+from rewardlab.apps.inspector.tabs.overview import queries, view
+root = open_root(sys.argv[1])
+assert any(queries.ranks(root, board) for board in queries.overview(root).boards)
+assert not {"torch", "transformers", "sklearn", "matplotlib"} & sys.modules.keys()
+peak = re.search("VmHWM: *\\t *([0-9]+)", Path("/proc/self/status").read_text())
+assert int(peak[1]) < 350_000, peak[0]
+"""
+    subprocess.run(script(text, runs), check=True)

@@ -3,6 +3,8 @@
 import json
 import random
 import shutil
+import socket
+import subprocess
 
 import pytest
 from rewardlab.apps.inspector.tabs.overview import view as overview
@@ -12,6 +14,14 @@ from tests.apps.inspector.evaluations import margins, pairs, write_evaluation
 from tests.apps.inspector.ponds import write_run
 
 ITEM = "#case .answer"
+SERVER = """
+import threading
+from rewardlab.apps.inspector.server import launch
+from rewardlab.apps.inspector.settings import InspectConfig
+from rewardlab.apps.inspector.site import build
+print(launch(build(InspectConfig(run=sys.argv[1])), port=int(sys.argv[2])), flush=True)
+threading.Event().wait()
+"""
 
 
 def open_tab(page, name: str) -> None:
@@ -119,6 +129,56 @@ def test_no_annotation_is_lost_when_the_server_is_gone_at_random_moments(browser
     assert len(cases) == len({*cases}) == 20, "each once, those whose answer was lost too"
     context.close()
     shutil.rmtree(run)
+
+
+@pytest.fixture
+def server(script, tmp_path):
+    """Start a server of its own over `runs` at the same port each time, after the one before was killed."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    processes = []
+
+    def start() -> str:
+        for process in processes[-1:]:
+            process.kill()
+            process.wait()
+        process = subprocess.Popen(script(SERVER, tmp_path / "runs", port), stdout=subprocess.PIPE, text=True)
+        processes.append(process)
+        return process.stdout.readline().strip()
+
+    yield start, processes
+    processes[-1].kill()
+
+
+@pytest.mark.slow
+def test_no_annotation_is_lost_when_the_server_is_killed_at_random_moments(browser, server, tmp_path):
+    """Killed 0 to 0.3 s after each of 20 verdicts; each that is not stored is told, and sent to the next server."""
+    write_run(tmp_path / "runs" / "killed", copies=3)
+    (start, processes), source, told = server, random.Random(5), 0
+    address = start()
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(600_000)
+    for number in range(20):
+        page.goto(
+            f"{address}?tab=judgments&run=killed&outcome=all&item=a{number % 7 + 1}{['', '-1', '-2'][number // 7]}"
+        )
+        page.locator("#case:not(.refreshing) .answer").first.wait_for()
+        page.locator("#annotation-reader").fill("Ada")
+        page.locator("h1").click()
+        page.keyboard.press("y")
+        page.wait_for_timeout(source.uniform(0, 300))
+        processes[-1].kill()
+        page.wait_for_function("() => !JSON.parse(localStorage['rewardlab-outbox']).some(one => !one.error)")
+        waiting = page.evaluate("JSON.parse(localStorage['rewardlab-outbox']).map(one => one.case)")
+        text = page.locator("#annotation-unstored").inner_text()
+        assert all(f"The annotation of {case} is not stored." in text for case in waiting)
+        told += bool(waiting)
+        start()
+        page.wait_for_function("() => localStorage['rewardlab-outbox'] === '[]'")
+    lines = (tmp_path / "runs" / "annotations" / "killed.jsonl").read_text().splitlines()
+    cases = [json.loads(line)["case"] for line in lines]
+    assert len(cases) == len({*cases}) == 20 and told > 0
+    page.close()
 
 
 def test_definitions_are_shown_to_the_keyboard_and_by_a_click(visit, address):

@@ -11,7 +11,7 @@ from .....benchmarks.compare import Change, ScorerComparison, cases_text, change
 from .....rm.types import OVERALL
 from ...figures import PALETTE, layout, link_options, plot_text, set_title
 from ...html import decimals_of, number, pill, text_html, with_csv
-from ..metrics import METRICS, cases_query, header_row, link_html, metric_html, section_filter, table_html
+from ..metrics import METRICS, cases_query, header_row, link_html, metric_html, row_html, section_filter, table_html
 from .queries import OUTCOMES, SEED, Flip, Point, Side
 
 
@@ -31,9 +31,7 @@ def agreement_html(counts: Mapping[tuple[str, str], int], first: Side, second: S
     def cell(was: str, now: str) -> str:
         return _cell(counts[was, now], total, was == now, compare_query(first, second, f"{was}-{now}"))
 
-    rows = "".join(
-        f'<tr><th scope="row">{pill(was)}</th>{"".join(cell(was, now) for now in OUTCOMES)}</tr>' for was in OUTCOMES
-    )
+    rows = "".join(row_html([pill(was), *(cell(was, now) for now in OUTCOMES)]) for was in OUTCOMES)
     return (
         f'<h2 class="part">Agreement</h2><p>{total:,} cases; the same outcome in {same:,} of '
         f"them, {100 * same / total:.1f} %. Rows: <b>{text_html(called[0])}</b>. Columns: "
@@ -60,28 +58,18 @@ def flips_html(lines: list[Flip], first: Side, second: Side) -> str:
     """Return a table of cases with different outcomes, with links to the judgments in both runs."""
     if not lines:
         return '<p class="faint">No such case.</p>'
-    columns = (
-        "case",
-        "subset",
-        "first",
-        metric_html("margin"),
-        "second",
-        metric_html("margin"),
-        metric_html("change"),
-    )
+    margin = metric_html("margin")
+    heads = ["case", "subset", "first", margin, "second", margin, metric_html("change")]
     decimals = decimals_of(margin for line in lines for margin in (line.first, line.second))
-    rows = (_flip_html(line, first, second, decimals) for line in lines)
-    return with_csv(table_html(columns, rows, words={0, 1, 2, 4}))
+    rows = (_flip_cells(line, first, second, decimals) for line in lines)
+    return with_csv(table_html(heads, rows, words={0, 1, 2, 4}))
 
 
-def _flip_html(line: Flip, first: Side, second: Side, decimals: int) -> str:
+def _flip_cells(line: Flip, first: Side, second: Side, decimals: int) -> list[str]:
     change = line.second - line.first if line.first is not None and line.second is not None else None
-    return (
-        f'<tr><th scope="row">{text_html(line.case, 120)}</th><td class="words">{text_html(line.subset, 60)}</td>'
-        f'<td class="words">{_link(first, line.case, line.was)}</td><td>{number(line.first, decimals)}</td>'
-        f'<td class="words">{_link(second, line.case, line.now)}</td><td>{number(line.second, decimals)}</td>'
-        f"<td>{number(change, decimals)}</td></tr>"
-    )
+    before = [_link(first, line.case, line.was), number(line.first, decimals)]
+    after = [_link(second, line.case, line.now), number(line.second, decimals), number(change, decimals)]
+    return [text_html(line.case, 120), text_html(line.subset, 60), *before, *after]
 
 
 def _link(side: Side, case: str, outcome: str) -> str:
@@ -149,12 +137,9 @@ def _change_html(first: Side, second: Side, name: str, change: Change, **filters
     """Return a row of the statistics table. A significant difference is bold."""
     *shares, gap, p = change_texts(change)
     gap = f"<b>{gap}</b>" if change.significant else gap
-    mine = ' class="mine"' if name == OVERALL else ""
     cells = (
-        f"<td>{link_html(cases_query(side.id, side.scorer, **filters), share)}</td>"
+        link_html(cases_query(side.id, side.scorer, **filters), share)
         for side, share in zip((first, second), shares, strict=True)
     )
-    return (
-        f'<tr{mine}><th scope="row">{text_html(name)}</th>{"".join(cells)}'
-        f'<td style="white-space: nowrap">{gap}</td><td>{escape(p)}</td></tr>'
-    )
+    gap = f'<td style="white-space: nowrap">{gap}</td>'
+    return row_html([text_html(name), *cells, gap, escape(p)], kind="mine" if name == OVERALL else "")

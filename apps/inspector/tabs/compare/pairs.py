@@ -32,10 +32,7 @@ def pairs_html(sides: Sequence[Side]) -> str:
     """Return a table of differences, row minus column in points over the pair's common cases. Bold: significant."""
     cells = {(row, column): _cell(sides[column], sides[row]) for column, row in combinations(range(len(sides)), 2)}
     names = [text_html(side.scorer if _is_alone(side, sides) else f"{side.id}: {side.scorer}", 60) for side in sides]
-    rows = []
-    for row, name in enumerate(names):
-        line = "".join(f"<td>{cells.get((row, column), '')}</td>" for column in range(len(sides)))
-        rows.append(f'<tr><th scope="row">{name}</th>{line}</tr>')
+    rows = [[name, *(cells.get((row, column), "") for column in range(len(sides)))] for row, name in enumerate(names)]
     table = table_html(["", *names], rows, name="all-pairs")
     meaning = f"Row minus column: {metric_html('difference', 'difference in points')}. A number opens its comparison."
     return f'<h2 class="part">All pairs</h2><p>{meaning}</p>{with_csv(table)}'

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from .....rm.types import message_text, tools_of, tools_text
-from ...html import decimals_of, number, pill, text_html
+from ...html import box_html, decimals_of, number, pill, text_html
 from ...texts.rendering import completion_html, message_html
-from ..metrics import table_html
+from ..metrics import row_html, table_html
 from .annotation.annotation_html import order_of
 from .cases import Item, Verdict
 from .diff import WORDS, pieces_html, word_diff
@@ -58,7 +58,7 @@ def _prompt_html(item: Item, raw: bool, *, blind: bool) -> str:
         f'<span class="faint" title="the scorer on this subset, with its 95 % interval">{interval}</span>',
         f'<span class="end">{pill(item.verdict.outcome)}</span>' if item.verdict and not blind else "",
     ]
-    return f'<div class="box prompt"><div class="head">{"".join(parts)}</div><div class="body">{turns}</div></div>'
+    return box_html("".join(parts), turns, "prompt")
 
 
 def _interval(item: Item) -> str:
@@ -95,10 +95,7 @@ def _response_html(item: Item, index: int, text: str, name: int, *, blind: bool)
         f'<span class="end">{number(scores[index], decimals_of(scores))}</span>' if scores else "",
     ]
     body = text if item.texts[index] else '<p class="faint">(empty)</p>'
-    return (
-        f'<div class="box answer{" best" if best else ""}"><div class="head">{"".join(parts)}</div>'
-        f'<div class="body">{folded_html(body, item.texts[index])}</div></div>'
-    )
+    return box_html("".join(parts), folded_html(body, item.texts[index]), "answer best" if best else "answer")
 
 
 def _rank(scores: Sequence[float], index: int) -> str:
@@ -116,11 +113,8 @@ def _scores_html(item: Item) -> str:
 
 
 def _verdict_html(verdict: Verdict, answers: int, chosen: str) -> str:
-    if verdict.scores:
-        numbers = [*verdict.scores, verdict.margin]
-        cells = "".join(f"<td>{number(value, decimals_of(numbers))}</td>" for value in numbers)
-    else:
-        cells = f'<td class="why" colspan="{answers + 1}">abstained: {text_html(verdict.abstained, 2000)}</td>'
+    numbers = [*verdict.scores, verdict.margin]
+    why = f'<td class="why" colspan="{answers + 1}">abstained: {text_html(verdict.abstained, 2000)}</td>'
+    cells = [number(value, decimals_of(numbers)) for value in numbers] if verdict.scores else [why]
     name = f'{text_html(verdict.scorer.name, 300)} <span class="faint">{text_html(verdict.scorer.role, 40)}</span>'
-    mine = ' class="mine"' if verdict.scorer.name == chosen else ""
-    return f'<tr{mine}><th scope="row">{name}</th>{cells}<td>{pill(verdict.outcome)}</td></tr>'
+    return row_html([name, *cells, pill(verdict.outcome)], kind="mine" if verdict.scorer.name == chosen else "")

@@ -2,6 +2,9 @@
 
 import re
 from difflib import SequenceMatcher
+from itertools import groupby
+from operator import itemgetter
+from os.path import commonprefix
 from typing import NamedTuple
 
 from ...html import LONGEST, text_html
@@ -33,34 +36,22 @@ def word_diff(first: str, second: str) -> Diff:
     [Piece(text='an ', common=True), Piece(text='old ', common=False), Piece(text='oak', common=True)]
     """
     words, others = WORD.findall(first), WORD.findall(second)
-    left = max(0, len(words) - WORDS) + max(0, len(others) - WORDS)
-    compared, against = words[:WORDS], others[:WORDS]
-    ours, theirs = [word.rstrip() for word in compared], [word.rstrip() for word in against]
-    start = next(
-        (k for k, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), min(len(ours), len(theirs))
-    )
+    ours, theirs = ([word.rstrip() for word in text[:WORDS]] for text in (words, others))
+    start = len(commonprefix([ours, theirs]))  # difflib finds no match among frequent words alone
     blocks = SequenceMatcher(None, ours[start:], theirs[start:]).get_matching_blocks()
     common = [(0, 0, start), *((a + start, b + start, size) for a, b, size in blocks)]
-    return Diff(
-        _pieces(compared, [(a, size) for a, _, size in common], "".join(words[WORDS:])),
-        _pieces(against, [(b, size) for _, b, size in common], "".join(others[WORDS:])),
-        left,
-    )
+    left = max(0, len(words) - WORDS) + max(0, len(others) - WORDS)
+    pieces = _pieces(words, [(a, size) for a, _, size in common])
+    return Diff(pieces, _pieces(others, [(b, size) for _, b, size in common]), left)
 
 
-def _pieces(words: list[str], common: list[tuple[int, int]], rest: str) -> list[Piece]:
+def _pieces(words: list[str], common: list[tuple[int, int]]) -> list[Piece]:
     """Return alternating pieces. Words that were not compared count as common, so that they are not marked."""
-    pieces, end = [], 0
+    marks = [index >= WORDS for index in range(len(words))]
     for start, size in common:
-        pieces += [Piece("".join(words[end:start]), False), Piece("".join(words[start : start + size]), True)]
-        end = start + size
-    merged: list[Piece] = []
-    for piece in (piece for piece in [*pieces, Piece(rest, True)] if piece.text):
-        if merged and merged[-1].common == piece.common:
-            merged[-1] = Piece(merged[-1].text + piece.text, piece.common)
-        else:
-            merged.append(piece)
-    return merged
+        marks[start : start + size] = [True] * size
+    runs = groupby(zip(words, marks, strict=True), key=itemgetter(1))
+    return [Piece("".join(word for word, _ in run), mark) for mark, run in runs]
 
 
 def pieces_html(pieces: list[Piece], kind: str, longest: int = LONGEST) -> str:

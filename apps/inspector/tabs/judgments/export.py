@@ -4,6 +4,7 @@ import csv
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -152,16 +153,12 @@ def _write_csv(path: Path, rows: Iterator[dict[str, Any]]) -> int:
 
 
 def _write_parquet(path: Path, rows: Iterator[dict[str, Any]]) -> int:
-    schema, count, part = pa.schema(list(COLUMNS.items())), 0, []
+    schema, count = pa.schema(list(COLUMNS.items())), 0
     try:
         with pq.ParquetWriter(path, schema) as writer:
-            for row in rows:
-                count += 1
-                part.append(row)
-                if len(part) == ROWS:
-                    writer.write_table(pa.Table.from_pylist(part, schema))
-                    part = []
-            writer.write_table(pa.Table.from_pylist(part, schema))
+            while part := [*islice(rows, ROWS)]:
+                writer.write_table(pa.Table.from_pylist(part, schema))
+                count += len(part)
     except pa.ArrowException as error:
         raise DataError(f"the selection cannot be written as Parquet ({error}); take .jsonl or .csv") from error
     return count

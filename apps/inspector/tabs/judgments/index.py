@@ -29,9 +29,8 @@ _CASES = (
     f'SELECT file_row_number::INTEGER AS place, "case"::VARCHAR AS "case", subset::VARCHAR AS subset FROM {ITEM_TABLE}'
 )
 _LINES = f"""
-    SELECT place, margin::DOUBLE AS margin, line, {OUTCOME} AS outcome
-    FROM (SELECT "case", margin, file_row_number::INTEGER AS line FROM {SCORE_TABLE} WHERE scorer = $scorer)
-    JOIN cases USING ("case")
+    SELECT place, margin::DOUBLE AS margin, {OUTCOME} AS outcome
+    FROM (SELECT "case", margin FROM {SCORE_TABLE} WHERE scorer = $scorer) JOIN cases USING ("case")
 """
 _GAPS = f"""
     SELECT file_row_number::INTEGER AS place,
@@ -81,7 +80,7 @@ class Index:
         return {row: tuple(values) for row, *values in rows_found}
 
     def lines(self, scorer: str) -> str:
-        """Return the name of a table of a scorer's judgments: place, margin, outcome, row in the table of scores."""
+        """Return the name of a table of a scorer's judgments: place, margin, outcome."""
         if scorer not in self.heading.scorers:
             raise UsageError(f"no scorer '{scorer}' in this run; there is {', '.join(self.heading.scorers)}")
         return self._make(f"lines_{list(self.heading.scorers).index(scorer)}", _LINES, scorer=scorer, check=scorer)

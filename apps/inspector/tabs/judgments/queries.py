@@ -81,15 +81,14 @@ class Filter:
 
 
 class Line(NamedTuple):
-    """A case in the list: lowest score of a right response, highest of a wrong response, beginning of the prompt."""
+    """A case in the list."""
 
     case: str
     subset: str
     outcome: str
     margin: float | None
-    chosen: float | None
-    rejected: float | None
     prompt: str
+    """Beginning of the prompt, on one line."""
 
 
 # ---- opening ----
@@ -141,7 +140,7 @@ def _check_tables(tables: Index, scorers: Sequence[str] | dict[str, str]) -> Non
 
 
 def _matching_cases_sql(tables: Index, filter: Filter, order: str = "items") -> str:
-    """Return SQL for the matching cases: rank, margin, outcome and line, and the gap in length if sorted by it."""
+    """Return SQL for the matching cases: row, margin, outcome, and the gap in length if sorted by it."""
     if order not in ORDERS:
         raise UsageError(f"no order '{order}'; there is {', '.join(ORDERS)}")
     conditions = ["($outcome::VARCHAR = 'all' OR outcome = $outcome)"]
@@ -205,22 +204,14 @@ def lines(run: Run, filter: Filter, start: int, size: int, *, order: str = "item
     tables = index(run.folder)
     matching, by = _matching_cases_sql(tables, filter, order), ORDERS[order]
     found = tables.query(
-        f"SELECT place, line, outcome, margin FROM ({matching}) ORDER BY {by} LIMIT $size OFFSET $skip",
+        f"SELECT place, outcome, margin FROM ({matching}) ORDER BY {by} LIMIT $size OFFSET $skip",
         {**_values(filter), "size": size, "skip": start},
     )
-    texts = tables.rows(ITEM_TABLE, '"case", subset, best, left(prompt, 400)', [row for row, *_ in found])
-    scores = tables.rows(SCORE_TABLE, "scores", [line for _, line, *_ in found])
+    texts = tables.rows(ITEM_TABLE, '"case", subset, left(prompt, 400)', [row for row, *_ in found])
     try:
-        return [_line(outcome, margin, *scores[line], *texts[row]) for row, line, outcome, margin in found]
+        return [Line(*texts[row][:2], *judged, _prompt_beginning(texts[row][2])) for row, *judged in found]
     except UNREADABLE as error:
-        raise DataError(f"{run.folder}: {ITEMS} or {SCORES} is damaged ({error}); {WAY_OUT}") from error
-
-
-def _line(outcome, margin, scores, case, subset, best, prompt) -> Line:
-    wrong = [index for index in range(len(scores or ())) if index not in best]
-    chosen = min((scores[index] for index in best), default=None) if scores else None
-    rejected = max((scores[index] for index in wrong), default=None)
-    return Line(case, subset, outcome, margin, chosen, rejected, _prompt_beginning(prompt))
+        raise DataError(f"{run.folder}: {ITEMS} is damaged ({error}); {WAY_OUT}") from error
 
 
 def _prompt_beginning(prompt: str) -> str:

@@ -8,24 +8,16 @@ from typing import Any
 
 import gradio as gr
 
-from ...components import EACH, QUIET, Site, button, show_errors
+from ...components import QUIET, Site, button, show_errors
 from ...run_list import JUDGED
 from . import export
 from . import queries as views
 from .annotation import annotations
 from .client.case_server import functions
-from .explanation import view as why
 from .filters import filter_of, parse_filter_values
 
 CLIENT = Path(__file__).with_name("client")
-SCRIPT, CASE, ANNOTATION = (
-    (CLIENT / name).read_text(encoding="utf-8") for name in ("cases.js", "case.html", "annotation.html")
-)
-TOOLBAR = '<form id="judgments-toolbar" class="rl"></form><p id="judgments-note" class="rl" role="status"></p>'
-LIST = (
-    '<div id="cases" class="rl" role="listbox" tabindex="0" aria-label="Cases that pass the filter"><div></div></div>'
-)
-REPORT = '<details class="rl"><summary>Report</summary><div id="report"></div></details>'
+SCRIPTS = ("annotation.js", "why.js", "cases.js")
 SELECTION = "(...values) => [...values.slice(0, -1), rewardlab.selection()]"
 """JavaScript: the filter and the bookmarks of the page in place of the last input."""
 WHICH = [("what passes the filter", "filter"), ("★ what is marked", "marked")]
@@ -34,25 +26,14 @@ FILES: dict[str, Any] = QUIET | {"concurrency_id": "files", "show_progress": "mi
 
 
 def tab(site: Site) -> None:
-    """Build the tab. The script of the list requests everything from the functions in `case_server`."""
-    gr.HTML(html_template=TOOLBAR, apply_default_css=False)
-    with gr.Row(elem_id="judged", equal_height=False):
-        with gr.Column(elem_id="list-pane"):
-            cases = gr.HTML(
-                html_template=LIST, js_on_load=SCRIPT, server_functions=functions(site), apply_default_css=False
-            )
-        with gr.Column(elem_id="case-pane"):
-            gr.HTML(CASE, apply_default_css=False)
-            gr.HTML(ANNOTATION, apply_default_css=False)
-            with gr.Column(elem_id="why-section"):
-                explained = why.section(site)
+    """Build the tab. Its script requests everything from the functions in `case_server`, but the files of an export."""
+    gr.HTML(
+        html_template=(CLIENT / "tab.html").read_text(encoding="utf-8"),
+        js_on_load="".join((CLIENT / name).read_text(encoding="utf-8") for name in SCRIPTS),
+        server_functions=functions(site),
+        apply_default_css=False,
+    )
     _export_section(site)
-    gr.HTML(html_template=REPORT, apply_default_css=False)
-
-    def settled(event: gr.EventData) -> list[Any]:
-        return explained.update(*(str(value) or None for value in (event.run, event.scorer, event.case)))
-
-    cases.settled(show_errors(settled), None, explained.components, **EACH)
 
 
 def _export_section(site: Site) -> None:

@@ -42,12 +42,14 @@ def _board_html(board: Board, index: int, groups: Groups) -> str:
     heads += _column_head("date") + _column_head("run", up=True)
     rows = "".join(_standing_html(standing, board, groups) for standing in board.standings)
     data = f" of {text_html(board.data, 80)}" if board.data else ""
-    number = len(board.standings)
+    number, first = len(board.standings), board.standings[0]
+    doubtful = cases_query(first.run, first.scorer, outcome="all", order="doubtful")
     return (
         f'<section class="board box with-csv" id="board-{index}"><div class="head">'
         f'<h2>{text_html(board.suite, 80)}</h2><span class="faint">version '
         f"{text_html(board.version, 20)}; {board.cases:,} cases{data}; {number:,} "
-        f'{"model" if number == 1 else "models"}</span><span class="end">{CSV}</span></div>'
+        f"{'model' if number == 1 else 'models'}</span>{link_html(doubtful, 'Doubtful labels')}"
+        f'<span class="end">{CSV}</span></div>'
         '<div class="scores"><table class="heat">'
         f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div></section>"
     )

@@ -12,11 +12,10 @@ from .....benchmarks.types import Difference, Interval, Report, Row, part_of
 from .....rm.errors import UNREADABLE, DataError, UsageError
 from .....rm.training import CHECKPOINTS
 from .....rm.types import OVERALL
-from ....runs.evaluation_resume import CHUNK, PLAN, PROGRESS
 from ....runs.run_folder import MANIFEST, read_settings
 from ....runs.summaries import SUMMARY, areas, read_report
-from ....runs.tables import SCORES, stored_judgments
-from ...run_list import ANSWERS, JUDGED, STUDY, TRAINED, Entry, Root, stamp
+from ....runs.tables import CHUNK, PLAN, PROGRESS, SCORES, stored_judgments
+from ...run_list import ANSWERS, JUDGED, STUDY, TRAINED, Entry, Root, read_manifest, stamp
 from ..training.log import Steps, log_of, read_sources, read_steps
 
 MOST_RANKED = 20_000
@@ -137,7 +136,7 @@ def overview(root: Root) -> Overview:
 def _report(folder: Path, _stamp: Any) -> tuple[Report, str, tuple[tuple[str, str], ...], int]:
     """Return the report of a run, its date, the names and hashes of its data, and the number of stored judgments."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = read_manifest(folder)
         date = str(manifest["started"])[:10]
         data = tuple(sorted((Path(name).name, str(value)) for name, value in (manifest.get("data") or {}).items()))
     except UNREADABLE:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...figures import PALETTE
-from ...html import number, text_html
+from ...html import box_html, number, text_html
 from ...texts.tokens import Shade, heat_html, legend_html, scale_of, shades, swatches_html
 
 WHO, ALL = "who pushed most", "the guide's push"
@@ -117,11 +117,9 @@ def _stack_parts(answer: ShownCompletion, names: Sequence[str]) -> np.ndarray:
 
 def _box(answer: ShownCompletion, colours: Sequence[Shade]) -> str:
     note = ENDS.get(answer.finished, "")
-    return (
-        f'<div class="box guided"><div class="head"><span>{text_html(answer.title)}</span><span class="faint end">'
-        f'{len(answer.pieces):,} tokens, KL {number(float(answer.kl.sum()))} nats</span></div><div class="body">'
-        f'{heat_html(answer.pieces, colours, _titles(answer))}<div class="faint">{note}</div></div></div>'
-    )
+    size = f"{len(answer.pieces):,} tokens, KL {number(float(answer.kl.sum()))} nats"
+    head = f'<span>{text_html(answer.title)}</span><span class="faint end">{size}</span>'
+    return box_html(head, f'{heat_html(answer.pieces, colours, _titles(answer))}<div class="faint">{note}</div>')
 
 
 def _titles(answer: ShownCompletion) -> list[str]:
@@ -139,8 +137,7 @@ def _titles(answer: ShownCompletion) -> list[str]:
 def streaming_html(titles: Sequence[str], texts: Sequence[str]) -> str:
     """Return completions that are still being decoded."""
     boxes = "".join(
-        f'<div class="box guided"><div class="head">{text_html(title)}</div><div class="body">'
-        f'<div class="text">{text_html(text)}<span class="faint"> …</span></div></div></div>'
+        box_html(text_html(title), f'<div class="text">{text_html(text)}<span class="faint"> …</span></div>')
         for title, text in zip(titles, texts, strict=True)
     )
     return f'<div class="rl"><div class="answers">{boxes}</div></div>'

@@ -11,7 +11,7 @@ from .....rm.types import OVERALL
 from ....runs.finished import sections_of
 from ....runs.summaries import areas
 from ...html import HIDDEN, PALETTE, text_html, with_csv
-from ..metrics import cases_query, header_row, link_html, metric_html, section_filter, table_html
+from ..metrics import cases_query, header_row, link_html, metric_html, row_html, section_filter, table_html
 
 MOST_SUBSETS, MOST_LANES = 200, 6
 COLOURS = [colour for colour in PALETTE if colour != "#999999"]
@@ -90,17 +90,13 @@ def scores_html(report: Report, run: str) -> str:
 
 
 def _scorer_html(row: Row, run: str) -> str:
-    shares = "".join(
+    shares = (
         share_html(interval.value, cases_query(run, row.scorer, **section_filter(name)), interval_text(interval))
         for name, interval in areas(row).items()
     )
     counts = {"all": row.scored, "tie": row.ties, "abstained": row.unscored}
-    numbers = "".join(
-        f"<td>{link_html(cases_query(run, row.scorer, outcome=outcome), f'{count:,}')}</td>"
-        for outcome, count in counts.items()
-    )
-    names = f'<th scope="row">{text_html(row.scorer)}</th><td class="words">{text_html(row.role)}</td>'
-    return f"<tr>{names}{shares}{numbers}</tr>"
+    numbers = (link_html(cases_query(run, row.scorer, outcome=name), f"{count:,}") for name, count in counts.items())
+    return row_html([text_html(row.scorer), text_html(row.role), *shares, *numbers], words={1})
 
 
 def share_html(share: float, address: str = "", small: str = "") -> str:
@@ -133,19 +129,17 @@ def gaps_html(report: Report, run: str, scorer: str) -> str:
         gap = row.minus_baseline.get(best, {}).get(area)
         if gap is not None and gap.value == gap.value:
             gaps.append((gap, area, best, shares[best]))
-    lines = (_gap_html(*gap, run, scorer) for gap in sorted(gaps))
+    lines = (_gap_cells(*gap, run, scorer) for gap in sorted(gaps))
     heads = ["section", metric_html("gap", "gap, points"), "best baseline", "its accuracy, %"]
     table = with_csv(table_html(heads, lines, words={2}, name="gap-table"))
     return f'<h2 class="part">{text_html(scorer)}: gap to the best baseline</h2>{table}' if gaps else ""
 
 
-def _gap_html(gap: Difference, area: str, best: str, share: float, run: str, scorer: str) -> str:
+def _gap_cells(gap: Difference, area: str, best: str, share: float, run: str, scorer: str) -> list[str]:
     value, low, high = (100 * number for number in gap)
     text = f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
     name = link_html(cases_query(run, scorer, **section_filter(area), only="baseline"), text_html(area, 60))
-    cells = f"<td>{f'<b>{text}</b>' if gap.real else text}</td>"
-    cells += f'<td class="words">{text_html(best, 60)}</td><td>{100 * share:.1f}</td>'
-    return f'<tr><th scope="row">{name}</th>{cells}</tr>'
+    return [name, f"<b>{text}</b>" if gap.real else text, text_html(best, 60), f"{100 * share:.1f}"]
 
 
 # ---- dots and intervals ----
@@ -190,11 +184,8 @@ def _legend(lanes: Mapping[str, str], letters: Mapping[str, str]) -> str:
 
 def _area_html(area: Area, report: Report, run: str, chosen: Row, lanes: Mapping[str, str]) -> str:
     interval = area.interval(chosen)
-    number = (
-        "–"
-        if interval.value != interval.value
-        else f"{100 * interval.value:.1f} <small>{interval_text(interval)}</small>"
-    )
+    known = interval.value == interval.value
+    number = f"{100 * interval.value:.1f} <small>{interval_text(interval)}</small>" if known else "–"
     address = cases_query(run, chosen.scorer, **area.filters())
     name = link_html(address, text_html(area.name or "(none)", 60))
     rows = {
@@ -204,11 +195,9 @@ def _area_html(area: Area, report: Report, run: str, chosen: Row, lanes: Mapping
     marks = "".join(tick_mark(*rows[name], letter) for name, letter in _letters(report).items())
     for lane, (scorer, colour) in enumerate(lanes.items()):
         marks += interval_mark(*rows[scorer], colour, 100 * (lane + 0.5) / len(lanes))
-    cases = f"{area.cases:,}" if area.cases else ""
-    return (
-        f'<tr class="{area.kind}"><th scope="row">{name}</th><td>{cases}</td><td class="axis"><span class="track">'
-        f'{marks}</span></td><td style="white-space: nowrap">{link_html(address, number)}</td></tr>'
-    )
+    cells = [name, f"{area.cases:,}" if area.cases else "", f'<td class="axis"><span class="track">{marks}</span></td>']
+    cells.append(f'<td style="white-space: nowrap">{link_html(address, number)}</td>')
+    return row_html(cells, kind=area.kind)
 
 
 def interval_mark(interval: Interval, name: str, address: str, colour: str = COLOURS[0], top: float = 50.0) -> str:

@@ -20,10 +20,7 @@ BINS = 10
 def matrix_html(matrix: np.ndarray) -> str:
     """Return the style matrix as HTML. Rows are styles of the right response, columns styles of the wrong response."""
     heads = ["", *(f"wrong: {name}" for name in rm_bench.STYLES)]
-    rows = (
-        f'<tr><th scope="row">right: {name}</th>{"".join(map(share_html, line))}</tr>'
-        for name, line in zip(rm_bench.STYLES, matrix, strict=True)
-    )
+    rows = ([f"right: {name}", *map(share_html, line)] for name, line in zip(rm_bench.STYLES, matrix, strict=True))
     levels = {name: float(np.mean([matrix[cell] for cell in cells])) for name, cells in rm_bench.LEVELS.items()}
     text = ", ".join(f"{name} {100 * share:.1f}" for name, share in levels.items())
     return (

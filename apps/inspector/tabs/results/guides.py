@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .....rm.errors import UNREADABLE
-from .....rm.io.checked_files import from_json
-from ....runs.run_folder import MANIFEST
 from ...html import number, pill, text_html, with_csv
+from ...run_list import read_manifest
 from ..metrics import metric_html, table_html
 
 MEASURES = ("context_sensitivity", "entropy", "length_correlation", "accuracy", "accuracy_without_length", "pairs")
@@ -26,7 +25,7 @@ class Guide(NamedTuple):
 def read_guides(folder: Path) -> dict[str, Guide]:
     """Return model -> measures for each guide of a run. Empty if the manifest has no guides or is damaged."""
     try:
-        stored = from_json((folder / MANIFEST).read_text(encoding="utf-8"))["guides"]
+        stored = read_manifest(folder)["guides"]
         return {str(name): _guide(guide) for name, guide in stored.items()}
     except UNREADABLE:
         return {}
@@ -52,9 +51,10 @@ def guides_html(guides: Mapping[str, Guide]) -> str:
 def _guide_html(name: str, guide: Guide) -> str:
     names = [measure.replace("_", " ") for measure in MEASURES]
     rows = (
-        f'<tr><th scope="row">{text_html(objective)} {pill("collapsed") if objective in guide.collapsed else ""}</th>'
-        + "".join(f"<td>{_text(measure, value)}</td>" for measure, value in values.items())
-        + "</tr>"
+        [
+            f"{text_html(objective)} {pill('collapsed') if objective in guide.collapsed else ''}",
+            *(_text(measure, value) for measure, value in values.items()),
+        ]
         for objective, values in guide.objectives.items()
     )
     return (

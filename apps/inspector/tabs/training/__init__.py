@@ -4,7 +4,8 @@ from ...html import columns, skeleton_html, template
 
 PANELS = ("reward", "components", "proxy and gold", "KL", "length", "entropy", "loss", "accuracy", "margin")
 PANEL_IDS = {name: f"rl-{name.replace(' ', '-').lower()}" for name in PANELS}
-REWARD_IDS = [f"reward-{index}" for index in range(3)]
+REWARD_IDS = [f"reward-{index}" for index in range(6)]
+"""Figures of what rewards log of themselves; all such columns are in the table of changes."""
 TEMPLATE = "".join(
     [
         template("training-controls"),
@@ -12,9 +13,8 @@ TEMPLATE = "".join(
         template("changes"),
         f'<div class="panels">{template(*PANEL_IDS.values())}</div>',
         columns(template("over-kl"), template("any-column", "own")),
-        template("reward-controls"),
         f'<div class="panels">{template(*REWARD_IDS)}</div>',
-        template("reward-metrics", "rollouts-bar", "rollouts", "rollout"),
+        template("rollouts-bar", "rollouts", "rollout"),
         columns(template("waterfall", "waterfall-note"), template("strip-bar", "strip")),
         template("about-training"),
     ]

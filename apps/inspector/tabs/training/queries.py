@@ -17,6 +17,8 @@ from ..metrics import METRICS, metric_html, table_html
 from .log import Sources, Steps
 
 MOST_LINES, MOST_POINTS = 8, 2_000
+SETS = "train", "eval"
+"""Names of the lines of a reward model's training."""
 MEAN = re.compile(r"rewards/.+/mean")
 DASHES, SYMBOLS = ("solid", "dash"), ("circle", "diamond-open")  # trained on, watched
 
@@ -83,7 +85,7 @@ def panels(steps: Steps, sources: Sources) -> dict[str, Panel]:
         "entropy": Panel("Entropy", "nats per token", (Line("entropy", "entropy"),)),
     }
     if not any("reward" in row for row in steps):  # of a reward model
-        pairs = {name: (Line(name, "train"), Line(f"eval_{name}", "eval")) for name in ("loss", "accuracy", "margin")}
+        pairs = {name: (Line(name, SETS[0]), Line(f"eval_{name}", SETS[1])) for name in ("loss", "accuracy", "margin")}
         all_panels |= {name: Panel(name.capitalize(), "mean over pairs", lines) for name, lines in pairs.items()}
     found = _with_columns(all_panels, steps).items()
     return {name: panel._replace(definition=METRICS.get(f"training {name}") or METRICS[name]) for name, panel in found}
@@ -141,43 +143,44 @@ def changes_html(steps: Steps, beside: Steps, panels: Mapping[str, Panel], run: 
     First and last are means over a tenth of the steps each, 1 to 20; the error is that of the difference of both means
     if steps were independent.
     """
-    lines = dict.fromkeys(line for panel in panels.values() for line in panel.lines)
+    lines = {line: panel for panel in panels.values() for line in panel.lines}
     runs = [(run, steps), *([(other, beside)] if other else [])]
     rows = []
-    for line in lines:
+    for line, panel in lines.items():
+        called = f"{panel.title}, {line.name}" if line.name in SETS else line.name
         for name, log in runs:
             if ends := change_of(series(log, line.column)[1]):
-                label = text_html(line.name) + (
-                    f' <span class="faint">{text_html(str(name), 60)}</span>' if other else ""
-                )
-                change = f"{ends.last - ends.first:+.3g} ± {ends.error:.2g}"
-                cells = f"<td>{number(ends.first)}</td><td>{number(ends.last)}</td><td>{change}</td>"
-                rows.append(f'<tr><th scope="row">{label}</th>{cells}</tr>')
+                beside_name = f' <span class="faint">{text_html(str(name), 60)}</span>' if other else ""
+                label = text_html(called) + beside_name
+                error = "" if ends.error != ends.error else f" ± {ends.error:.2g}"
+                change = f"{ends.last - ends.first:+.3g}{error}"
+                rows.append([label, number(ends.first), number(ends.last), change])
     if not rows:
         return ""
     return with_csv(table_html(["metric", "first", "last", metric_html("change over the run", "change")], rows))
 
 
 class Ends(NamedTuple):
-    """Means of the first and of the last steps of a training, and the standard error of their difference."""
+    """Means of the first and of the last steps of a training."""
 
     first: float
     last: float
     error: float
+    """Standard error of their difference; NaN for means of one step each."""
 
 
 def change_of(values: Sequence[float]) -> Ends | None:
     """Return the ends of a series; None for fewer than two finite values.
 
     >>> change_of([1.0, 2.0])
-    Ends(first=1.0, last=2.0, error=0.0)
+    Ends(first=1.0, last=2.0, error=nan)
     """
     finite = [value for value in values if math.isfinite(value)]
     if len(finite) < 2:
         return None
     size = max(1, min(20, len(finite) // 10))
     ends = finite[:size], finite[-size:]
-    variances = [variance(end) / size if size > 1 else 0.0 for end in ends]
+    variances = [variance(end) / size if size > 1 else math.nan for end in ends]
     return Ends(sum(ends[0]) / size, sum(ends[1]) / size, math.sqrt(sum(variances)))
 
 
@@ -237,41 +240,11 @@ def columns(steps: Steps) -> list[str]:
 # ---- metrics logged by rewards ----
 
 
-def reward_columns(steps: Steps, sources: Sources) -> dict[str, list[str]]:
-    """Return reward source -> columns that it logs, such as `r2m/omega`."""
-    all_columns = columns(steps)
-    names = (*sources.trained, *sources.watched)
-    columns_by_source = {name: [column for column in all_columns if column.startswith(f"{name}/")] for name in names}
-    return {name: logged for name, logged in columns_by_source.items() if logged}
-
-
-def reward_panels(name: str, steps: Steps) -> dict[str, Panel]:
-    """Return panels of R2M (versions, ω, accuracy on labelled pairs) or of a judge (requests, cost, abstentions)."""
-    all_panels = {
-        "versions": Panel("Versions", "updates so far", _lines_of(name, head_version="head", policy_version="policy")),
-        "omega": Panel("ω, by which the text's own reward counts", "share", _lines_of(name, omega="ω")),
-        "accuracy": Panel("On-policy accuracy", "share of labelled pairs", _lines_of(name, accuracy="accuracy")),
-        "requests": Panel("Requests", "as logged", _lines_of(name, calls="requests")),
-        "cost": Panel("Cost", "unit of the prices", _lines_of(name, cost="cost")),
-        "abstentions": Panel("Abstentions", "judgments", _lines_of(name, abstentions="abstentions")),
-    }
-    return _with_columns(all_panels, steps)
-
-
-def _lines_of(name: str, **facts: str) -> tuple[Line, ...]:
-    return tuple(Line(f"{name}/{fact}", called) for fact, called in facts.items())
-
-
-def reward_metrics_html(name: str, names: Sequence[str], steps: Steps) -> str:
-    """Return a table with the first and the last value of every column that a reward logs."""
-    rows = (_metric_html(column.removeprefix(f"{name}/"), series(steps, column)[1]) for column in names)
-    table = with_csv(table_html(["metric", "first", "last", "steps"], rows))
-    return f"<p>Metrics logged by the reward <b>{text_html(name)}</b></p>{table}"
-
-
-def _metric_html(name: str, values: Sequence[float]) -> str:
-    ends = "".join(f"<td>{number(value)}</td>" for value in (values[0], values[-1]))
-    return f'<tr><th scope="row">{text_html(name)}</th>{ends}<td>{len(values):,}</td></tr>'
+def reward_panels(steps: Steps, sources: Sources) -> dict[str, Panel]:
+    """Return a panel for each column that a reward logs of itself: updates of R2M, requests and cost of a judge."""
+    names = tuple(f"{name}/" for name in (*sources.trained, *sources.watched))
+    logged = [column for column in columns(steps) if column.startswith(names)]
+    return {column: Panel(column, "as logged", (Line(column, column),)) for column in logged}
 
 
 def progress_html(steps: Steps, sources: Sources, growing: bool, damaged: Sequence[int] = ()) -> str:

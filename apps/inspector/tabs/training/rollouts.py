@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,9 +13,9 @@ import pyarrow.parquet as pq
 from .....rm.errors import UNREADABLE, DataError, UsageError
 from .....rm.io.reading_faults import reading_fault
 from .....rm.training import CHECKPOINTS
-from ...html import decimals_of, number, text_html
+from ...html import box_html, decimals_of, number, text_html
 from ...texts.tokens import heat_html, legend_html, scale_of, shades
-from ..metrics import table_html
+from ..metrics import link_html, row_html, table_html
 from .log import Sources
 
 ROLLOUTS = "rollouts"
@@ -183,13 +182,12 @@ def rows_html(rollouts: Sequence[Rollout], sources: Sources, chosen: int, addres
     heads = ["prompt", "completion", *map(text_html, names), "trained on", "advantage", "finished"]
     columns = zip(*(_numbers(rollout, sources) for rollout in rollouts), strict=True)
     texts = [[_missing(value, decimals_of(column)) for value in column] for column in columns]
-    rows = (
-        f'<tr{" class=mine" if rollout.position == chosen else ""}><th scope="row">{_beginning(rollout.prompt)}</th>'
-        f'<td class="words"><a href="{escape(address)}{rollout.position}">{_beginning(rollout.answer) or "(empty)"}</a>'
-        f"</td>{''.join(f'<td>{column[index]}</td>' for column in texts)}"
-        f"<td>{'yes' if rollout.finished else 'no'}</td></tr>"
-        for index, rollout in enumerate(rollouts)
-    )
+    rows = []
+    for index, rollout in enumerate(rollouts):
+        link = link_html(f"{address}{rollout.position}", _beginning(rollout.answer) or "(empty)")
+        cells = [_beginning(rollout.prompt), link, *(column[index] for column in texts)]
+        cells.append("yes" if rollout.finished else "no")
+        rows.append(row_html(cells, words={1}, kind="mine" if rollout.position == chosen else ""))
     return f'<div class="box scores">{table_html(heads, rows, words={1})}</div>'
 
 
@@ -216,14 +214,12 @@ def answer_html(rollout: Rollout, sources: Sources) -> str:
         f"{name} {number(value) if isinstance(value, int | float) else value}"
         for name, value in rollout.versions.items()
     )
-    return (
-        f'<div class="box prompt"><div class="head"><span>Step {rollout.step}, completion '
-        f'{rollout.position + 1}</span><span class="faint">group {rollout.group}, {finished}</span></div>'
-        f'<div class="body"><div class="text">{text_html(rollout.prompt)}</div></div></div><div class="answers">'
-        f'<div class="box answer"><div class="head">Completion</div><div class="body"><div class="text">'
-        f"{text_html(rollout.answer)}</div></div></div></div>{_rewards_html(rollout, sources)}"
-        f"{f'<p class=faint>Rated by {text_html(versions)}.</p>' if versions else ''}"
-    )
+    head = f"<span>Step {rollout.step}, completion {rollout.position + 1}</span>"
+    head += f'<span class="faint">group {rollout.group}, {finished}</span>'
+    prompt, answer = (f'<div class="text">{text_html(text)}</div>' for text in (rollout.prompt, rollout.answer))
+    rated = f"<p class=faint>Rated by {text_html(versions)}.</p>" if versions else ""
+    boxes = f'{box_html(head, prompt, "prompt")}<div class="answers">{box_html("Completion", answer, "answer")}</div>'
+    return f"{boxes}{_rewards_html(rollout, sources)}{rated}"
 
 
 def _rewards_html(rollout: Rollout, sources: Sources) -> str:
@@ -235,8 +231,7 @@ def _rewards_html(rollout: Rollout, sources: Sources) -> str:
     }
     decimals = [decimals_of(column) for column in zip(*stages.values(), strict=True)]
     rows = (
-        f'<tr><th scope="row">{text_html(stage)}</th>'
-        f"{''.join(f'<td>{_missing(*cell)}</td>' for cell in zip(values, decimals, strict=True))}</tr>"
+        [text_html(stage), *(_missing(*cell) for cell in zip(values, decimals, strict=True))]
         for stage, values in stages.items()
     )
     return f'<div class="box scores">{table_html(heads, rows)}</div>'

@@ -38,9 +38,8 @@ def view(site: Site, query: Query) -> View:
     chosen: dict[str, Any] = {}
     folder = site.root.find(run, TRAINED)
     completions = noted(lambda: _completions(folder, query, chosen), "rollout") if (folder / STEPS).is_file() else {}
-    kept = {name: query.get(name) for name in ("column", "reward")}
     return View(
-        shown | kept | chosen,
+        shown | {"column": query.get("column")} | chosen,
         {"training-controls": controls(lists), **logged, **completions, "about-training": about_html(folder)},
         site.root.growing(run),
     )
@@ -67,14 +66,16 @@ def _log(site: Site, run: str, other: str | None, window: int, query: Query) -> 
         PANEL_IDS[name]: views.step_figure(steps, panel, window, beside, standardised=name == "proxy and gold")
         for name, panel in panels.items()
     }
+    own = views.reward_panels(steps, sources)
+    for id, panel in zip(REWARD_IDS, own.values(), strict=False):
+        figures[id] = views.step_figure(steps, panel, window, beside)
     if both and "KL" in panels:
         figures["over-kl"] = views.kl_figure(steps, both, window)
     return {
         "progress": views.progress_html(steps, sources, entry.growing, log.damaged_lines(entry.path)),
-        "changes": views.changes_html(steps, beside, panels, run, other),
+        "changes": views.changes_html(steps, beside, panels | own, run, other),
         **figures,
         **_any_column(steps, beside, query.get("column"), window),
-        **_reward(steps, sources, query.get("reward"), window),
     }
 
 
@@ -86,23 +87,6 @@ def _any_column(steps: log.Steps, beside: log.Steps, column: str | None, window:
     choices = [("choose", ""), *((name, name) for name in names)]
     lists = controls([select_html("column", "Another metric", choices, column)]) if names else ""
     return {"any-column": lists, "own": views.step_figure(steps, panel, window, beside) if column else ""}
-
-
-def _reward(steps: log.Steps, sources: log.Sources, name: str | None, window: int) -> Mapping[str, Any]:
-    """Return the list of rewards with logged metrics, and the figures and columns of the chosen reward."""
-    by_reward = views.reward_columns(steps, sources)
-    if not by_reward:
-        return {}
-    name = name if name in by_reward else next(iter(by_reward))
-    choices = [(reward, reward) for reward in by_reward]
-    panels = views.reward_panels(name, steps).values()
-    figures = {id: views.step_figure(steps, panel, window) for id, panel in zip(REWARD_IDS, panels, strict=False)}
-    lists = controls([select_html("reward", "Metrics logged by a reward", choices, name)])
-    return {
-        "reward-controls": lists,
-        **figures,
-        "reward-metrics": views.reward_metrics_html(name, by_reward[name], steps),
-    }
 
 
 # ---- completions ----

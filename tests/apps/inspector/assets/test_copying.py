@@ -37,6 +37,8 @@ def test_a_folder_without_runs_has_one_card_with_commands_to_copy_on_every_tab(v
         card = page.locator(".empty:visible", has_text=f"--output {tmp_path}")
         card.locator("code", has_text=command).wait_for()
         assert card.count() == 1
+        dead = page.locator(f"#{tab.lower()} :is(select, input, a.button, button:not(.copy))")
+        assert dead.locator("visible=true").count() == 0 or tab == "Judgments", "controls without a run"
     page.get_by_role("tab", name="Playground", exact=True).click()
     page.get_by_text("--arm GUIDE").first.wait_for()
     assert page.locator("#prompt").count() == 0

@@ -1,7 +1,6 @@
 """Writes the static copy of a folder's judgments."""
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from ..queries import Filter, Run, indices, lines, open_run
 HERE = Path(__file__).parent
 CHUNK = 100
 """Cases per file, as in `bundle.js`."""
-STYLES = re.compile(r"<style>.*?</style>", re.DOTALL)
 
 
 def write_bundle(root: Root, target: Path) -> dict[str, Any]:
@@ -62,7 +60,7 @@ def _write_list(folder: Path, number: int, run: Run, scorer: str) -> int:
     )
     for chunk, start in enumerate(range(0, len(rows), CHUNK)):
         pages = [
-            STYLES.sub("", case_html(item, raw=False)) + annotations_html(item, known)
+            case_html(item, raw=False) + annotations_html(item, known)
             for item in items(run, scorer, rows[start : start + CHUNK])
         ]
         _write_script(folder / f"{number}-{chunk}.js", "cases", f"{number}-{chunk}", pages)

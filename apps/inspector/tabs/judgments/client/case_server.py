@@ -1,21 +1,24 @@
 """Functions that the script of the judgments tab calls: an address, rows of the list, one case, and its annotation."""
 
+import getpass
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ......rm.errors import DataError, UsageError
-from ....components import Site, parse_query, server_functions
+from ....components import Function, Site, parse_query, server_functions
 from ....html import note_html
 from ....html import text_html as shown_text
 from ....run_list import JUDGED
+from .. import export
 from .. import queries as views
 from ..annotation import annotations
 from ..annotation.annotation_html import LABELS, annotations_html, choices, guidelines_html, progress
 from ..annotation.exchange import import_annotations
 from ..case_html import case_html
 from ..cases import Item, item
+from ..explanation import view as why
 from ..filters import FilterValues, complete, filter_of, parse_filter_values, subset_choices
 from ..toolbar import toolbar_html
 
@@ -40,22 +43,19 @@ class View(NamedTuple):
 def functions(site: Site) -> list[Callable[[Request], Response]]:
     """Return the functions that the script calls. A response to an invalid request has a message in `error`."""
 
-    def rows(request: Request) -> Response:
-        return _rows(_view(site, request), _position(request["start"]), _size(request))
+    named: dict[str, Callable[[View, Request], Response]] = {
+        "rows": lambda view, request: _rows(view, _position(request["start"]), _size(request)),
+        "case": lambda view, request: _case(view, request),
+        "annotate": lambda view, request: _annotate(view, request),
+        "add_annotations": lambda view, request: _import(view.run, str(request["name"]), str(request["text"])),
+        "give_annotations": lambda view, _request: _export(view),
+    }
 
-    def case(request: Request) -> Response:
-        return _case(_view(site, request), request)
+    def of_view(function: Callable[[View, Request], Response]) -> Function:
+        return lambda request: function(_view(site, request), request)
 
-    def annotate(request: Request) -> Response:
-        return _annotate(_view(site, request), request)
-
-    def add_annotations(request: Request) -> Response:
-        return {"added": _import(_view(site, request).run, str(request["name"]), str(request["text"]))}
-
-    def open_address(request: Request) -> Response:
-        return _open(site, request)
-
-    return server_functions(open=open_address, rows=rows, case=case, annotate=annotate, add_annotations=add_annotations)
+    functions = {name: of_view(function) for name, function in named.items()}
+    return server_functions(open=lambda request: _open(site, request), **functions, **why.functions(site))
 
 
 def _view(site: Site, request: Request, asked: FilterValues | None = None) -> View:
@@ -112,7 +112,16 @@ def _open(site: Site, request: Request) -> Response:
     if request.get("known") != (run or "-"):
         answered |= {"toolbar": toolbar_html(site, asked, names, subsets), "report": report}
     values = {name: value or "" for name, value in asked._asdict().items()}
-    return answered | {"query": values, "growing": site.root.growing(run), "note": " ".join(notes)}
+    notes_of = {"growing": site.root.growing(run), "note": " ".join(notes), "reader": reader_of(site)}
+    return answered | {"query": values, **notes_of}
+
+
+def reader_of(site: Site) -> str:
+    """Return the reader's name at first: that of the user of this machine, where no other machine has access."""
+    try:
+        return "" if site.config.token else getpass.getuser()
+    except (OSError, KeyError):  # a user without a name
+        return ""
 
 
 # ---- the list ----
@@ -147,7 +156,7 @@ def badges_of(run: views.Run) -> dict[str, str]:
 def row_html(line: views.Line, scale: float, badge: str = "", *, blind: bool = False) -> str:
     """Return the inner HTML of a row. `scale` is the |margin| of a full bar; `blind` hides everything from scores.
 
-    >>> "✕" in row_html(views.Line("c", "chat", "wrong", -1.0, 0.0, 1.0, "Name a tree"), 2.0)
+    >>> "✕" in row_html(views.Line("c", "chat", "wrong", -1.0, "Name a tree"), 2.0)
     True
     """
     prompt = f'<span class="row-prompt" dir="auto">{shown_text(line.prompt) or "(empty prompt)"}</span>'
@@ -225,12 +234,22 @@ def _annotate(view: View, request: Request) -> Response:
     return _annotation(view, shown, request)
 
 
-def _import(run: views.Run, name: str, text: str) -> int:
+def _import(run: views.Run, name: str, text: str) -> Response:
     """Add the annotations of an uploaded file to those of a run, and return how many are new."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"annotations{Path(name).suffix}"
         path.write_text(text, encoding="utf-8", errors="surrogatepass")
         try:
-            return import_annotations(run, str(path))
+            return {"added": import_annotations(run, str(path))}
         except (DataError, UsageError) as error:
             raise UsageError(str(error).replace(str(path), name)) from error
+
+
+def _export(view: View) -> Response:
+    """Return the annotations of the cases that pass the filter as JSON lines, and the name of their file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "annotations.jsonl"
+        known = annotations.read(view.run.folder)
+        export.export(view.run, view.filter, "annotations.jsonl", path, known, export.LABELS[0])
+        text = path.read_text(encoding="utf-8")
+    return {"name": f"{view.run.folder.name}.annotations.jsonl", "text": text}

@@ -1,16 +1,16 @@
-// The list of cases and the case beside it. Gradio calls this with `element` (the list), `trigger` and `server`
-// (functions of case_server.py); the store calls `show` with an address.
+// The list of cases and the case beside it. Gradio calls this with `element` (the tab) and `server` (functions of
+// case_server.py); the store calls `show` with an address. `view.py` puts annotation.js and why.js before it.
 const ROW = 46, CHUNK = 60, SETTLED = 250, {ask, stored} = window.rewardlab;
 const NONE = "No case passes: choose another outcome or widen the filter.";
 const byId = id => document.getElementById(id);
 let view = {query: {}, key: null, total: 0}, version = 0;
 let rows = new Map(), names = new Map(), fetching = false;
-let wanted = 0, shown = null, loading = false, outdated = false, timer = null, told = "";
+let wanted = 0, shown = null, loading = false, outdated = false, timer = null, explained = "";
 const options = {raw: stored("raw") ?? false, diff: false, blind: stored("blind") ?? false};
 const list = () => element.querySelector("#cases");
 const finished = run => (run ?? "").replaceAll(/\.partial(?=\/|$)/g, "");  // what a run is called once it is finished
 const marked = (run = view.query.run) => stored("marks")?.[finished(run)] ?? [];
-const request = more => ({query: view.query, marked: marked(), reader: stored("reader") ?? "", ...options, ...more});
+const request = more => ({query: view.query, marked: marked(), reader: byId("annotation-reader").value, ...options, ...more});
 
 // ---- the list: only the rows in sight are in the page ----
 
@@ -90,6 +90,7 @@ const open = async (query, polled = false) => {
     latest = query;
     if (opening) return;
     opening = true;
+    const start = wanted;
     let asked, found;
     do {
         asked = latest;
@@ -109,9 +110,10 @@ const open = async (query, polled = false) => {
     byId("judgments-note").textContent = found.note;
     count();
     rewardlab.settle("judgments", {...valuesOf(filled), item: item ?? ""});
-    if (polled && shown !== null && !refused && before.key !== null) return grow(found, before.total);
+    const same = polled && asked === query && shown !== null && before.key !== null;
+    if (same && !refused) return grow(found, before.total, found.position - start);
     wanted = found.position;
-    byId("annotation-reader").value = stored("reader") ?? "";
+    byId("annotation-reader").value = stored("reader") ?? found.reader;
     if (refused) {
         forget();
         draw();
@@ -121,8 +123,8 @@ const open = async (query, polled = false) => {
     reveal();
     if (item) byId("judged").setAttribute("data-open", "");
 };
-const grow = (found, before) => {  // a run that is being written: the reader stays at the case
-    wanted = found.position;
+const grow = (found, before, shift) => {  // a run that is being written: the reader stays at the case, or goes on
+    wanted = Math.max(0, wanted + shift);
     if (found.total === before && !found.toolbar) return;
     forget();
     keep(found);
@@ -201,8 +203,8 @@ const settle = name => {  // what follows the case waits until the reader stays 
     timer = setTimeout(() => {
         if (name !== shown) return;
         const {run, scorer} = view.query, now = JSON.stringify([run, scorer, name]);
-        if (now !== told) trigger("settled", {run: run ?? "", scorer: scorer ?? "", case: name ?? ""});
-        told = now;
+        if (now !== explained) explainCase();
+        explained = now;
         const before = rewardlab.state().get("item");
         const how = before && before !== name ? "push" : "replace";
         if (run && element.offsetParent && !opening) rewardlab.settle("judgments", {...valuesOf(view.query), item: name ?? ""}, how);
@@ -220,85 +222,6 @@ const mark = () => {
     stored("marks", {...stored("marks"), [finished(view.query.run)]: cases});
     star();
     draw();
-};
-
-// ---- annotation: a draft stays with its case, and a verdict in the browser until the server has stored it ----
-
-const draftKey = () => JSON.stringify([finished(view.query.run), shown]);
-const drafts = () => stored("drafts") ?? {};
-const draft = text => {
-    const {[draftKey()]: _, ...others} = drafts();
-    stored("drafts", text ? {...others, [draftKey()]: text} : others);
-};
-const outbox = () => stored("outbox") ?? [];
-const annotation = found => {
-    byId("annotation-question").textContent = found.question;
-    byId("annotation-choices").replaceChildren(...[...found.choices, ["", "Skip", "s"]].map(([value, label, key]) => {
-        const button = Object.assign(document.createElement("button"), {type: "button", textContent: label});
-        Object.assign(button.dataset, {verdict: value, key});
-        button.append(Object.assign(document.createElement("kbd"), {textContent: key}));
-        return button;
-    }));
-    byId("annotation-note").value = drafts()[draftKey()] ?? "";
-    byId("annotation-said").innerHTML = found.said;
-    byId("annotation-guidelines").innerHTML = found.guidelines;
-    byId("annotation-progress").textContent = found.progress;
-    byId("annotation-error").textContent = "";
-};
-const judge = async verdict => {
-    if (shown === null) return;
-    if (verdict === "") return select(wanted + 1);
-    const reader = byId("annotation-reader"), at = wanted;
-    if (!reader.value.trim()) {
-        byId("annotation-error").textContent = "Fill in your name: it is stored with each annotation.";
-        return reader.focus();
-    }
-    const {run, scorer} = view.query, when = `${new Date().toISOString().slice(0, 19)}Z`, draft = draftKey();
-    const one = {query: {run, scorer}, case: shown, verdict, note: byId("annotation-note").value, reader: reader.value, blind: options.blind, when, draft};
-    stored("outbox", [...outbox().filter(other => other.draft !== draft || other.reader !== one.reader), one]);
-    if (at + 1 < view.total) select(at + 1);
-    const refused = await send(one);
-    if (refused && shown !== one.case && view.query.run === run) select(at);
-};
-const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
-const send = async ({error: _, ...one}) => {  // returns why it is not stored
-    const found = await ask(server.annotate(one)), rest = outbox().filter(({error: _, ...other}) => !same(other, one));
-    stored("outbox", found.error ? [...rest, {...one, error: found.error}] : rest);
-    unstored();
-    if (found.error) return found.error;
-    const {[one.draft]: kept, ...others} = drafts();
-    if ((kept ?? "") === one.note) stored("drafts", others);  // the reader may have begun another note
-    byId("annotation-progress").textContent = found.progress;
-    if (shown === one.case) annotation(found);
-    outdated = loading;  // what is on its way was asked for before it was stored
-    forgetRow(one.case);
-};
-const forgetRow = name => {  // its badge is another one now
-    const at = [...names].find(([, known]) => known === name)?.[0];
-    rows.delete(at);
-    byId(`case-row-${at}`)?.remove();
-    draw();
-};
-let sending = false;
-const sendAll = async () => {
-    if (sending) return;
-    sending = true;
-    for (const one of outbox()) await send(one);
-    sending = false;
-};
-const unstored = () => {
-    const failed = outbox().filter(one => one.error), lines = failed.map(one => `The annotation of ${one.case} is not stored. ${one.error}`);
-    const button = (textContent, onclick) => Object.assign(document.createElement("button"), {type: "button", textContent, onclick});
-    const discard = () => {stored("outbox", outbox().filter(one => !one.error)); unstored()};
-    byId("annotation-unstored").replaceChildren(...(failed.length ? [lines.join("\n"), button("Store again", sendAll), button("Discard", discard)] : []));
-};
-const take = async () => {  // annotations of a file
-    const [file] = byId("annotation-file").files;
-    if (!file) return;
-    const found = await ask(server.add_annotations(request({name: file.name, text: await file.text()})));
-    byId("annotation-file").value = "";
-    byId("annotation-error").textContent = found.error ?? `${found.added} new annotations of ${file.name}.`;
-    if (!found.error) restart({position: wanted});
 };
 
 // ---- what readers do ----
@@ -322,7 +245,7 @@ const actions = {
     "case-help": () => byId("keys-help").toggleAttribute("hidden"),
     "case-back": () => byId("judged").removeAttribute("data-open"),
     "case-raw": () => toggle("raw"), "case-diff": () => toggle("diff"), "annotation-blind": () => toggle("blind"),
-    "annotation-take": () => byId("annotation-file").click(),
+    "annotation-take": () => byId("annotation-file").click(), "annotation-give": give, ...below,
 };
 const keys = {
     j: "case-after", ArrowRight: "case-after", k: "case-before", ArrowLeft: "case-before", m: "case-mark",
@@ -366,6 +289,7 @@ const onInput = event => {
 };
 const onChange = event => {
     if (event.target.id === "annotation-file") take();
+    if (event.target.matches("#why-section [name=objective]")) below.explain();
 };
 const restart = (which, found) => {
     forget();
@@ -388,15 +312,11 @@ window.rewardlabCases = () => {
 };
 const poll = () => {
     if (outbox().length) sendAll();
-    if (!view.growing) return;
+    if (!view.growing || loading || opening) return;
     open(new URLSearchParams({tab: "judgments", ...valuesOf(view.query), item: shown ?? ""}), true);
 };
-const begin = () => {
-    if (!byId("case-bar") || !byId("annotation") || !byId("judgments-toolbar") || !list()) return requestAnimationFrame(begin);
-    byId("judgments-toolbar").onsubmit = event => event.preventDefault();
-    unstored();
-    sendAll();
-    rewardlab.selection = () => JSON.stringify({query: view.query, marked: marked()});
-    rewardlab.pane("judgments", element, server, {show, poll});
-};
-begin();
+byId("judgments-toolbar").onsubmit = event => event.preventDefault();
+unstored();
+sendAll();
+rewardlab.selection = () => JSON.stringify({query: view.query, marked: marked()});
+rewardlab.pane("judgments", element, server, {show, poll});

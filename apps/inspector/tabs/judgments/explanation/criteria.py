@@ -15,16 +15,14 @@ from ......judges.parsing.verdicts import pair_verdict
 from ......judges.types import Criterion
 from ......rm.errors import UNREADABLE, DataError
 from .....runs.tables import JUDGMENTS
-from .... import html
-from ....assets import stylesheet
 from ....database import query, table
-from ....html import LONGEST, number, text_html
+from ....html import LONGEST, box_html, number, text_html
+from ....texts.rendering import rendered_html
 from ...metrics import table_html
 
 ROW = f"""SELECT criteria, reasoning, raw, orders, prompt_tokens, completion_tokens, seconds, cost
           FROM {table("judgments")} WHERE scorer = $scorer AND "case" = $case"""
 WORDS = {1.0: ("met", "right"), 0.5: ("partly", "tie"), 0.0: ("not met", "wrong")}
-STYLE = stylesheet("criteria.css")
 
 
 class Grounds(NamedTuple):
@@ -133,11 +131,11 @@ def _colour(value: float) -> str:
 
 def grounds_html(grounds: Grounds, answers: Sequence[str]) -> str:
     """Return criteria, responses with marked evidence, reasoning, replies and their cost as HTML."""
-    reasoning = _box("Reasoning", text_html(grounds.reasoning)) if grounds.reasoning else ""
+    reasoning = _box("Reasoning", _written(grounds.reasoning)) if grounds.reasoning else ""
     parts = [_replies_html(grounds, answers), reasoning, _cost_html(grounds)]
     if grounds.criteria:
         parts = [_criteria_html(grounds, len(answers)), _answers_html(grounds, answers), *parts]
-    return f'{html.STYLE}{STYLE}<div class="rl">{"".join(parts)}</div>'
+    return f'<div class="rl">{"".join(parts)}</div>'
 
 
 def _criteria_html(grounds: Grounds, answers: int) -> str:
@@ -145,12 +143,7 @@ def _criteria_html(grounds: Grounds, answers: int) -> str:
     by_place = {(criterion.name, criterion.answer): criterion for criterion in grounds.criteria}
     marks = any(criterion.evidence for criterion in grounds.criteria if criterion.name != ROUTED)
     heads = ["Criterion", *(f"Response {index + 1}" for index in range(answers))]
-    rows = (
-        f'<tr><th scope="row">{text_html(name)}</th>'
-        + "".join(_verdict(by_place.get((name, index)), marks) for index in range(answers))
-        + "</tr>"
-        for name in names
-    )
+    rows = ([text_html(name), *(_verdict(by_place.get((name, k)), marks) for k in range(answers))] for name in names)
     return f'<div class="box scores criteria">{table_html(heads, rows)}</div>'
 
 
@@ -174,17 +167,21 @@ def _answers_html(grounds: Grounds, answers: Sequence[str]) -> str:
 
 
 def _box(head: str, text: str, kind: str = "") -> str:
-    return (
-        f'<div class="box {kind}"><div class="head">{head}</div>'
-        f'<div class="body"><div class="text">{text}</div></div></div>'
-    )
+    return box_html(head, f'<div class="text">{text}</div>', kind)
+
+
+def _written(text: str) -> str:
+    """Return what a judge wrote as HTML: rendered Markdown, but JSON and tagged text as they are."""
+    if text.lstrip().startswith(("{", "[", "<")):
+        return text_html(text)
+    return f'<div class="rendered">{rendered_html(text)}</div>'
 
 
 def _replies_html(grounds: Grounds, answers: Sequence[str]) -> str:
     """Return the replies side by side, for example the replies for both orders of a comparison."""
     requests = enumerate(zip_longest(grounds.raw, grounds.orders[: len(grounds.raw)], fillvalue=()))
     boxes = "".join(
-        _box(_request(index, order, raw, answers), text_html(raw), "reply") for index, (raw, order) in requests
+        _box(_request(index, order, raw, answers), _written(raw), "reply") for index, (raw, order) in requests
     )
     turned = _flips(grounds, answers)
     return f'{turned}<div class="answers replies">{boxes}</div>' if boxes else ""

@@ -2,23 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 
 from ......benchmarks.explanation.exact import term_of_length
 from ......benchmarks.explanation.types import Cause, Explanation, Pieces
 from ......rm.errors import UNREADABLE
-from ......rm.io.checked_files import from_json
 from ......rm.types import Example, ReadsTokens, RewardModel
-from .....runs.run_folder import MANIFEST
-from .... import figures, html
-from ....figures import PALETTE
-from ....html import number, text_html
+from ....html import box_html, number, text_html
+from ....run_list import read_manifest
 from ....texts import tokens
 from ....texts.tokens import Scale, heat_html, legend_html, scale_of, shades
-from ...metrics import table_html
+from ...metrics import row_html, table_html
 
 TOLERANCE = 1e-4
 
@@ -26,14 +21,10 @@ TOLERANCE = 1e-4
 # ---- the score in the run ----
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
-    return from_json((folder / MANIFEST).read_text(encoding="utf-8"))
-
-
 def contracts_of(folder: Path) -> dict[str, str]:
     """Load the hash of every scorer's scoring contract from the manifest of a run. Empty if the manifest has none."""
     try:
-        return {str(name): str(contract) for name, contract in _manifest(folder)["contracts"].items()}
+        return {str(name): str(contract) for name, contract in read_manifest(folder)["contracts"].items()}
     except UNREADABLE:
         return {}
 
@@ -63,7 +54,7 @@ def stored_scores_note(
 def length_term_note(folder: Path, model: RewardModel, pair: tuple[Example, Example], margin: float) -> str:
     """Return a sentence on the length term of a length-controlled training, from the manifest of the model's folder."""
     try:
-        (term,) = _manifest(folder)["length_term"].values()
+        (term,) = read_manifest(folder)["length_term"].values()
         weight, scale = float(term["weight"]), float(term["scale"])
     except UNREADABLE:
         return ""
@@ -91,15 +82,16 @@ def explanation_html(explanation: Explanation, objective: int, notes: Sequence[s
     first, second = explanation.labels
     legend = legend_html(scale, unit="reward", low=f"for {second}", high=f"for {first}")
     boxes = "".join(
-        f'<div class="box"><div class="head"><span>{text_html(label.capitalize())}</span>'
-        f'<span class="end">{number(reward)}</span></div>'
-        f'<div class="body">{_part_html(part, objective, scale)}</div></div>'
+        box_html(
+            f'<span>{text_html(label.capitalize())}</span><span class="end">{number(reward)}</span>',
+            _part_html(part, objective, scale),
+        )
         for label, reward, part in zip(
             explanation.labels, explanation.rewards[:, objective], attribution.pieces, strict=True
         )
     )
     return (
-        f'{html.STYLE}{tokens.STYLE}<div class="rl"><p class="lead"><strong>{text_html(explanation.lead(objective))}'
+        f'<div class="rl"><p class="lead"><strong>{text_html(explanation.lead(objective))}'
         f"</strong></p>{_causes_html(explanation, objective)}{_faint_html(_sums(explanation, objective))}"
         f"{''.join(map(_faint_html, notes))}{legend}"
         f'<div class="answers">{boxes}</div></div>'
@@ -114,7 +106,7 @@ def _causes_html(explanation: Explanation, objective: int) -> str:
     remainder, margin = explanation.remainder[objective], explanation.margin[objective]
     if not _is_exact(explanation, objective):
         rows.append(_cause_html(Cause("not explained", explanation.remainder), remainder, scale))
-    rows.append(f'<tr class="mine"><th scope="row">margin</th><td>{_signed(margin)}</td></tr>')
+    rows.append(row_html(["margin", _signed(margin)], kind="mine"))
     first, second = explanation.labels
     heads = ["Cause", f"Contribution to {first} minus {second}"]
     return f'<div class="box scores heat causes">{table_html(heads, rows)}</div>'
@@ -123,10 +115,8 @@ def _causes_html(explanation: Explanation, objective: int) -> str:
 def _cause_html(cause: Cause, value: float, scale: Scale) -> str:
     (shade,) = shades([value], scale)
     detail = f' <span class="faint">{text_html(cause.detail)}</span>' if cause.detail else ""
-    return (
-        f'<tr><th scope="row">{text_html(cause.name)}{detail}</th><td>'
-        f'<i style="--c:{shade.colour};--v:{shade.strength * tokens.STRONGEST:.0f}%">{_signed(value)}</i></td></tr>'
-    )
+    colour = f"--c:{shade.colour};--v:{shade.strength * tokens.STRONGEST:.0f}%"
+    return row_html([f"{text_html(cause.name)}{detail}", f'<i style="{colour}">{_signed(value)}</i>'])
 
 
 def _signed(value: float) -> str:
@@ -153,12 +143,3 @@ def _part_html(part: Pieces, objective: int, scale: Scale) -> str:
     titles = ["not removed" if np.isnan(value) else _signed(value) for value in values]
     note = _faint_html(part.note) if part.note else ""
     return note + heat_html(part.texts, shades(values.tolist(), scale), titles)
-
-
-def objectives_figure(explanation: Explanation) -> go.Figure:
-    """Draw the rewards of all objectives as bars, one colour per response."""
-    figure = go.Figure()
-    names = [*map(figures.plot_text, explanation.objectives)]
-    for index, (label, rewards) in enumerate(zip(explanation.labels, explanation.rewards, strict=True)):
-        figure.add_bar(x=names, y=rewards, name=label.capitalize(), marker_color=PALETTE[index])
-    return figures.layout(figure, x="objective", y="reward")

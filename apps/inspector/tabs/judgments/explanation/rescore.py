@@ -9,7 +9,6 @@ from ......judges.rubrics.rubric import Principle, Rubric, Rule, from_toml, pars
 from ......judges.rubrics.scoring import DEFAULT_SCORE, SCORES, RubricScore
 from ......rm.errors import DataError, UsageError
 from .....runs.run_folder import read_settings
-from .... import html
 from ....html import number, text_html
 from ...metrics import table_html
 
@@ -154,7 +153,7 @@ def rescored_html(rows: Sequence[Rescored], changes: Sequence[str], doubts: Sequ
     table = table_html(heads, body)
     lists = _list("Only a judge could say", changes) + _list("Doubtful in this rubric", doubts)
     best = f"<p>{_change(rows)}</p>"
-    return f'{html.STYLE}<div class="rl rescored"><div class="box scores">{table}</div>{best}{lists}</div>'
+    return f'<div class="rl rescored"><div class="box scores">{table}</div>{best}{lists}</div>'
 
 
 def _cell(value: float | None) -> str:

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ......judges.retrieval.index import TextIndex, search
-from ......judges.retrieval.open import open_index
 from .....runs.tables import ITEMS
-from ....html import STYLE, number, pill, text_html
+from ....html import number, pill, text_html
 from ....run_list import stamp
 from ...metrics import cases_query, link_html, table_html
 from ..index import ITEM_TABLE
@@ -40,6 +39,8 @@ def similar_cases(run: Run, scorer: str, case: str, retriever: str) -> list[Simi
 @lru_cache(maxsize=2)
 def _prompt_index(folder: Path, _stamp: Any, retriever: str) -> tuple[dict[str, str], TextIndex]:
     """Return the prompts of a run by case, and their index."""
+    from ......judges.retrieval.open import open_index
+
     prompts = dict(tables_of(folder).query(f'SELECT "case"::VARCHAR, prompt::VARCHAR FROM {ITEM_TABLE}'))
     return prompts, open_index(retriever, [*prompts], [*prompts.values()])
 
@@ -47,13 +48,14 @@ def _prompt_index(folder: Path, _stamp: Any, retriever: str) -> tuple[dict[str, 
 def similar_html(run: str, scorer: str, similar: list[Similar]) -> str:
     """Return similar cases as an HTML table with links to the cases."""
     if not similar:
-        return f'{STYLE}<p class="rl faint">This run has no other case that this scorer judged.</p>'
+        return '<p class="faint">This run has no other case that this scorer judged.</p>'
     heads = ["Similarity", "Case", "Subset", "Outcome", "Margin", "Prompt"]
     rows = (
-        f"<tr><td>{similarity:.2f}</td>"
-        f'<td class="words">{link_html(cases_query(run, scorer, item=line.case), text_html(line.case, 100))}</td>'
-        f'<td class="words">{text_html(line.subset, 100)}</td><td class="words">{pill(line.outcome)}</td>'
-        f'<td>{number(line.margin)}</td><td class="words">{text_html(line.prompt)}</td></tr>'
+        [
+            f"{similarity:.2f}",
+            link_html(cases_query(run, scorer, item=line.case), text_html(line.case, 100)),
+            *(text_html(line.subset, 100), pill(line.outcome), number(line.margin), text_html(line.prompt)),
+        ]
         for line, similarity in similar
     )
-    return f'{STYLE}<div class="rl">{table_html(heads, rows, words={1, 2, 3, 5})}</div>'
+    return table_html(heads, rows, words={1, 2, 3, 5})

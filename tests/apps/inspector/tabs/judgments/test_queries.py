@@ -107,7 +107,7 @@ def test_a_folder_may_be_called_like_a_pattern_or_a_partition_and_is_read_anew(t
 def test_turns_of_a_prompt_are_told_apart_and_an_abstention_has_its_reason(tmp_path):
     case = Case("c", ({"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}), ("a", "b"), (1,))
     run = open_run(write_evaluation(tmp_path / "eval", [case], {"rm": {"c": (1.0, 3.0)}, "shy": {"c": "too long"}}))
-    assert lines(run, Filter("rm"), 0, 5) == [("c", "", "right", 2.0, 3.0, 1.0, "system: Be kind. user: Hi")]
+    assert lines(run, Filter("rm"), 0, 5) == [("c", "", "right", 2.0, "system: Be kind. user: Hi")]
     found = item(run, "rm", "c")
     assert [turn["role"] for turn in found.messages] == ["system", "user"]
     assert found.verdicts[1].abstained == "too long"
@@ -200,10 +200,10 @@ def test_lengths_are_those_that_are_stored_and_a_baseline_must_be_right(tmp_path
     assert names(open_run(folder), Filter(MODEL, baseline_right=True)) == ["a1", "a5"]
 
 
-def test_a_line_has_the_lowest_right_and_the_highest_wrong_score(run):
+def test_a_line_has_the_margin_and_the_beginning_of_the_prompt(run):
     found = {line.case: line for line in lines(run, CHOSEN, 0, 10)}
-    assert found["a7"] == ("a7", "hard", "wrong", -3.0, 1.0, 4.0, "Name two")
-    assert found["a5"] == ("a5", "safety", "abstained", None, None, None, "Say 'it's'")
+    assert found["a7"] == ("a7", "hard", "wrong", -3.0, "Name two")
+    assert found["a5"] == ("a5", "safety", "abstained", None, "Say 'it's'")
     assert found["a1"].prompt == "<script>window.hacked = 1; alert(1)</script> ${alert(2)} {{value}} & two spaces"[:80]
 
 
@@ -214,7 +214,7 @@ def test_an_item_has_what_every_scorer_made_of_it_in_a_table_of_any_order(run, t
         assert found.answers == ("elm", "newt", "ash") and found.best == (0, 2) and found.subset == "hard"
         assert found.verdict.scores == (1.0, 4.0, 3.0) and found.verdict.outcome == "wrong"
         assert found.verdicts[1].scores == (1.0, 0.0, 1.0) and found.verdicts[1].outcome == "right"
-        assert names(opened) == ORDERS["items"].split() and lines(opened, CHOSEN, 0, 10)[6].chosen == 1.0
+        assert names(opened) == ORDERS["items"].split() and lines(opened, CHOSEN, 0, 10)[6].margin == -3.0
     with pytest.raises(UsageError, match="no case 'a9'"):
         item(run, MODEL, "a9")
     assert [item(run, MODEL, case).pair for case in ("a7", "a2")] == [(0, 1), (1, 0)]

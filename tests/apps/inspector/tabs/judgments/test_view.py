@@ -1,3 +1,4 @@
+import getpass
 import hashlib
 import json
 import shutil
@@ -164,9 +165,12 @@ def test_readers_annotate_and_take_a_selection_away(visit, desk, desk_address, t
     run = write_run(desk / "annotated")
     before = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in run.iterdir()}
     page = visit(desk_address, "?run=annotated&outcome=wrong&item=a2", ready=ITEM)
+    reader, note = page.locator("#annotation-reader"), page.locator("#annotation-note")
+    assert reader.input_value() == getpass.getuser(), "only this machine reaches the page"
+    reader.fill("")
+    page.locator("h1").click()
     page.keyboard.press("y")
     page.locator("#annotation-error", has_text="Fill in your name").wait_for()
-    reader, note = page.locator("#annotation-reader"), page.locator("#annotation-note")
     for verdict, who, text in (("Yes", "Bob", "=1+1"), ("No", "Ada <b>", "<script>window.hacked=1</script>")):
         reader.fill(who)
         note.fill(text)
@@ -177,10 +181,15 @@ def test_readers_annotate_and_take_a_selection_away(visit, desk, desk_address, t
         page.locator("#annotation-said", has_text=text).wait_for()
     page.locator("#annotation-progress", has_text="2 readers").wait_for()
     assert "alpha" in page.locator("#annotation-progress").inner_text()
-    page.get_by_role("button", name="More filters").click()
-    page.get_by_label("annotated", exact=True).check()
+    page.locator("#annotation-progress").click()
     expect_cases(page, "a2")
-    page.get_by_role("button", name="Export").click()
+    page.get_by_role("button", name="More filters").click()
+    assert page.get_by_label("annotated", exact=True).is_checked()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export annotations").click()
+    exported = [json.loads(line) for line in download.value.path().read_text().splitlines()]
+    assert [(one["case"], one["who"]) for one in exported] == [("a2", "Bob"), ("a2", "Ada <b>")]
+    page.locator("button.label-wrap", has_text="Export").click()
     choose(page, "Preferences", "the readers', of annotated cases")
     page.get_by_role("button", name="Write file").click()
     with page.expect_download() as download:
@@ -214,7 +223,7 @@ def test_a_draft_stays_with_its_case_and_what_the_server_did_not_get_is_named(br
     page.locator("#case-row-1").click()
     choices.get_by_role("button", name="Yes").click()
     page.locator("#annotation-progress", has_text="1 of 7 cases by you").wait_for()
-    assert page.locator("#annotation-unstored").inner_text() == ""
+    page.wait_for_function("document.querySelector('#annotation-unstored').innerText === ''")
     page.goto(f"{desk_address}?run=drafted&item=a1")
     expect_case(page, "a1")
     assert note.input_value() == "about a1" and page.locator("#annotation-reader").input_value() == "Ada"
@@ -271,6 +280,28 @@ def test_an_annotation_is_shown_though_its_case_was_asked_for_before_it(visit, d
     expect_place(page, "1 of 7")
     page.locator("#case:not(.refreshing)").wait_for()
     page.locator("#annotation-said", has_text="Ada").wait_for()
+
+
+def test_a_step_during_a_look_at_a_growing_run_is_not_undone(visit, desk, desk_address, monkeypatch):
+    """The answer to what the page asks every few seconds took the reader back to the case of the question."""
+    write_run(desk / "growing.partial")
+    page = visit(desk_address, "?run=growing.partial&outcome=all&item=a1", ready=ITEM)
+    asked, going, opened = Semaphore(0), Event(), case_server._open
+
+    def late(*request):
+        answer = opened(*request)
+        asked.release()
+        going.wait()
+        return answer
+
+    monkeypatch.setattr(case_server, "_open", late)
+    asked.acquire()
+    page.keyboard.press("j")
+    expect_case(page, "a2")
+    going.set()
+    asked.acquire()  # the next look: the answer to the one before is there
+    expect_place(page, "2 of 7")
+    expect_case(page, "a2")
 
 
 @pytest.mark.slow

@@ -81,6 +81,13 @@ def test_both_orders_stand_beside_each_other_with_what_each_said(folder):
     assert "the verdict follows the order" in page
 
 
+def test_what_a_judge_wrote_is_rendered_and_json_is_left_alone():
+    """Asterisks around a judge's verdict were shown."""
+    found = views.Grounds((), "I **prefer** it", ("**Winner: A**", '{"met": "*yes*"}'), (), 1, 1, 0.0, 0.0)
+    page = views.grounds_html(found, ("x", "y"))
+    assert "<strong>prefer</strong>" in page and "<strong>Winner: A</strong>" in page and "*yes*" in page
+
+
 def test_one_verdict_in_both_orders_is_no_flip():
     found = views.Grounds((), "", ("Winner: A", "Winner: B"), ((0, 1), (1, 0)), 1, 1, 0.0, 0.0)
     page = views.grounds_html(found, ("x", "y"))

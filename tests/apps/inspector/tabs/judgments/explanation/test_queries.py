@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 from rewardlab.apps.inspector.tabs.judgments.explanation import queries as why
+from rewardlab.apps.inspector.tabs.judgments.explanation.figures import objectives_figure
 from rewardlab.apps.inspector.texts import tokens
 from rewardlab.benchmarks.explanation.types import Attribution, Cause, Explanation, Pieces
 from rewardlab.rm.kinds.autoregressive.model import load_autoregressive
@@ -62,7 +63,7 @@ def test_four_thousand_words_are_half_a_megabyte_and_unmeasured_ones_are_underli
 
 def test_the_objectives_are_a_figure():
     explanation = explanation_of([], [[3.0, 1.0], [5.0, 0.0]], objectives=("<b>kind</b>", "safe"))
-    bars = why.objectives_figure(explanation)
+    bars = objectives_figure(explanation)
     assert [*bars.data[1].y] == [5.0, 0.0] and bars.data[0].x[0] == "&lt;b&gt;kind&lt;/b&gt;"
     assert bars.data[1].name == "Response 3"
 

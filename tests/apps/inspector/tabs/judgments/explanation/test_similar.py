@@ -34,7 +34,7 @@ def test_the_nearest_prompts_come_first_with_their_outcomes(tmp_path, retriever)
 
 
 def test_names_lead_to_the_cases_and_texts_are_text():
-    line = Line("<b>&1", "<i>", "wrong", -1.5, 0.0, 1.5, "<script>window.hacked=1</script>")
+    line = Line("<b>&1", "<i>", "wrong", -1.5, "<script>window.hacked=1</script>")
     html = similar_html("a/b", "r m", [(line, 0.5)])
     assert 'href="?tab=judgments&amp;run=a%2Fb&amp;scorer=r+m&amp;item=%3Cb%3E%261"' in html
     assert "<script" not in html and "<b>" not in html and "&lt;script&gt;" in html and ">0.50<" in html
