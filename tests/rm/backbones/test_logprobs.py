@@ -135,7 +135,7 @@ def test_tokens_at_the_border_and_those_that_the_encoder_adds_are_counted():
     assert encoder(words).encode_completion(Example(user_turn("b a"), "b"))[:3] == ([2, 3, 4], 3, 1)
     turns = "{% for m in messages %}{{ m.content }} {% endfor %}"
     words = word_level(turns + "{% if add_generation_prompt %}ab {% endif %}")
-    with pytest.raises(DataError, match="opens a reply with 'a ab ' but renders no completion behind it"):
+    with pytest.raises(DataError, match="opens a reply with 'a ab ' but renders no completion after it"):
         encoder(words).encode_completion(Example(user_turn("a"), "b"))
 
 
@@ -268,7 +268,7 @@ def test_two_vocabularies_or_no_reference_are_refused(policy, tokenizer, tmp_pat
 def test_missing_weights_and_models_of_another_kind_or_that_look_ahead_are_refused(policy, tokenizer, tmp_path):
     load_scalar(policy, fresh=True).save(tmp_path / "scalar")
     for open_it in (load_autoregressive, lambda source: load_implicit(policy, reference=source)):
-        with pytest.raises(DataError, match="a reward model of kind 'scalar', no language model"):
+        with pytest.raises(DataError, match="a reward model of kind 'scalar'; give"):
             open_it(str(tmp_path / "scalar"))
     save_lm(tmp_path / "lm", tokenizer)
     file = tmp_path / "lm" / "model.safetensors"
@@ -287,7 +287,7 @@ def test_missing_weights_and_models_of_another_kind_or_that_look_ahead_are_refus
         AutoConfig.for_model("bert", vocab_size=len(tokenizer), tie_word_embeddings=True, **size)
     ).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    with pytest.raises(DataError, match=r"see later tokens \(bert\)"):
+    with pytest.raises(DataError, match=r"depend on later tokens \(bert\)"):
         load_autoregressive(str(tmp_path))
 
 
