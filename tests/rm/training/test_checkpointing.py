@@ -33,7 +33,7 @@ def test_a_fault_names_the_file_and_sizes_alone_miss_a_flipped_bit(tmp_path):
     for content, hashed, fault in [
         (b"abc", True, None),
         (b"ab", False, "a has 2 bytes and was written with 3"),
-        (b"abd", True, "a has changed since it was written (its SHA-256 is another)"),
+        (b"abd", True, "a has changed since it was written (its SHA-256 differs)"),
         (b"abd", False, None),
     ]:
         (tmp_path / "a").write_bytes(b"abc")
@@ -49,7 +49,7 @@ def test_the_newest_whole_checkpoint_is_resumed_from_and_the_faulty_one_named_an
     (tmp_path / "checkpoint-12" / "model.safetensors").write_bytes(b"x" * 11 + b"y")
     assert last_complete_checkpoint(tmp_path, told.append) == tmp_path / "checkpoint-8"
     assert told == [
-        "checkpoint-12: model.safetensors has changed since it was written (its SHA-256 is another); it is set aside "
+        "checkpoint-12: model.safetensors has changed since it was written (its SHA-256 differs); it is set aside "
         "as corrupt-checkpoint-12, going on from checkpoint-8"
     ]
     assert sorted(one.name for one in tmp_path.iterdir()) == ["checkpoint-4", "checkpoint-8", "corrupt-checkpoint-12"]

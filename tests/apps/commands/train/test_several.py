@@ -68,7 +68,7 @@ def rated(world, folder, capsys) -> dict[str, np.ndarray]:
 def test_weighted_objectives_are_trained_scored_judged_and_reinforced_by_name(train, world, tmp_path, capsys):
     code, facts, err, folder = train("--objectives", "helpful", "harmless", "--weights", "helpful=0.7,harmless=-0.3")
     assert code == 0 and facts["weights"] == {"helpful": 0.7, "harmless": -0.3}
-    assert "--weights: harmless=-0.3 is below 0, so more of it lowers the reward" in err
+    assert "--weights: harmless=-0.3 is negative, so larger values lower the reward" in err
     ties = sum(pair.wins["harmless"] == 0.5 for pair in TAUGHT)
     assert ties and "data: 80 pairs and 0 scores for 'harmless', 0 rows without" in err, "a tie is a label"
     assert manifest(folder)["labels"]["helpful"] == {"pairs": 80, "scores": 0, "unlabelled": 0}
