@@ -98,7 +98,7 @@ REFUSED = [
     ("models/lora/adapter_config.json", lambda: lora(modules_to_save=["[["]), "does not fit its base"),
     ("models/lora/adapter_config.json", lambda: lora(r=10**9), "a rank is a whole number"),
     ("models/ensemble/ensemble.json", lambda: ensemble(pessimism={}), "not the settings of an ensemble"),
-    ("models/ensemble/ensemble.json", lambda: ensemble(members=["/" + "(" * 300] * 2), "can be no folder"),
+    ("models/ensemble/ensemble.json", lambda: ensemble(members=["/" + "(" * 300] * 2), "is not a folder"),
     ("models/linear/vocabulary.json", lambda: b'["r", [[]]]', "not a list of distinct words"),
     # runs of others
     ("runs/eval/verify: summary.json", lambda: summary(samples=[]), "samples is a whole number"),

@@ -222,7 +222,7 @@ def test_files_keep_beta_and_names_and_are_refused_if_damaged(policy, tmp_path, 
     assert settings == {"policy": policy, "reference": reference, "beta": 0.1}
     assert not [*(tmp_path / "implicit").glob("*.safetensors")]
     file.write_text(json.dumps(settings | {"reference": policy}))
-    with pytest.raises(DataError, match=r"implicit.json: not the models and beta of scoring.json"):
+    with pytest.raises(DataError, match=r"implicit.json: its models and beta are not those of scoring.json"):
         load_reward_model(str(tmp_path / "implicit"))
     file.write_text(json.dumps({"beta": 0.1}))
     with pytest.raises(DataError, match="does not name a policy and a reference"):

@@ -143,7 +143,11 @@ def test_what_does_not_fit_together_is_refused(train, never_trains):
         (["--loss", "robust_bradley_terry(eps=0.1)"], 2, "no argument 'eps'"),
         (["--loss", "attribute_regression"], 2, "is not a loss of pairs"),
         (["--weights", "helpful=1"], 2, "belong to several objectives; name them with --objectives"),
-        (["--objectives", "helpful", "overall", "--weights", "helpful=1,overall=1"], 2, "is what the weights make"),
+        (
+            ["--objectives", "helpful", "overall", "--weights", "helpful=1,overall=1"],
+            2,
+            "sum that --weights defines",
+        ),
         (["--objectives", "helpful", "helpful"], 2, "--objectives: helpful is given twice"),
         (["--kind", "linear", "--objectives", "helpful", "harmless"], 2, "learns one objective"),
         (["--kind", "boosted", "--members", "a", "b", "--objectives", "c", "d"], 2, "learns one objective, got c, d"),
