@@ -65,7 +65,7 @@ def test_what_cannot_be_planned_is_told_in_a_sentence(plan, tmp_path):
         ("--model 7b --job tune", 2, "--job is one of train, rl, decode, score, got 'tune'"),
         ("--model 7b --strategy zero", 2, "--strategy is one of ddp, fsdp, zero3, got 'zero'"),
         ("--model 7b --job rl --length 64", 2, "--length is for train and score; for rl set --prompt"),
-        ("--model 7b --job rl --batch 6 --group 4", 2, "a step has 6 answers"),
+        ("--model 7b --job rl --batch 6 --group 4", 2, "a step has 6 completions"),
         ("--model 7b --job decode --strategy fsdp", 2, "decode keeps full models on every GPU"),
         ("--model 7b --job score --dtype mixed", 2, "score does not train; set --dtype float32 or bfloat16"),
         ("--model 7b --adapter pblora", 2, "--adapter pblora is for --kind autoregressive"),

@@ -252,7 +252,7 @@ def test_a_preference_is_refused_with_the_way_out():
         ({"helpful": 0.6, "harmless": 0.6}, (), "sums to 1.2"),
         (torch.tensor([0.5, 0.5]), (), "needs the names of its objectives in the adapter's order"),
         (torch.tensor([0.5, 0.5]), ("harmless", "helpful"), "needs the names of its objectives in the adapter's order"),
-        (torch.ones(3), NAMES, "has 2 shares, got 3"),
+        (torch.ones(3), NAMES, "has 2 values, got 3"),
     ]:
         with pytest.raises(UsageError, match=sentence):
             adapter.set_preference(wrong, names)
