@@ -45,7 +45,7 @@ def contract_and_kind(source: str) -> tuple[ScoringContract | None, str]:
     try:
         is_folder = folder.is_dir()
     except OSError as error:
-        raise UsageError(f"'{source[:60]}' can be no folder ({error.strerror}); give a reward model's") from error
+        raise UsageError(f"'{source[:60]}' is not a folder ({error.strerror}); give a reward model's") from error
     if is_folder and not any((folder / name).exists() for name in (FILE, "config.json", "adapter_config.json")):
         raise DataError(f"{source}: neither {FILE} nor config.json in it; give the folder of a trained reward model")
     contract = load_contract(folder) if (folder / FILE).exists() else None
@@ -60,6 +60,6 @@ def _refuse_restated(source: str, contract: ScoringContract, stated: Mapping[str
     for name, value in stated.items():
         if value != fixed[name]:
             raise UsageError(
-                f"--{name} {value}: the contract of {source} says {fixed[name]}; leave --{name} out, which states the "
-                "contract of a model that has none"
+                f"--{name} {value}: the contract of {source} says {fixed[name]}; leave --{name} out, which is for "
+                "models without a contract"
             )

@@ -201,7 +201,7 @@ class PreferencePair:
 
     def __post_init__(self):
         if not all(0 <= chance <= 1 for chance in self.wins.values()):
-            raise ValueError(f"pair '{self.id}': a chance of winning lies in [0, 1], got {dict(self.wins)}")
+            raise ValueError(f"pair '{self.id}': P(chosen is better) lies in [0, 1], got {dict(self.wins)}")
         if self.margin is not None and not (math.isfinite(self.margin) and self.margin >= 0):
             raise ValueError(f"pair '{self.id}': a margin is a finite number >= 0, got {self.margin}")
         if not all(math.isfinite(gap) for gap in self.gaps.values()):
@@ -341,9 +341,9 @@ class TokenRewards(NamedTuple):
     """Rewards of tokens, whose mean over both arrays is the reward of the completion."""
 
     before: "np.ndarray"
-    """Of the prompt's tokens and of special tokens."""
+    """Rewards of the prompt's tokens and of special tokens."""
     rewards: "np.ndarray"
-    """Of the T tokens of the completion."""
+    """Rewards of the T tokens of the completion."""
     pieces: tuple[str, ...]
     """Text of each token of the completion, with the blanks before it."""
 

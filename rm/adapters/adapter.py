@@ -109,7 +109,7 @@ class PreferenceAdapter:
                 )
             alpha = alpha if alpha.dim() == 2 else alpha[None]
             if alpha.shape[1] != len(names):
-                raise UsageError(f"a preference over {', '.join(names)} has {len(names)} shares, got {alpha.shape[1]}")
+                raise UsageError(f"a preference over {', '.join(names)} has {len(names)} values, got {alpha.shape[1]}")
             return alpha
         vectors = [alpha] if isinstance(alpha, Mapping) or alpha is None else list(alpha)
         return torch.tensor(preference_matrix(vectors, self.objectives), dtype=torch.float32)
@@ -119,10 +119,10 @@ class PreferenceAdapter:
             if self._silent:
                 return torch.zeros_like(features)
             if self._rows is None:
-                raise UsageError(f"no preference is set; call set_preference, over {', '.join(self.objectives)}")
+                raise UsageError(f"no preference is set; call set_preference for {', '.join(self.objectives)}")
             rows = self._rows[name]
             if rows.rows not in (None, 1, len(features)):
-                raise UsageError(f"{rows.rows} preferences are set and {len(features)} rows came; set one, or one each")
+                raise UsageError(f"{rows.rows} preferences for {len(features)} rows; set one, or one for each row")
             return modulate(features, *rows)
 
         return hook
@@ -154,7 +154,7 @@ class PreferenceAdapter:
     def export_lora(self, alpha: Preference, folder: Path) -> None:
         """Export the adapter at one preference as a plain PEFT LoRA folder: B' = B M(α), and a LoRA bias B δ(α).
 
-        `PeftModel.from_pretrained(base, folder)` gives the same logits; engines without LoRA biases need no shift.
+        `PeftModel.from_pretrained(base, folder)` gives the same logits. Engines without LoRA biases need `shift=False`.
         """
         tensors, biased = {}, False
         for name, (weight, bias) in self._fixed(alpha).items():
@@ -236,7 +236,7 @@ def _head(settings: AdapterSettings, width: int) -> nn.Module:
 
 
 def attach(model: Any, settings: AdapterSettings, tokenizer: Any = None) -> PreferenceAdapter:
-    """Add a new adapter in place, equal for every preference; descriptions of objectives need the `tokenizer`."""
+    """Add a new adapter in place, whose initial output is 0; descriptions of objectives require the `tokenizer`."""
     base = settings.base or whole_name(model.config.name_or_path)
     settings = replace(settings, base=base, base_fingerprint=fingerprint(model))
     if settings.kind == "moslora" and settings.embedding == "text" and settings.generator != "alpha":
@@ -291,7 +291,7 @@ def _linear_names(model: Any) -> list[str]:
 
 
 def _mixer(model: Any, settings: AdapterSettings, tokenizer: Any = None, *, empty: bool = False) -> nn.Module:
-    """Create the module that maps α to the generators' input; for loading (`empty`) without its vectors."""
+    """Create the module that maps α to the generators' input; with `empty` (for loading) its vectors are 0."""
     k, width = len(settings.objectives), model.config.get_text_config().hidden_size
     if settings.kind != "moslora":
         return Preferences(k)
@@ -301,7 +301,7 @@ def _mixer(model: Any, settings: AdapterSettings, tokenizer: Any = None, *, empt
     if empty:
         return MixedVector(torch.zeros(k, k if settings.span else width), hidden)
     if settings.embedding == "text" and tokenizer is None:
-        raise UsageError("descriptions of the objectives need the tokenizer; give it, or embedding one_hot or random")
+        raise UsageError("descriptions of the objectives need the tokenizer; pass it, or take embedding one_hot")
     if settings.embedding == "text":
         vectors = text_objectives(model, tokenizer, settings.texts, centred=settings.centred)
     else:

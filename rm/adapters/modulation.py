@@ -60,7 +60,7 @@ class Preferences(nn.Module):
 
 
 class MixedVector(nn.Module):
-    """Preference vector p(α) = Σ_i α_i o_i of frozen objective vectors o_i; for `trunk`, followed by SiLU(W p + b)."""
+    """Preference vector p(α) = Σ_i α_i o_i of frozen objective vectors o_i; with `hidden`, SiLU(W p + b)."""
 
     objectives: Tensor
 
@@ -89,7 +89,7 @@ def span_coordinates(objectives: Float[Tensor, "K E"]) -> Float[Tensor, "K K"]:
 
     Inner products keep their ratios, so a linear generator can compute the same functions of α from K numbers as from
     E. It trains as fast as on α itself: a step of Adam moves a generator's output by the learning rate times the
-    1-norm of its input, which is √K at most here and grows with √E before.
+    1-norm of its input, which is at most √K here and grows with √E for the original vectors.
     """
     gram = objectives.double() @ objectives.double().T
     values, vectors = torch.linalg.eigh(gram)
@@ -115,5 +115,5 @@ def text_objectives(model: Any, tokenizer: Any, texts: Sequence[str], *, centred
     means = means - means.mean(dim=0) if len(means) > 1 else means
     size = means.pow(2).mean(dim=1, keepdim=True).sqrt()
     if not (size > 1e-6).all():
-        raise UsageError(f"the descriptions {list(texts)} read the same to this model; word them differently")
+        raise UsageError(f"the descriptions {list(texts)} have the same embedding; reword them")
     return means / size

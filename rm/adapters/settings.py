@@ -35,7 +35,7 @@ class AdapterSettings:
     embedding: Embedding = "text"
     centred: bool = True
     span: bool = False
-    """Whether objective vectors are given by their K coordinates in their own span; see `span_coordinates`."""
+    """Whether objective vectors are replaced by their K coordinates in their span; see `span_coordinates`."""
     hidden: int = 64
     """Width of the trunk generator."""
     scale: bool = True
@@ -51,11 +51,11 @@ class AdapterSettings:
         if not self.objectives or len({*self.objectives}) < len(self.objectives):
             raise UsageError(f"the objectives of an adapter must have distinct names, got {self.objectives}")
         if self.kind == "lora" and len(self.objectives) > 1:
-            raise UsageError(f"a plain LoRA has one objective, got {self.objectives}; train one for each, or pblora")
+            raise UsageError(f"a plain LoRA has one objective, got {self.objectives}; train one each, or take pblora")
         if self.rank < 1 or self.shared_rank < 0 or (self.shared_rank and self.kind != "pblora"):
-            raise UsageError(f"rank >= 1, and shared_rank >= 0 for pblora only; got {self.rank} and {self.shared_rank}")
+            raise UsageError(f"rank >= 1, shared_rank >= 0 (0 unless pblora); got {self.rank}, {self.shared_rank}")
         if self.texts and len(self.texts) != len(self.objectives):
-            raise UsageError(f"{len(self.objectives)} objectives and {len(self.texts)} texts; give one text each")
+            raise UsageError(f"{len(self.objectives)} objectives and {len(self.texts)} texts; give one text for each")
 
     @property
     def total_rank(self) -> int:

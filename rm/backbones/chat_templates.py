@@ -83,7 +83,7 @@ def check_growth(text: str, turns: Sequence[Message]) -> None:
     """Raise `Costly` if a rendered conversation is far longer than its messages."""
     given_length = sum(len(message_text(turn)) for turn in turns) + len(tools_text(tools_of(turns)))
     if len(text) > GROWTH * given_length + SLACK:
-        raise Costly(f"it makes {len(text):,} characters of {given_length:,}")
+        raise Costly(f"it renders {given_length:,} characters as {len(text):,}")
 
 
 @lru_cache(maxsize=64)
@@ -119,7 +119,7 @@ def _costly(template: str, conversations: Sequence[tuple[Sequence[Any], bool, An
 
 QUESTION = {"role": "user", "content": "a question"}
 RESPONSES = ("an answer", "<think>a thought</think>an answer")
-"""Marker responses for detecting a prefill. The second has reasoning, since some templates add it to others."""
+"""Marker responses for detecting a prefill. The second has reasoning, since some templates add an empty one."""
 
 
 def prefilled_text(render: Callable[..., str]) -> str:

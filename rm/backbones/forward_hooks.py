@@ -35,7 +35,7 @@ def install(model: Any) -> None:
 
 
 def run_inside(model: Any, read: Callable[[Any], T]) -> T:
-    """Return `read(language model)`, within the forward of the wrapping model; call it directly without `install`."""
+    """Return `read(language model)`, computed in the wrapping model's forward if it has `install`, else directly."""
     language_model = language_model_of(extract_model_from_parallel(model))
     # `install` marks a module of another library, which has no such attribute of its own
     return model(read=read) if getattr(language_model, "read_inside", False) else read(language_model)
@@ -48,7 +48,7 @@ def language_model_of(model: Any) -> Any:
 
 
 def cache_argument(model: Any) -> str:
-    """Return the name of a forward's argument and output for the key-value cache, "" for a model without one.
+    """Return the name of the key-value cache in a model's arguments and outputs; "" for a model without one.
 
     Transformers 5.24 renames `past_key_values` to `cache`, and calls the state of Mamba a cache as well.
     """
@@ -69,7 +69,7 @@ def head_inputs(model: nn.Module, **inputs: Any) -> Float[Tensor, "N L D"]:
 
 
 def module_inputs(model: nn.Module, module: nn.Module | None, **inputs: Any) -> Tensor:
-    """Return what a module within the model reads in a forward pass on `inputs`."""
+    """Return the input of a module of the model in a forward pass on `inputs`."""
     assert module is not None
     states: list[Tensor] = []
     hook = module.register_forward_pre_hook(lambda _module, arguments: states.append(arguments[0]))

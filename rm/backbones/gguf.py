@@ -50,7 +50,7 @@ def _check_magic(file: Path) -> None:
     except OSError as error:
         raise DataError(f"{file}: cannot be read ({error.strerror}); give the path of a GGUF file") from error
     if start != MAGIC:
-        raise DataError(f"{file}: no GGUF file (it begins with {start!r}); fetch the file again")
+        raise DataError(f"{file}: not a GGUF file (it begins with {start!r}); fetch the file again")
 
 
 def _convert(file: Path, digest: str, folder: Path) -> None:
@@ -68,7 +68,7 @@ def _convert(file: Path, digest: str, folder: Path) -> None:
     except Exception as error:  # damaged files raise the errors of their parsers
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise DataError(
-            f"{file}: no GGUF file of a language model that can be read ({reason}); fetch the file again, or give "
+            f"{file}: cannot be read as the GGUF file of a language model ({reason}); fetch the file again, or give "
             "the model's folder of safetensors"
         ) from error
     finally:
@@ -88,7 +88,7 @@ def _quantisation(file: Path) -> str:
 
 
 def _load_dequantised(file: Path) -> tuple[Any, Any]:
-    """Return the model, as an unquantised one of its architecture, and the tokenizer."""
+    """Return the dequantised model, whose config no longer states a quantisation, and the tokenizer."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -107,7 +107,7 @@ def _load_dequantised(file: Path) -> tuple[Any, Any]:
 
 
 def _without_added_tokens(tokenizer: Any, rows: int) -> Any:
-    """Return the tokenizer without tokens that Transformers adds to the file's, for which the model has no row."""
+    """Return the tokenizer without the tokens that Transformers adds and the model has no embedding for."""
     if len(tokenizer) <= rows:
         return tokenizer
     from tokenizers import Tokenizer

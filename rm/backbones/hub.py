@@ -40,7 +40,7 @@ def parse_source(source: str, *, trust_remote_code: bool = False) -> Source:
     Source(name='org/model', revision='v1.0')
     >>> parse_source("org/model@v1.0", trust_remote_code=True)
     Traceback (most recent call last):
-    rewardlab.rm.errors.UsageError: org/model@v1.0: --trust_remote_code runs what its authors may change ...
+    rewardlab.rm.errors.UsageError: org/model@v1.0: --trust_remote_code runs code that its authors may change ...
     """
     if source.lower().endswith(SUFFIX):
         return Source(convert_gguf(source))
@@ -49,8 +49,8 @@ def parse_source(source: str, *, trust_remote_code: bool = False) -> Source:
     name, _, revision = source.partition("@")
     if trust_remote_code and not COMMIT.fullmatch(revision):
         raise UsageError(
-            f"{source}: --trust_remote_code runs what its authors may change at any time; read the code of one commit "
-            f"and name that as {name}@SHA, with all 40 digits, or give a local folder"
+            f"{source}: --trust_remote_code runs code that its authors may change at any time; read the code of one "
+            f"commit and give {name}@SHA, with all 40 digits, or a local folder"
         )
     return Source(name, revision or None)
 
@@ -64,10 +64,7 @@ def origin(config: Any) -> dict[str, str]:
 
 
 def tokenizer_source(source: str) -> str:
-    """Return the source of a model's tokenizer, for an adapter without one the base model.
-
-    Raise `DataError` if none.
-    """
+    """Return the source of a model's tokenizer: itself, or an adapter's base; raise `DataError` if it has none."""
     if not _lacks_tokenizer(Path(source)):
         return source
     base = _base_of_adapter(Path(source) / ADAPTER)
@@ -99,7 +96,7 @@ def base_name(base: str, revision: str | None) -> str:
 
 
 def record_model_commit(source: str) -> None:
-    """Record the commit of a model loaded from the Hub: the cache folder of its config.json is named after it."""
+    """Record the commit of a model loaded from the Hub: the name of the folder of its cached config.json."""
     if not is_local(source):
         path = file_of(source, "config.json")
         record_commit(source, path.parent.name if path else "")
@@ -108,7 +105,7 @@ def record_model_commit(source: str) -> None:
 HEAD = "score"  # the head's name in every decoder with a sequence classifier in Transformers
 VALUE_HEADS = ("v_head.summary", "value_head")  # of TRL and LLaMA-Factory, and of OpenRLHF
 READ_ELSEWHERE = (f"{HEAD}.", *(f"{name}." for name in VALUE_HEADS), "lm_head.")
-"""Prefixes of tensors that Transformers may leave out: heads that `stored_head` reads, and a language model's."""
+"""Prefixes of tensors that Transformers may ignore: heads that `stored_head` reads, and a language model's."""
 BESIDE = "value_head.safetensors"
 SINGLE_FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = {"pytorch_model": "model", "adapter_model": "adapter_model", "value_head": "value_head"}
@@ -195,7 +192,7 @@ def warn_of_unread(model: Any, names: Iterable[str], source: str, fresh_head: bo
     if unread := [name for name in unread if name.startswith(trunk) or not fresh_head]:
         warnings.warn(
             f"{source}: {len(unread)} of its tensors are not read, because a {type(model).__name__} has no layer for "
-            f"them: {', '.join(unread[:4])}{' ...' if len(unread) > 4 else ''}; its scores may need them",
+            f"them: {', '.join(unread[:4])}{' ...' if len(unread) > 4 else ''}; the scores may depend on them",
             stacklevel=2,
         )
 
@@ -221,9 +218,9 @@ def _safe_name(path: Path, safe: bool) -> str:
 
 def _conversion(path: Path, target: str) -> str:
     if "-of-" in path.stem:
-        return "ask its author for safetensors, or convert every shard and the index where its author is trusted"
+        return "ask its author for safetensors, or, if you trust its author, convert every shard and the index"
     return (
-        "only safetensors are read. Where its author is trusted, convert it once in its folder: "
+        "only safetensors are read. If you trust its author, convert it once in its folder: "
         'python -c "import torch; from safetensors.torch import save_file; '
         f"save_file({{k: v.clone() for k, v in torch.load('{path.name}', weights_only=True).items()}}, "
         f"'{target}.safetensors', metadata={{'format': 'pt'}})\""
@@ -231,7 +228,7 @@ def _conversion(path: Path, target: str) -> str:
 
 
 FACTOR = 64
-"""Factor by which a matrix may exceed the weights: packed weights hold 8 numbers in one, ALBERT factorises matrices."""
+"""Maximum elements of a matrix per stored number: packed weights store 8 in one, ALBERT factorises matrices."""
 LAYERS = 10_000
 HEADS = ("num_attention_heads", "num_key_value_heads")
 
@@ -247,7 +244,7 @@ def check_claims(config: Any, source: str) -> None:
     if numbers and (name := oversized_value(config, numbers)):
         raise DataError(
             f"{source}: config.json says {name}, and the weights beside it hold {numbers:,} numbers in all; "
-            "give the config.json that belongs to the weights"
+            "restore the config.json of these weights"
         )
 
 

@@ -90,7 +90,7 @@ def _template(name: str) -> str:
     try:
         return Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{name}: no text of a chat template ({error}); give a Jinja file in UTF-8") from error
+        raise UsageError(f"{name}: not a readable chat template ({error}); give a Jinja file in UTF-8") from error
 
 
 def ensure_pad(tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
@@ -214,11 +214,11 @@ def load_causal_lm(
 ) -> PreTrainedModel:
     """Load a causal language model, also with an adapter or from a reward model's folder, and check the tokenizer."""
     if (Path(source) / FILE).exists() and (stated := load_contract(Path(source)).kind) != kind:
-        raise DataError(f"{source}: a reward model of kind '{stated}', no language model; give a causal language model")
+        raise DataError(f"{source}: a reward model of kind '{stated}'; give a causal language model")
     options: Any = {"dtype": dtype, "trust_remote_code": trust_remote_code}
     model, absent = load_pretrained(AutoModelForCausalLM, source, "causal language model", **options)
     if any("SequenceClassification" in name for name in model.config.architectures or ()):
-        raise DataError(f"{source}: a reward model, no language model; give a causal language model")
+        raise DataError(f"{source}: a reward model; give a causal language model")
     if absent:
         raise DataError(
             f"{source}: the weights lack {', '.join(absent[:4])}, so its scores would be random; give the whole folder"
@@ -226,7 +226,7 @@ def load_causal_lm(
     check_vocabulary(tokenizer, model, source)
     model.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()
     if _looks_ahead(model):
-        raise DataError(f"{source}: its predictions see later tokens ({model.config.model_type}); give a causal model")
+        raise DataError(f"{source}: its logits depend on later tokens ({model.config.model_type}); give a causal model")
     return model
 
 
@@ -368,7 +368,7 @@ def share_weights(model: Any) -> Any:
 def fingerprint(model: nn.Module, values: int = 64) -> str:
     """Return sixteen hexadecimal digits that identify a model by its weights, independent of the loaded precision.
 
-    Hashes names and shapes of all parameters, and of each up to `values` evenly spaced elements rounded to bfloat16: a
+    Hashes names and shapes of all parameters, and up to `values` evenly spaced elements of each in bfloat16: a
     fine-tuned copy differs in nearly every tensor.
     """
     digest = hashlib.sha256()

@@ -65,8 +65,8 @@ def centred_logprobs(
     """Return log π(y_t | s_t) - Σ_v π_0(v | s_t) log π(v | s_t) in nats for every token of the completion, 0 elsewhere.
 
     s_t = (x, y_<t), and π_0 is the base model: `model` within `base()`, such as `PreferenceAdapter.silenced`, with the
-    same output head. Under π_0 every term has mean 0. Differentiable in π. Takes a forward of each; shapes and padding
-    as `completion_logprobs`.
+    same output head. Under π_0 every term has mean 0. Differentiable in π. Runs both models once; shapes and padding
+    are those of `completion_logprobs`.
     """
     real = right_padded(tokens, attention)
     in_completion = _completion_mask(real.attention, start)
@@ -106,7 +106,7 @@ def head_logits(model: Any, states: Float[Tensor, "*M D"]) -> Float[Tensor, "*M 
 
 
 def _completion_mask(attention: Bool[Tensor, "N L"], start: Int[Tensor, " N"]) -> Bool[Tensor, "N L"]:
-    """Return which tokens of right-padded sequences belong to the completion and have a prediction."""
+    """Return the mask of the tokens of right-padded sequences that belong to the completion and are predicted."""
     columns = torch.arange(attention.shape[1], device=attention.device)
     return (columns >= start[:, None].clamp_min(1)) & attention
 

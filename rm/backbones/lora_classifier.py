@@ -68,7 +68,7 @@ def read_lora(folder: Path) -> tuple[LoraConfig, list[str]]:
         if not all(type(rank) is int and 0 < rank <= RANK for rank in ranks):
             raise ValueError(f"a rank is a whole number from 1 to {RANK}")
     except UNREADABLE as error:
-        raise DataError(f"{folder / ADAPTER}: no settings of a LoRA ({error}); restore it") from error
+        raise DataError(f"{folder / ADAPTER}: not the settings of a LoRA ({error}); restore it") from error
     try:
         with safe_open(weights, framework="pt") as tensors:
             return config, [*tensors.keys()]
@@ -119,6 +119,6 @@ def _with_head(model: PreTrainedModel, config: LoraConfig, tensors: dict[str, Te
 
 def _other_base(folder: Path, config: LoraConfig) -> DataError:
     return DataError(
-        f"{folder}: the adapter does not fit its base {config.base_model_name_or_path}, whose layers are others; "
+        f"{folder}: the adapter does not fit its base {config.base_model_name_or_path}, which has other layers; "
         f"restore the base that it was trained on, or name it in {ADAPTER}"
     )

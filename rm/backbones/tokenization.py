@@ -20,7 +20,7 @@ from .unrendered_parts import has_parts, left_out, omissions, omits_system, omit
 
 
 class Rendered(NamedTuple):
-    """The text that a model reads of a conversation, and the first text of it that the chat template omits."""
+    """A conversation as text for the model, and the first text of the conversation that the chat template omits."""
 
     text: str
     omitted: str = ""
@@ -141,7 +141,7 @@ def single_token_id(tokenizer: Any, token: str, setting: str) -> int:
     if token in tokenizer.get_vocab():
         return tokenizer.convert_tokens_to_ids(token)
     raise UsageError(
-        f"--{setting} {token}: {len(ids)} tokens of this tokenizer, and one is needed; give it as in its vocabulary"
+        f"--{setting} {token}: {len(ids)} tokens of this tokenizer, not one; give a token as in its vocabulary"
     )
 
 
@@ -298,7 +298,7 @@ class Encoder:
     def _no_completion(self, before: str) -> DataError:
         return DataError(
             f"the chat template of '{self.tokenizer.name_or_path}' opens a reply with '{before[-40:]}' but "
-            "renders no completion behind it; give one that does with --chat_template FILE"
+            "renders no completion after it; give one that does with --chat_template FILE"
         )
 
     def _bounds_of_results(self, example: Example, text: str) -> list[str]:
@@ -311,8 +311,8 @@ class Encoder:
                 heads.append(self.render_turns(turns, add_generation_prompt=not results[index]))
         if not all(text.startswith(head) for head in heads):
             raise DataError(
-                f"the chat template of '{self.tokenizer.name_or_path}' writes the beginning of a conversation "
-                "otherwise once it goes on, so its tool results have no bounds; give another one with "
+                f"the chat template of '{self.tokenizer.name_or_path}' renders the beginning of a conversation "
+                "differently once turns follow, so tool results cannot be located; give another one with "
                 "--chat_template FILE"
             )
         return heads
@@ -322,7 +322,7 @@ class Encoder:
         text = self.render_turns(prompt, add_generation_prompt=True)
         ids = self._begin(self.tokenizer(text, add_special_tokens=False, verbose=False).input_ids)
         if not ids:
-            raise DataError(f"the chat template of '{self.tokenizer.name_or_path}' leaves nothing of {prompt}")
+            raise DataError(f"the chat template of '{self.tokenizer.name_or_path}' renders nothing of {prompt}")
         return ids
 
     def _begin(self, ids: list[int]) -> list[int]:

@@ -36,12 +36,12 @@ def shape_of(config: Any, name: str, *, trust_remote_code: bool = False) -> Shap
     """Return the shape of a causal language model with this configuration; its layers must be equal."""
     text = config.get_text_config()
     if not 1 <= (text_option(config, "num_hidden_layers") or 0) <= MOST_LAYERS:
-        raise UsageError(f"{name}: no decoder of 1 to {MOST_LAYERS} layers ({config.model_type}); give one")
+        raise UsageError(f"{name}: not a decoder of 1 to {MOST_LAYERS} layers ({config.model_type}); give one")
     try:
         with torch.device("meta"):
             model: Any = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
     except (*UNREADABLE, RuntimeError) as error:
-        raise UsageError(f"{name}: its config.json makes no causal language model ({_error_text(error)})") from error
+        raise UsageError(f"{name}: its config.json is not of a causal language model ({_error_text(error)})") from error
     linears = _layer(model, text.num_hidden_layers, name)
     layer_parameters = sum(parameter.numel() for key, parameter in model.named_parameters() if _layer_number(key) == 0)
     heads = text.num_attention_heads
@@ -78,7 +78,7 @@ def _layer_number(key: str) -> int | None:
 
 def _layer(model: nn.Module, layers: int, name: str) -> tuple[Linear, ...]:
     if any(parameter.dim() > 2 and _layer_number(key) is not None for key, parameter in model.named_parameters()):
-        raise UsageError(f"{name}: a mixture of experts or of convolutions; the formulas are of dense decoders")
+        raise UsageError(f"{name}: has experts or convolutions; the formulas hold for dense decoders")
     sizes_by_layer: dict[int, dict[str, tuple[int, int]]] = defaultdict(dict)
     for key, module in model.named_modules():
         layer_index = _layer_number(key)
@@ -93,7 +93,7 @@ def _layer(model: nn.Module, layers: int, name: str) -> tuple[Linear, ...]:
         or any(layer != sizes_by_layer[0] for layer in sizes_by_layer.values())
         or len(groups) != 2
     ):
-        raise UsageError(f"{name}: its layers are not all of attention and an MLP; the formulas are of such decoders")
+        raise UsageError(f"{name}: not every layer is attention and an MLP, as the formulas require")
     stages = {key: READS for key in groups["attention"]} | {key: WIDENS for key in groups["mlp"]}
     out = [key for key in groups["attention"] if re.search(OUT, key.rpartition(".")[2])] or groups["attention"]
     stages |= {out[-1]: MIXES, groups["mlp"][-1]: NARROWS}

@@ -1,7 +1,7 @@
 """Floating-point operations of a decoder, by formula: a multiplication and an addition count 2.
 
 Counts matrix products, as `torch.utils.flop_counter` does: attention over all pairs of positions (a causal kernel may
-skip half), no elementwise operations. Letters: N rows, L positions, D width, F of the MLP, H heads of d, V words.
+skip half), no elementwise operations. Letters: N rows, L positions, widths D and F (MLP), H heads of width d, V tokens.
 """
 
 from typing import NamedTuple
@@ -91,7 +91,7 @@ def training_flops(
 ) -> int:
     """Return the operations of forward and backward of N rows of L positions.
 
-    all weights   3 linear + (2 + 1.5) attention + heads: the two gradients of a product cost twice as much as it
+    all weights   3 linear + (2 + 1.5) attention + heads: the two gradients of a product cost twice the product
     adapters      2 linear from the first adapted layer on, since frozen matrices have no gradient of their own; nothing
                   before the first adapter has a gradient
 

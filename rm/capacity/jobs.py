@@ -46,7 +46,7 @@ class Decoding(NamedTuple):
 
     @property
     def branches_at(self) -> int:
-        """First layer that a guide on the same backbone runs too; the number of layers without such a guide."""
+        """First layer that is also computed for a guide on the same backbone; the number of layers if there is none."""
         if self.guiding == "shared":
             return 0
         return self.adapters.from_layer if self.guiding == "late" and self.adapters else self.shape.layers

@@ -1,6 +1,6 @@
 """Bytes of a decoder's training and decoding, by formula: Transformers' own layers, as autograd saves their tensors.
 
-Letters: N rows, L positions, D width, F of the MLP, H heads of d, G of them with separate keys, V words; c bytes per
+Letters: N rows, L positions, widths D and F (MLP), H heads of width d, G key-value heads, V tokens; c bytes per
 number in products, w per weight. Counts tensors only: the CUDA context, communication libraries and fragmentation
 come on top.
 """
@@ -49,7 +49,7 @@ def layer_bytes(shape: Shape, step: Step) -> int:
         norms       2 · 4 D, each one's input in float32; 2 w D more if their weights are trained
         matrices    their inputs, if they or an adapter on them are trained: c per number, 4 for PEFT's float32
                     adapters on bfloat16 weights; autocast makes a copy for each matrix
-        attention   c d (2 H + 2 G) for q, k, v and its output, G = H with a mask; 4 H log-sums
+        attention   c d (2 H + 2 G) for q, k, v and its output, G = H with a mask; 4 H for logsumexp
         head norms  (4 + c) d (H + G) in Qwen 3, without the c if only adapters are trained
         MLP         3 c F if gated: gate, its SiLU, up;  else c F
         mask        c L if rows are padded, which attention creates in every layer
@@ -82,7 +82,7 @@ def _read_bytes(shape: Shape, step: Step) -> int:
 
 
 def _modules_by_input(linears: tuple[Linear, ...] | list[Linear]) -> list[tuple[int, list[Linear]]]:
-    """Return widths of tensors that only matrices read, with these matrices. (Attention saves its output anyway.)"""
+    """Return the width of each tensor that only matrices read, and these. (Attention saves its output anyway.)"""
     stages = [[linear for linear in linears if linear.stage == stage] for stage in (READS, WIDENS, NARROWS)]
     return [(some[0].inputs, some) for some in stages if some]
 
@@ -174,7 +174,7 @@ def weight_bytes(shape: Shape, step: Step) -> int:
 def resident_parts(shape: Shape, step: Step, spread: Spread, optimizer: str) -> dict[str, int]:
     """Return the bytes that persist between steps: weights and optimizer states, divided by the GPUs if sharded.
 
-    ZeRO also keeps float32 masters of narrower weights; DDP's communication buckets are a copy of all gradients.
+    ZeRO also keeps float32 copies of narrower weights; DDP's communication buckets are a copy of all gradients.
     """
     size = WIDE if step.adapters else step.precision.weights
     states = optimizer_bytes(trained_parameters(shape, step), size, optimizer)

@@ -1,4 +1,4 @@
-"""Checks that this machine supports bfloat16, with a clearer error than Transformers', and the end of autocasting."""
+"""Checks that this machine supports bfloat16, with a clearer error than Transformers', and removal of autocast."""
 
 from accelerate.utils import extract_model_from_parallel
 from torch import nn

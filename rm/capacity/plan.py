@@ -104,7 +104,7 @@ def _adapters(config: PlanConfig, shape: Shape) -> Adapters | None:
     shares = config.job == "decode" and config.guide in ("shared", "late")
     kind = config.adapter or ("lora" if config.lora_r else "moslora" if shares else "none")
     if shares and kind == "none":
-        raise UsageError(f"--guide {config.guide} is an adapter of the base; leave --adapter none out or take separate")
+        raise UsageError(f"--guide {config.guide} is an adapter of the base model; leave --adapter none out")
     if kind == "none" or config.job == "score" or (config.job == "decode" and config.guide == "none"):
         return None
     follows = config.job == "decode" or (config.job == "train" and config.kind == "autoregressive")
@@ -123,7 +123,7 @@ def _adapters(config: PlanConfig, shape: Shape) -> Adapters | None:
 
 def _check_room(shape: Shape, length: int) -> None:
     if shape.positions and length > shape.positions:
-        raise UsageError(f"{shape.name} has {shape.positions} positions and a sequence {length} tokens; shorten it")
+        raise UsageError(f"{shape.name} has {shape.positions} positions for {length} tokens; lower the length")
 
 
 def _gigabytes(size: float) -> float:

@@ -63,24 +63,24 @@ def verdict(facts: Mapping[str, Any], batch: str) -> str:
     needs = f"{facts['gigabytes']:.1f} GB of {facts['room_gigabytes']:.1f} GB on each GPU ({facts['widest']})"
     most = facts["largest_batch"]
     largest = f"The largest batch that fits is {most} {batch} on each GPU." if most else "No batch fits."
-    host = f" Beside it {facts['host_gigabytes']:.1f} GB of host memory." if facts["host_gigabytes"] else ""
+    host = f" It also needs {facts['host_gigabytes']:.1f} GB of host memory." if facts["host_gigabytes"] else ""
     return f"**{'Fits' if facts['fits'] else 'Does not fit'}**: {needs}, for {facts['batch']} {batch}. {largest}{host}"
 
 
 def _assumptions_text(facts: Mapping[str, Any], config: Mapping[str, Any]) -> str:
     assumed = facts["assumed"]
     lines = [
-        f"Work reaches {assumed['mfu']:.0%} of the GPU's peak operations (--mfu) and, decoding, {assumed['mbu']:.0%} "
-        "of its bandwidth (--mbu); both are assumptions, the peaks published figures.",
-        f"{assumed['reserve']:.0%} of the memory is left to CUDA, communication and fragments (--reserve).",
-        "Rows are of one length; operations are counted as if attention saw every pair of positions.",
-        "Communication between GPUs takes no time, and neither does reading data or writing checkpoints.",
+        f"{assumed['mfu']:.0%} of the GPU's published peak operations are reached (--mfu) and, in decoding, "
+        f"{assumed['mbu']:.0%} of its published bandwidth (--mbu).",
+        f"{assumed['reserve']:.0%} of the memory is reserved for CUDA, communication and fragmentation (--reserve).",
+        "Rows have equal length, and attention is computed for every pair of positions.",
+        "Communication between GPUs, reading data and writing checkpoints take no time.",
     ]
     if facts["job"] in ("rl", "decode"):
-        lines.append("Decoding is as fast as operations or bandwidth allow; small models wait for Python instead.")
+        lines.append("Operations or bandwidth limit decoding; small models are slower, since Python limits them.")
     if facts["job"] == "rl":
         lines.append(
-            f"Reward models are {config['reward_dtype']} and whole on every GPU; the policy itself writes the answers."
+            f"Every GPU has full reward models in {config['reward_dtype']}, and the policy generates completions there."
         )
     return "\n".join(["**Assumed**", "", *(f"- {line}" for line in lines)])
 

@@ -28,19 +28,19 @@ class PlanConfig(Settings):
     rules = (
         Rule(
             lambda settings: settings.adapter == "none" and settings.lora_r is not None,
-            "--lora_r {lora_r} is an adapter's rank; leave it out, or --adapter none",
+            "--lora_r {lora_r} is the rank of an adapter; leave --lora_r or --adapter none out",
         ),
         Rule(
             lambda settings: settings.job in ("rl", "decode") and settings.length is not None,
-            "--length belongs to train and score; {job} counts --prompt and --completion",
+            "--length is for train and score; for {job} set --prompt and --completion",
         ),
         Rule(
             lambda settings: settings.job in ("decode", "score") and settings.dtype == "mixed",
-            "{job} trains nothing; say --dtype float32 or bfloat16",
+            "{job} does not train; set --dtype float32 or bfloat16",
         ),
         Rule(
             lambda settings: settings.job in ("decode", "score") and settings.strategy != "ddp",
-            "{job} holds whole models on every GPU; leave --strategy {strategy} out",
+            "{job} keeps full models on every GPU; leave --strategy {strategy} out",
         ),
         Rule(
             lambda settings: settings.job in ("rl", "score") and settings.adapter in ("pblora", "moslora"),
@@ -50,16 +50,16 @@ class PlanConfig(Settings):
             lambda settings: (
                 settings.job == "train" and settings.kind == "scalar" and settings.adapter in ("pblora", "moslora")
             ),
-            "--adapter {adapter} is an autoregressive model's; add --kind autoregressive, or take lora",
+            "--adapter {adapter} is for --kind autoregressive; add that, or set --adapter lora",
         ),
         Rule(
             lambda settings: settings.guide_model and settings.guide != "separate",
-            "--guide_model has weights of its own; add --guide separate",
+            "--guide_model is a guide with separate weights; add --guide separate",
         ),
         Rule(
             lambda settings: settings.job == "rl" and settings.rollouts % settings.group,
-            "a step has {rollouts} answers (gpus x batch x accumulation) and a prompt gets {group}; make them a "
-            "multiple of --group",
+            "a step has {rollouts} completions (gpus x batch x accumulation), no multiple of --group {group}; change "
+            "--batch or --group",
         ),
     )
     model: str = setting(
@@ -120,7 +120,7 @@ class PlanConfig(Settings):
     critic: bool = setting(False, "rl: train a critic (PPO).")
     r2m: bool = setting(False, "rl: the first reward model reads the policy's hidden states and is trained, as in R2M.")
     guide: str = setting(
-        "shared", "decode: place of the guide; late shares layers.", choices=("none", "shared", "late", "separate")
+        "shared", "decode: type of guide; late shares most layers.", choices=("none", "shared", "late", "separate")
     )
     guide_model: str | None = setting(None, "decode: size, folder or Hub id of a separate guide; default: the base's.")
     mfu: float = setting(

@@ -89,7 +89,7 @@ def choices() -> list[str]:
 
 
 def full_name(name: str) -> str | None:
-    """Return the table's name for a name or a size: the first one of that size, or None.
+    """Return the table's name for a name or a size: the first model of that size, or None.
 
     >>> full_name("7b"), full_name("Llama3-8B"), full_name("9b")
     ('qwen2.5-7b', 'llama3-8b', None)
@@ -106,7 +106,7 @@ def find_shape(model: str, *, trust_remote_code: bool = False) -> Shape:
     if "/" not in model and not Path(model).exists():
         raise UsageError(
             f"no size '{model}', and no folder of that name; "
-            + did_you_mean(model.lower(), choices(), f"a Hub id is owner/name, and there is {', '.join(SIZES)}")
+            + did_you_mean(model.lower(), choices(), f"a Hub id is owner/name, and sizes are {', '.join(SIZES)}")
         )
     from .config_shapes import folder_shape  # PyTorch and Transformers, which a size does not need
 

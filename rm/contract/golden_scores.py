@@ -42,7 +42,7 @@ def check_files(folder: Path, *, read_all: bool = False) -> int | None:
     try:
         sums = read_sums(folder / SUMS)
     except ValueError as error:
-        raise CheckFailed(f"{folder}: {error}; restore it, or delete it to go without") from error
+        raise CheckFailed(f"{folder}: {error}; restore it, or delete it to skip this check") from error
     hashed = read_all or sum(entry["bytes"] for entry in sums.values()) <= HASHED
     if fault := fault_of(folder, sums, hashed=hashed):
         raise CheckFailed(f"{folder}: {fault}; restore the file, or delete {SUMS} if it was changed on purpose")
@@ -65,7 +65,7 @@ def _completion(row: Mapping[str, Any]) -> str | Completion:
 
 
 def _damaged_error(folder: Path, reason: object) -> DataError:
-    return DataError(f"{folder / GOLDEN}: damaged ({reason}); restore it, or delete it to go without")
+    return DataError(f"{folder / GOLDEN}: damaged ({reason}); restore it, or delete it to skip this check")
 
 
 def check_golden(model: RewardModel, folder: Path) -> float:

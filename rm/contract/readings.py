@@ -11,7 +11,7 @@ import numpy as np
 from ..types import Example, HasMembers, MeasuresLength, ReadsTokens, RewardModel
 
 UNREAD = {
-    "truncated": "{:.0%} of the completions rated are longer than the model reads, and were cut",
+    "truncated": "{:.0%} of the completions rated are longer than the model reads, and were truncated",
     "omitted": "the model's chat template leaves out text of {:.0%} of the completions rated",
 }
 """Warning by key of `unread_shares`."""

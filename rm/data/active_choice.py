@@ -45,7 +45,7 @@ def k_center(
 
 
 def pair_vectors(pairs: Sequence[PreferencePair], words: int = 512) -> Float[np.ndarray, "B D"]:
-    """Return TF-IDF of each pair: of the prompt, and of the difference of its responses without their order (|·|)."""
+    """Return TF-IDF vectors of pairs: of the prompt, and the absolute difference of the responses' vectors."""
     vectorizer = TfidfVectorizer(max_features=words, sublinear_tf=True, dtype=np.float32)
     vectorizer.fit([text for pair in pairs for text in pair.texts])
     sources = [text for pair in pairs for text in pair.texts], [prompt_text(pair.prompt) for pair in pairs]
@@ -56,7 +56,7 @@ def pair_vectors(pairs: Sequence[PreferencePair], words: int = 512) -> Float[np.
 def choose_pairs(
     choice: str, pairs: Sequence[PreferencePair], model: RewardModel | None = None, *, seed: int = 0
 ) -> list[PreferencePair]:
-    """Return the pairs to label next, in order of preference, of unlabelled `pairs`; their labels are not read.
+    """Return those of `pairs` to label next, best first; existing labels are ignored.
 
     `choice` is STRATEGY:NUMBER, such as `spread:100` (with an ensemble), `margin:100` (with a reward model),
     `diversity:100` or `random:100`.
@@ -67,14 +67,14 @@ def choose_pairs(
     """
     strategy, _, text = choice.partition(":")
     if strategy not in STRATEGIES or not text.isdecimal() or not int(text):
-        raise UsageError(f"'{choice}' is no choice of pairs; give STRATEGY:NUMBER with {', '.join(STRATEGIES)}")
+        raise UsageError(f"'{choice}' is not a choice of pairs; give STRATEGY:NUMBER with {', '.join(STRATEGIES)}")
     number, examples = int(text), [example for pair in pairs for example in pair.examples]
     if strategy == "random":
         indices = np.random.default_rng(seed).permutation(len(pairs))[:number].tolist()
     elif strategy == "diversity":
         indices = k_center(pair_vectors(pairs), number)
     elif model is None:
-        raise UsageError(f"'{choice}' needs a reward model, since it reads the gaps of rewards; name one")
+        raise UsageError(f"'{choice}' needs a reward model, whose rewards it compares; name one")
     elif strategy == "margin":
         indices = smallest_margin(_gaps(model.rate(examples)[None, :, 0])[0], number)
     else:
@@ -84,7 +84,7 @@ def choose_pairs(
 
 def _member_rewards(choice: str, model: RewardModel, examples: Sequence[Example]) -> Float[np.ndarray, "M N"]:
     if not isinstance(model, ReportsSpread):
-        raise UsageError(f"'{choice}' reads the members of an ensemble, got one model; take margin")
+        raise UsageError(f"'{choice}' needs an ensemble, got a single model; take margin")
     return model.spread(examples)[:, :, 0]
 
 

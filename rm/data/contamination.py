@@ -91,7 +91,7 @@ class Shared(NamedTuple):
     prompts: int
     """Number of distinct benchmark prompts in these rows."""
     beginning: int
-    """Number of distinct benchmark prompts that equal the first user turn of a row, for comparison with such lists."""
+    """Number of distinct benchmark prompts that equal a row's first user turn, for comparison with published counts."""
     near: int
     """Number of further rows, with a user turn that is a near-duplicate of a benchmark prompt."""
 

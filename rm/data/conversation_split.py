@@ -54,10 +54,10 @@ def as_completion(value: Any, name: str) -> str | Completion:
 
 
 def as_reply(turns: Sequence[Message], name: str) -> str | Completion:
-    """Return a completion of assistant turns and tool results as one value."""
+    """Return assistant turns and tool results as a completion; raise `ValueError` for other turns."""
     if not _is_reply(turns):
         raise ValueError(
-            f"'{name}' is not one assistant turn behind the prompt, nor tool calls, their results and an assistant turn"
+            f"'{name}' is not one assistant turn after the prompt, nor tool calls, their results and an assistant turn"
         )
     return completion(turns)
 
@@ -89,7 +89,7 @@ def _common_turns(chosen: list[Message], rejected: list[Message]) -> tuple[Messa
     while shared and "tool" in (chosen[shared]["role"], rejected[shared]["role"]):
         shared -= 1  # a tool result must stay with the call before it
     if not _is_reply(chosen[shared:]) or not _is_reply(rejected[shared:]):
-        raise ValueError("chosen and rejected part before their last turn")
+        raise ValueError("chosen and rejected differ before their last turn")
     return tuple(chosen[:shared]), completion(chosen[shared:]), completion(rejected[shared:])
 
 
@@ -98,7 +98,7 @@ def _common_text(chosen: str, rejected: str) -> tuple[Messages, str, str]:
     prefix = commonprefix([chosen, rejected])
     prefix = prefix[: len(prefix) - len(re.split(r"\s", prefix)[-1])]
     if not prefix.strip():
-        raise ValueError("no column 'prompt', and the two texts do not begin alike")
+        raise ValueError("no column 'prompt', and the two texts have no common beginning")
     return user_turn(prefix.rstrip()), chosen[len(prefix) :].lstrip(), rejected[len(prefix) :].lstrip()
 
 
@@ -135,7 +135,7 @@ _SYMBOLS = str.maketrans("-*/", "−∗∕")  # the mathematical signs are symbo
 
 
 def normal_prompt(text: str) -> str:
-    """Return a prompt without case, punctuation and repeated blanks; copies of one prompt become equal.
+    """Return a prompt in lower case, without punctuation and repeated blanks, so that copies are equal.
 
     Letters with combining marks, digits and symbols (🙂, $, +, <) are kept, and also -, * and / between numbers and a
     minus sign before a number. If a text has only punctuation, only its blanks are normalised.

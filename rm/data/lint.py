@@ -94,7 +94,7 @@ def lint(
     near: float = 0.7,
     alike: float = 0.9,
 ) -> Linted:
-    """Run every check on the rows and on the data set; rows are indices into `pairs`.
+    """Return the findings of all checks of rows and data set; rows are indices into `pairs`.
 
     `encode` and `max_length` belong to a reward model; without them truncation is not checked. `special` are additional
     tokens that no text should contain. `benchmarks` are prompts by benchmark. `near` is the minimum similarity to a
@@ -119,7 +119,7 @@ def near_identical(pairs: Sequence[PreferencePair], alike: float) -> Iterator[Fi
             continue  # calls that differ in one letter of an argument are different completions
         chosen, rejected = map(normal_prompt, pair.texts)
         if chosen == rejected:
-            yield Finding(row, NEAR_IDENTICAL, "they differ in case, punctuation and blanks alone")
+            yield Finding(row, NEAR_IDENTICAL, "they differ only in case, punctuation and blanks")
         elif (share := _resemblance(chosen, rejected)) >= alike:
             yield Finding(row, NEAR_IDENTICAL, f"{share:.0%} of their {WORDS}-word shingles are the same")
 
@@ -241,7 +241,7 @@ def markdown(linted: Linted, describe_row: Callable[[int], str], rows: int, most
         header = ["prompts in", "rows", "different prompts", "of these as first turn", "rows with nearly one"]
         parts.append(table(header, [[shared.benchmark, *(f"{n:,}" for n in shared[1:])] for shared in linted.shared]))
     if not linted.leaks:
-        return "\n\n".join([*parts, "No word, position or length tells the label.\n"])
+        return "\n\n".join([*parts, "No word, position or length predicts the label.\n"])
     leaks = [
         f"- {escape_markdown(f'{leak.sentence} (first at {describe_row(leak.rows[0])})')}"
         for leak in linted.leaks[: 3 * most]

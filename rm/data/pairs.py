@@ -128,7 +128,7 @@ def read_prompts(source: str) -> list[tuple[str, Messages]]:
     lines = text.split("\n")
     prompts = [(str(number), user_turn(line)) for number, line in enumerate(lines, start=1) if line.strip()]
     if not prompts:
-        raise DataError(f"no prompt in {'stdin' if source == '-' else source}; write one a line")
+        raise DataError(f"no prompt in {'stdin' if source == '-' else source}; write one per line")
     return prompts
 
 
@@ -178,7 +178,7 @@ def refuse_bad_rows(report: RowReport) -> None:
     if len(report.dropped) > 1:
         counts = f"; {len(report.dropped)} of {report.read} rows cannot be used: {_reasons_with_places(report)}"
     rows = "the row" if len(report.dropped) == 1 else "the rows"
-    raise DataError(f"{location}: {why}{counts}; mend {rows}, or drop such rows with --on_bad_row skip")
+    raise DataError(f"{location}: {why}{counts}; correct {rows}, or drop such rows with --on_bad_row skip")
 
 
 def _reasons_with_places(report: RowReport) -> str:
@@ -231,7 +231,7 @@ def parse_rows(
             if first_by_id is not None:
                 check_id(row, first_by_id)
         except UNREADABLE as error:
-            why = str(error) if isinstance(error, ValueError) else f"a value of another kind than expected: {error}"
+            why = str(error) if isinstance(error, ValueError) else f"a value of an unexpected type: {error}"
             report.dropped.append((row.location, why))
             if on_bad_row == "refuse":
                 refuse_bad_rows(RowReport(1, [(row.location, why)]))

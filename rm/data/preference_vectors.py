@@ -42,12 +42,12 @@ def preference_vector(preference: Preference | None, objectives: Sequence[str]) 
     [0.75, 0.25]
     """
     if preference is None:
-        raise UsageError(f"a preference is missing; give one over {', '.join(objectives)}, shares that sum to 1")
+        raise UsageError(f"a preference is missing; give shares of {', '.join(objectives)} that sum to 1")
     for name in preference:
         if name not in objectives:
             raise UsageError(f"no objective '{name}' in this model; {did_you_mean(name, objectives)}")
     if absent := [name for name in objectives if name not in preference]:
-        raise UsageError(f"preference {dict(preference)} leaves out {', '.join(absent)}; say {absent[0]}=0 for none")
+        raise UsageError(f"preference {dict(preference)} has no share for {', '.join(absent)}; add {absent[0]}=0")
     shares = np.array([preference[name] for name in objectives], float)
     if not (np.isfinite(shares).all() and (shares >= 0).all() and abs(shares.sum() - 1) <= TOLERANCE):
         raise UsageError(f"the preference {dict(preference)} sums to {shares.sum():g}; shares are >= 0 and sum to 1")
@@ -120,4 +120,4 @@ def grid_sampler(k: int, steps: int = 10) -> Sampler:
 def costs_sentence(setting: str, weights: Mapping[str, float]) -> str:
     """Return a sentence about components with negative weights, which lower the reward; empty if there are none."""
     costs = [f"{name}={weight:g}" for name, weight in weights.items() if weight < 0]
-    return f"{setting}: {', '.join(costs)} is below 0, so more of it lowers the reward" if costs else ""
+    return f"{setting}: {', '.join(costs)} is negative, so larger values lower the reward" if costs else ""

@@ -83,8 +83,8 @@ def read_rows(source: str) -> Iterator[Row]:
     reader_by_suffix[".csv"] = lambda path, content: csv_rows(path, io.StringIO(_decode(path, content), newline=""))
     if suffix not in reader_by_suffix:
         raise UsageError(
-            f"{source}: cannot tell the format from '{suffix}'; use {', '.join(SUFFIXES)}, and behind it "
-            f"{', '.join(OPENERS)} where the file is compressed"
+            f"{source}: cannot tell the format from '{suffix}'; use {', '.join(SUFFIXES)}, with "
+            f"{', '.join(OPENERS)} appended if the file is compressed"
         )
     return reader_by_suffix[suffix](source, read_bytes(source))
 
@@ -297,7 +297,7 @@ def read_bytes(path: str) -> bytes:
         raise DataError(f"{path}: {reading_fault(error, kind)}") from error
     if compression_of(path) and len(content) > most:
         raise DataError(
-            f"{path}: unpacks to more than {RATIO} times its {size:,} bytes, which no text does; where it is meant so, "
+            f"{path}: unpacks to more than {RATIO} times its {size:,} bytes, unlike any text; if that is intended, "
             "unpack it first"
         )
     return content

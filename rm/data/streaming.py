@@ -107,7 +107,7 @@ class PairStream(IterableDataset):
             if position.epoch > epoch:
                 if first == before:
                     sources = ", ".join(self.sources)
-                    raise DataError(f"{sources}: no pair of an epoch is left to train on: {self.counts}")
+                    raise DataError(f"{sources}: no pair of an epoch is usable: {self.counts}")
                 epoch, before = position.epoch, first
 
     def _encoded(self, pairs: list[PreferencePair]) -> list[Any]:
@@ -127,8 +127,8 @@ class PairStream(IterableDataset):
         """Set the state from which the next iteration starts. If the state has no counts of rows, they start at 0."""
         if state["of"] != self._origin():
             raise DataError(
-                f"the checkpoint's stream is of {state['of']} and this one of {self._origin()}; resume with the "
-                "sources, the seed and the block that the run was begun with"
+                f"the checkpoint's stream reads {state['of']} and this one {self._origin()}; resume with the "
+                "sources, seed and block size of the original run"
             )
         block = Block(int(state["first"]), StreamPosition(**state["position"]))
         if "counts" in state:

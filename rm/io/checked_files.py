@@ -33,7 +33,7 @@ def from_json(text: str | bytes, **options: Any) -> Any:
 def from_json_lines(text: str) -> list[Any]:
     r"""Parse the JSON values of a text, one per line; raise `ValueError` if one is invalid.
 
-    Only a line feed ends a line: `str.splitlines` also ends one at U+2028 and the like, which stand inside of strings.
+    Only a line feed ends a line: `str.splitlines` also ends one at U+2028 and the like, which may occur in strings.
 
     >>> from_json_lines('{"text": "one\u2028line"}\n2\n')
     [{'text': 'one\u2028line'}, 2]
@@ -86,7 +86,7 @@ def from_yaml(text: str) -> Any:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
         if node is not None and _size(node, {}) > LARGEST:
-            raise ValueError(f"its aliases name more than {LARGEST:,} values")
+            raise ValueError(f"its aliases expand to more than {LARGEST:,} values")
         return None if node is None else loader.construct_document(node)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from error

@@ -42,7 +42,7 @@ def folder_hash(folder: Path, skip: Callable[[Path], bool] = lambda _: False) ->
 
 
 def _refuse_loop(path: Path, top: Path) -> None:
-    """Raise a `DataError` if a folder below `top` is also one of the folders around it."""
+    """Raise a `DataError` if a folder below `top` is a link to one of its parents."""
     around = (outer for outer in path.parents if outer.is_relative_to(top))
     if path.resolve() in {outer.resolve() for outer in around}:
         raise DataError(f"{path} is a link to a folder that contains it; remove the link")
@@ -81,5 +81,5 @@ def fault_of(folder: Path, sums: Mapping[str, Mapping[str, Any]], *, hashed: boo
             return f"{name} has {size} bytes and was written with {stored['bytes']}"
     for name, stored in sums.items() if hashed else ():
         if sha256(folder / name) != stored["sha256"]:
-            return f"{name} has changed since it was written (its SHA-256 is another)"
+            return f"{name} has changed since it was written (its SHA-256 differs)"
     return None

@@ -42,7 +42,7 @@ def absence_reason(source: str, error: Exception) -> str:
         return "no such file or folder here; check the path"
     if Path(source).parent.is_dir() and str(Path(source).parent) != ".":
         return f"no such folder in {Path(source).parent}/, and not on the Hub either; check the path"
-    return f"no such folder here, and no model or data set of that name could be had from the Hub: {text}"
+    return f"no such folder here, and no model or data set of that name could be loaded from the Hub: {text}"
 
 
 def record_data_commit(source: str, dataset: Any) -> None:

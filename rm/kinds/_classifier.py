@@ -100,7 +100,7 @@ def open_source(
             )
     adapted = (folder / ADAPTER).exists()
     if lora is not None and adapted:
-        raise UsageError(f"{name} is an adapter already; leave --lora out to train it on, or start from its base")
+        raise UsageError(f"{name} is an adapter already; leave --lora out to train it further, or start from its base")
     return OpenedModel(name, contract, adapted, contract.dtype if contract else dtype)
 
 

@@ -67,7 +67,7 @@ class BackboneSettings(ModelSettings):
         None, "Jinja file, or plain: turns joined by blank lines.", group="Model", requires="model"
     )
     bos: Edge | None = bos_setting(requires="model")
-    on_long: Literal["truncate", "skip", "refuse"] = setting("truncate", "What to do with a pair beyond max_length.")
+    on_long: Literal["truncate", "skip", "refuse"] = setting("truncate", "What to do with a pair over max_length.")
     lora_r: int | None = setting(
         None, "Rank of the adapters; by default 16, and 8 for guides.", group="LoRA", range=RANK, requires="lora"
     )

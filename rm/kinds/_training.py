@@ -174,11 +174,11 @@ class StreamedTraining(PairTraining[Any]):
         if not self.streams:
             return
         if self.arguments.max_steps < 1:
-            raise UsageError("--stream reads without end; say with --max_steps how long to train")
+            raise UsageError("--stream has no end; set the number of steps with --max_steps")
         if self.arguments.dataloader_num_workers:
             raise UsageError("--stream counts rows in the training process; leave --dataloader_num_workers out")
         if labelled := [source for source in sources if self.split_source(source)[0]]:
-            raise UsageError(f"--stream takes a row's own labels, not '{labelled[0]}'; give the pairs a column wins")
+            raise UsageError(f"--stream does not support '{labelled[0]}' (NAME=FILE); add a column wins to the pairs")
 
     def load_training_rows(self, sources: Sequence[str]) -> tuple[Judged, RowReport]:
         """Load all pairs, or the first block of a stream."""

@@ -35,7 +35,7 @@ class PairBatch:
     def required(self, name: str) -> Float[Tensor, " B"]:
         """Return an optional value; raise `ValueError` if it is None."""
         if (value := vars(self)[name]) is None:
-            raise ValueError(f"the loss reads '{name}' of every pair and was given none")
+            raise ValueError(f"the loss needs '{name}' of every pair, which is missing")
         return value
 
 

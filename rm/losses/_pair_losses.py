@@ -53,7 +53,7 @@ def learned_modules(losses: Sequence[PairLoss]) -> nn.ModuleDict:
     modules = {str(index): loss.learned for index, loss in enumerate(losses) if loss.learned is not None}
     for module in modules.values():
         if not isinstance(module, LearnedFactor):
-            raise UsageError(f"{type(module).__name__} learns, and has no learning_rate or no fit(longer); add them")
+            raise UsageError(f"{type(module).__name__} has parameters, but lacks learning_rate or fit(longer)")
     return nn.ModuleDict(modules)
 
 
@@ -88,8 +88,8 @@ def finite_gaps(rewards: np.ndarray, pairs: Sequence[PreferencePair], name: str)
     gaps = rewards[::2] - rewards[1::2]
     if absent := np.flatnonzero(~np.isfinite(gaps)).tolist():
         raise DataError(
-            f"{name} has no finite reward for {len(absent)} of {len(pairs)} pairs, first '{pairs[absent[0]].id}', as "
-            "where a process model's last step exceeds its max_length; leave such pairs out"
+            f"{name} has no finite reward for {len(absent)} of {len(pairs)} pairs, first '{pairs[absent[0]].id}', for "
+            "example if a process model truncates the last step; leave such pairs out"
         )
     return gaps
 
@@ -134,6 +134,6 @@ def _check_own_code(loss: PairLoss, text: str) -> None:
         losses = loss(PairBatch(chosen, column, torch.tensor([1.0, 0.5, 0.0]), column, column, column))
         (gradient,) = torch.autograd.grad(losses.sum(), chosen)
     except Exception as error:  # user functions raise arbitrary errors
-        raise UsageError(f"--loss {text} fails on made-up pairs ({error}){signatures(LOSSES)}") from error
+        raise UsageError(f"--loss {text} fails on synthetic pairs ({error}){signatures(LOSSES)}") from error
     if losses.shape != chosen.shape or not (losses.isfinite().all() and gradient.isfinite().all()):
-        raise UsageError(f"--loss {text} returns {losses.tolist()} for three made-up pairs, not three finite losses")
+        raise UsageError(f"--loss {text} returns {losses.tolist()} for three synthetic pairs, not three finite losses")

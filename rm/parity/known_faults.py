@@ -67,9 +67,9 @@ def culprit(model: Any, examples: Sequence[Example], ours: np.ndarray, theirs: B
         return scaled
     reads_others = bool(first_token(model, examples, theirs.tokens))
     if not reads_others and gap <= ROUNDING * ours.std(0).max():
-        return "no known fault, and no larger than rounding in half precision"
+        return "no known fault; the difference may be rounding in half precision"
     if theirs.tokens is None:
-        return "another template, a re-initialised head or other weights: it does not tell which tokens it reads"
+        return "another template, a re-initialised head or other weights: it does not report its tokens"
     if reads_others:
         return "other template"
     return "re-initialised head or other weights: it reads the same tokens"

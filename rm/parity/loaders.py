@@ -36,7 +36,7 @@ class Group(NamedTuple):
 def target_groups(
     target: Against, source: str, model: Any, examples: list[Example], plain: list[Example], **options: Any
 ) -> list[Group]:
-    """Return a target's backends with their conversations; `plain` are those with equal truncation elsewhere."""
+    """Return a target's backends with their conversations; `plain` are those of `cut_plainly`."""
     if target.kind == "scores":
         return [stored_scores(target.target, model.contract.objectives)]
     if isinstance(model, ProcessRewardModel) and target.kind != "model":
@@ -48,7 +48,7 @@ def target_groups(
         )
     if isinstance(model, LatentRewardModel) and target.kind in ("vllm", "sglang"):
         raise UsageError(
-            f"--against {target.kind} feeds no hidden state back, which a latent reward model needs; compare it with "
+            f"--against {target.kind} does not support the latent steps of this model; compare it with "
             "http URL of rewardlab serve, or with another folder"
         )
     if target.kind in NATIVE_WAYS:
@@ -67,7 +67,7 @@ def target_groups(
 
 
 def cut_plainly(model: Any, examples: Sequence[Example]) -> list[Example]:
-    """Return the conversations that a tokenizer truncates as the contract does, which keeps a BOS at the left."""
+    """Return the conversations that a tokenizer truncates as the contract does (which always keeps a leading BOS)."""
     contract, sequences = model.contract, []
     for example, encoded in zip(examples, model.encoder.encode_all(examples), strict=True):
         full_ids, limit = untruncated_ids(model, example), contract.max_length or encoded.length
@@ -135,7 +135,7 @@ def _check_scalar(source: str, model: Any) -> None:
 
 
 def plain(source: str, other: Any, options: dict[str, Any], outputs: Sequence[int] = ()) -> Way:
-    """Score with `apply_chat_template` and a classifier's columns `outputs`, singly without a pad token."""
+    """Score with `apply_chat_template` and a classifier's columns `outputs`; without a pad token one at a time."""
     location = parse_source(tokenizer_source(source))
     tokenizer = AutoTokenizer.from_pretrained(location.name, revision=location.revision, **options)
     batch_size = 1 if other.config.get_text_config().pad_token_id is None else BATCH_SIZE

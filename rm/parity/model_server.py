@@ -52,7 +52,7 @@ class ModelServer:
             raise DataError(refusal + remedy) from error
         except (httpx.HTTPError, ValueError) as error:
             raise DataError(
-                f"{self.url}{path}: no answer ({error}); is {self.program} up, with {self.start}?"
+                f"{self.url}{path}: no answer ({error}); is {self.program} running, with {self.start}?"
             ) from error
 
     def post(self, path: str, **body: Any) -> Any:
@@ -85,7 +85,7 @@ def all_or_none(rows: Sequence[list[int] | None], change: Callable[[list[int]], 
 
 
 def chat_body(example: Example) -> dict[str, Any]:
-    """Messages and tools as OpenAI's protocol has them: the arguments of a call are JSON text."""
+    """Return messages and tools in OpenAI's format: the arguments of a call are JSON text."""
     body: dict[str, Any] = {"messages": [_chat_message(turn) for turn in example.turns]}
     return body | ({"tools": tools} if (tools := tools_of(example.prompt)) else {})
 
@@ -201,7 +201,7 @@ class Sglang(ModelServer):
         return [self.post("/v1/classify", input=row)["data"][0]["probs"] for row in rows]
 
     def tokens(self, text: str) -> list[int] | None:
-        """Return the ids that the server's tokenizer makes of a text; None where it has no such endpoint."""
+        """Return a text's token ids by the server's tokenizer; None if it has no such endpoint."""
         try:
             return self.post("/tokenize", prompt=text)["tokens"]
         except DataError:

@@ -30,10 +30,10 @@ def markdown(model: str, contract: ScoringContract, results: Sequence[Parity], n
         [
             f"# Parity of {one_line(model)}",
             "",
-            f"Scoring contract `{contract.hash()}`, kind {contract.kind}, {contract.dtype}. Each way's scores beside "
-            f"the model's own: σ is the standard deviation of its scores over the n conversations, flips are pairs "
-            f"that come in the other order. Same is a largest difference of {FULL:g} σ, {HALF:g} σ in half precision; "
-            "what is reported promises nothing and fails nothing.",
+            f"Scoring contract `{contract.hash()}`, kind {contract.kind}, {contract.dtype}. Scores of each backend are "
+            "compared with the model's: σ is the standard deviation of the model's over the n conversations, and flips "
+            f"are pairs in the opposite order. Scores are the same up to {FULL:g} σ, {HALF:g} σ in half precision; "
+            "a backend marked 'reported' is not expected to agree and cannot fail.",
             "",
             table([*COLUMNS], [[cell(result) for cell in COLUMNS.values()] for result in results]),
             "",

@@ -33,7 +33,7 @@ Against(kind='scores', target='theirs.jsonl')]
                 raise UsageError(f"--against {word} takes an address such as http://127.0.0.1:8000, got '{address}'")
             parsed.append(Against(word, address))
         elif word.startswith(("http://", "https://")):
-            raise UsageError(f"--against {word}: say what answers there, vllm {word}, sglang {word} or http {word}")
+            raise UsageError(f"--against {word}: name the server, vllm {word}, sglang {word} or http {word}")
         elif format_of(word) in SUFFIXES:
             parsed.append(Against("scores", word))
         else:

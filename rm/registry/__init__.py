@@ -109,7 +109,7 @@ def _from_plugin(entry: EntryPoint) -> Callable[..., Any]:
         return entry.load()
     except Exception as error:  # whatever the package raises when it is imported
         raise UsageError(
-            f"'{entry.name}' of the installed package that names {entry.value} cannot be loaded: "
+            f"the entry point {entry.name} = {entry.value} of an installed package cannot be loaded: "
             f"{type(error).__name__}: {error}"
         ) from error
 

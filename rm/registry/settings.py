@@ -143,7 +143,7 @@ def declarations(settings: type) -> Mapping[str, Field]:
 
 
 def heading(settings: type, name: str) -> str:
-    """Return the group of a setting: the last one that its class names up to it."""
+    """Return the group of a setting: the last one declared in its class up to this setting."""
     owner = next(base for base in settings.__mro__ if name in vars(base).get("__annotations__", {}))
     names = [*vars(owner)["__annotations__"]]
     groups = (

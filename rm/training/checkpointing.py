@@ -56,14 +56,12 @@ def last_complete_checkpoint(folder: Path, report: Callable[[str], None] = print
     damaged = (*faulty, *folder.glob(f"{CORRUPT_PREFIX}checkpoint-*"))
     before = [checkpoint for checkpoint in damaged if (checkpoint / COMPLETE).exists()]
     if complete is None and before:
-        reasons = "; ".join(f"{path.name}: {faulty.get(path, 'set aside before')}" for path in before)
-        raise DataError(
-            f"{folder} has no whole checkpoint left ({reasons}); restore one, or start over with --overwrite"
-        )
+        reasons = "; ".join(f"{path.name}: {faulty.get(path, 'renamed before')}" for path in before)
+        raise DataError(f"{folder} has no complete checkpoint ({reasons}); restore one, or start over with --overwrite")
     for checkpoint, fault in faulty.items():
         quarantined = _set_aside(checkpoint)
-        way = f"going on from {complete.name}" if complete else "no checkpoint came before it, so the run starts anew"
-        report(f"{checkpoint.name}: {fault}; it is set aside as {quarantined.name}, {way}")
+        way = f"continuing from {complete.name}" if complete else "there is no earlier one, so training restarts"
+        report(f"{checkpoint.name}: {fault}; renamed to {quarantined.name}, {way}")
     return complete
 
 

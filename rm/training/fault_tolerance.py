@@ -79,8 +79,8 @@ class FaultTolerantTrainer(Trainer):
         loss = self._learn(super().training_step, model, piece, num_items_in_batch, last=True)
         if self.most_rows != most_rows:
             self.report(
-                f"step {self.state.global_step + 1}: memory does not hold {self.rows_of(piece)} rows; from here on "
-                f"{self.most_rows} are read at a time, with the same gradient"
+                f"step {self.state.global_step + 1}: {self.rows_of(piece)} rows do not fit into memory; from now "
+                f"on {self.most_rows} are computed at a time, with the same gradient"
             )
         self.check_finite(loss, self.loss_name)
         return loss
@@ -125,16 +125,16 @@ class FaultTolerantTrainer(Trainer):
     def _check_smaller(self, model: Any, rows: int | None, failure: str, *, begun: bool) -> None:
         why = None
         if rows is None:
-            why = "this loss is no mean of its rows' losses, so they are not read apart"
+            why = "this loss is not a mean over rows, so it cannot be split"
         elif rows == 1:
             why = "it is one row already"
         elif is_sharded(model) or self.accelerator.distributed_type in ("FSDP", "DEEPSPEED"):
-            why = "where the weights are split all processes have to read as much"
+            why = "with sharded weights all processes must compute the same number of rows"
         elif begun and self.accelerator.num_processes > 1:
-            why = "the processes have begun to add up their gradients"
+            why = "the processes have started to reduce their gradients"
         if why:
             raise UsageError(
-                f"step {self.state.global_step + 1}: memory does not hold the micro-batch ({failure[:99]}), and {why}; "
+                f"step {self.state.global_step + 1}: the batch does not fit into memory ({failure[:99]}), and {why}; "
                 "lower --per_device_train_batch_size or the length, or take --gradient_checkpointing True"
             )
 
@@ -164,10 +164,10 @@ class FaultTolerantTrainer(Trainer):
     def _stop(self, reason: str) -> None:
         folders = Path(self.args.output_dir).glob("checkpoint-*")
         checkpoints = sorted(folders, key=lambda path: int(path.name.split("-")[1]))
-        where = f"the weights of before are in {checkpoints[-1]}" if checkpoints else "no checkpoint was written before"
+        where = f"finite weights are in {checkpoints[-1]}" if checkpoints else "no checkpoint was written before"
         raise CheckFailed(
             f"{reason}, so it is not used; {where}; lower --learning_rate (now {self.args.learning_rate:g}) "
-            "or --max_grad_norm, or look for odd rows in the data, and start over with --overwrite"
+            "or --max_grad_norm, or look for outliers in the data, and start over with --overwrite"
         )
 
     def train(self, *args, **kwargs):
@@ -192,7 +192,7 @@ class FaultTolerantTrainer(Trainer):
             sentence = no_room(folder if folder.exists() else Path(file_of(error) or folder), reason)
             if not (folder / COMPLETE).exists():
                 shutil.rmtree(folder, ignore_errors=True)
-            raise DataError(f"{sentence}, and go on with --resume: the checkpoint before it is untouched") from error
+            raise DataError(f"{sentence}, and continue with --resume: the previous checkpoint is intact") from error
 
 
 def _version(grad: Tensor | None) -> int:

@@ -58,7 +58,7 @@ def fit(
     facts |= more
     examples, leads = training.golden_examples(model, data, golden), training.arguments.process_index == 0
     if leads:
-        training.report(f"computing the rewards of {len(examples)} golden conversations, now and as loaded again")
+        training.report(f"computing the rewards of {len(examples)} golden conversations, before and after reloading")
     _save(model, examples, folder, leads)
     if leads and examples:
         saved = load_reward_model(str(folder), check=False, **training.options)

@@ -50,7 +50,7 @@ class SignalCheck(TrainerCallback, ExportableState):
         if state.global_step >= state.max_steps and not examples.item():
             raise CheckFailed(
                 f"none of {state.global_step} steps had a finite gradient other than 0, so nothing was learnt and no "
-                "model is saved; look for labels, margins and lengths that leave nothing to prefer, or for a loss that "
+                "model is saved; look for labels, margins and lengths that make every pair a tie, or for a loss that "
                 "does not depend on the weights, and start over with --overwrite"
             )
 

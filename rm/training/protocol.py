@@ -49,7 +49,7 @@ class Task:
         return outputs[:, 0] - outputs[:, 1], inputs["wins"]
 
     modules = nn.ModuleDict()
-    """Learned parameters of the losses; see `losses._pair_losses.learnt`."""
+    """Learned parameters of the losses; see `losses._pair_losses.learned_modules`."""
 
     @property
     def depends_on_batch(self) -> bool:

@@ -53,7 +53,7 @@ class RewardArguments(TrainingArguments):
         },
     )
     weight_average: float = field(
-        default=0.0, metadata={"help": "Decay of a moving average of the weights, which is what is kept; 0: none."}
+        default=0.0, metadata={"help": "Decay of a moving average of the weights, which is saved instead; 0: none."}
     )
     weight_average_start: float = field(
         default=0.25, metadata={"help": "Share of the steps after which the weight average starts."}

@@ -51,7 +51,7 @@ class WeightAverage(TrainerCallback):
         self.update(state.global_step, state.max_steps)
 
     def on_train_end(self, args, state, control, **kwargs):
-        """Keep the averages."""
+        """Replace the weights with their averages."""
         self.apply()
 
     @contextmanager

@@ -102,7 +102,7 @@ CASES = [
     (f"{SCORE.replace('pairs', 'same_ids')}", 3, "duplicate id: 'a' is the id of"),
     (f"{TRAIN.replace('pairs', 'same_keys')}", 3, "duplicate key: 'chosen' stands twice in one object"),
     (f"{SCALAR.replace('pairs', 'bad')} --model {{w}}/policy", 3, "3 of 5 rows cannot be used"),
-    (f"{RL.replace('prompts', 'blank')}", 3, "empty prompt; mend the row, or drop such rows with --on_bad_row skip"),
+    (f"{RL.replace('prompts', 'blank')}", 3, "empty prompt; correct the row, or drop such rows with --on_bad_row skip"),
     (DPO.replace("pairs", "bad"), 3, "3 of 5 rows cannot be used"),
     (DPO.replace("pairs", "prompts"), 3, "no column 'chosen': the row has prompt"),
     (SFT.replace("pairs", "prompts"), 3, "no column 'completion': the row has prompt"),

@@ -84,9 +84,7 @@ def no_checkpoint_left(world: World) -> Seen:
         flip(one / "model.safetensors")
     before = files(where)
     ended = world.run(*world.train(output), "--resume")
-    return seen(
-        ended, ("no whole checkpoint left",), 3, untouched=files(where) == before, no_result=not output.exists()
-    )
+    return seen(ended, ("no complete checkpoint",), 3, untouched=files(where) == before, no_result=not output.exists())
 
 
 @injection(EQUAL + "; every step once")

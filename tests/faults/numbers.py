@@ -116,9 +116,9 @@ def memory_for_one_pair(world: World) -> Seen:
     """Memory holds one of the four pairs of a micro-batch of `train`."""
     output = world.new("narrow")
     ended = world.run(*world.train(output), hook=_narrow("rm.training.trainer:RewardTrainer", "wins", 1))
-    once = ended.said.count("memory does not hold") == 1
+    once = ended.said.count("fit into memory") == 1
     same = ended.code == 0 and same_weights(output, world.model, NEAR)
-    return seen(ended, ("memory does not hold",), 0, same_weights=same, said_once=once)
+    return seen(ended, ("fit into memory",), 0, same_weights=same, said_once=once)
 
 
 @injection(f"weights within {NEAR:g} of the whole's")
@@ -126,9 +126,9 @@ def memory_for_three_answers(world: World) -> Seen:
     """Memory holds three of the eight answers of a micro-batch of `rl`."""
     output = world.new("narrow-policy")
     ended = world.run(*world.rl(output), hook=_narrow("policy.training.trainer:PolicyTrainer", "weights", 3))
-    once = ended.said.count("memory does not hold") == 1
+    once = ended.said.count("fit into memory") == 1
     same = ended.code == 0 and same_weights(output / "policy", world.whole_policy / "policy", NEAR)
-    return seen(ended, ("memory does not hold",), 0, same_weights=same, said_once=once)
+    return seen(ended, ("fit into memory",), 0, same_weights=same, said_once=once)
 
 
 @injection("one sentence with the way out, and nothing is left behind")
@@ -137,4 +137,4 @@ def memory_for_nothing(world: World) -> Seen:
     output = world.new("no-memory")
     ended = world.run(*world.train(output), hook=_narrow("rm.training.trainer:RewardTrainer", "wins", 0))
     left = output.exists() or partial_folder(output).exists()
-    return seen(ended, ("memory does not hold",), 2, nothing_left=not left)
+    return seen(ended, ("fit into memory",), 2, nothing_left=not left)

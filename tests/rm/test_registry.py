@@ -75,7 +75,7 @@ def test_an_installed_package_adds_names_and_replaces_none(plugin):
     assert load("rm.losses", "centred").__module__ == "plugged"
     assert load("rm.losses", "bradley_terry").__module__ == "rewardlab.rm.losses.bradley_terry"
     with pytest.raises(
-        UsageError, match="'broken' of the installed package that names plugged:absent cannot be loaded"
+        UsageError, match="the entry point broken = plugged:absent of an installed package cannot be loaded"
     ):
         load("policy.advantages", "broken")
 

@@ -123,7 +123,7 @@ def pack_batch(
 ) -> tuple[Packed, Int[Tensor, "N L"]]:
     """Return the distinct sequences of a padded batch as one row, and the index in it of each token of the batch.
 
-    The index of padding is 0. The layout is computed on the CPU, so a GPU is waited for once.
+    The index of padding is 0. The layout is computed on the CPU, with one synchronisation with a GPU.
 
     >>> packed, index = pack_batch(torch.tensor([[7, 8], [5, 0], [7, 8]]), torch.tensor([[1, 1], [1, 0], [1, 1]]))
     >>> packed.tokens.tolist(), index.tolist()
@@ -208,7 +208,7 @@ def attend(
     """
     strange = [name for name, option in options.items() if option is not None and name not in HARMLESS]
     if packed is None or attention_mask is not None or query.shape[2] != packed.tokens.shape[1] or strange:
-        raise ValueError(f"{type(module).__name__} does not attend to a packed row; it came with {strange}")
+        raise ValueError(f"{type(module).__name__} does not attend to a packed row; it passes {strange}")
     packed.layers += (
         1  # `check_layers` compares it with the model's layers: one that did not come here read other sequences
     )
@@ -226,7 +226,7 @@ def attend(
 
 
 def _rows(tensor: Float[Tensor, "T H D"], index: Int[Tensor, "*N"]) -> Float[Tensor, "*N H D"]:
-    """Return `tensor[index]`, with the gradient that adds rows up in place instead of sorting them first."""
+    """Return `tensor[index]`, whose gradient is summed row by row in place, without sorting the indices first."""
     return tensor.index_select(0, index.flatten()).unflatten(0, index.shape)
 
 
@@ -263,7 +263,7 @@ def check_layers(model: Any, packed: Packed) -> None:
     layers = model.config.get_text_config().num_hidden_layers
     if packed.layers != layers:
         raise ValueError(
-            f"{packed.layers} of {layers} layers attended to the packed row; the others read it as one text"
+            f"{packed.layers} of {layers} layers attended to the packed row; the others read it as one sequence"
         )
 
 
@@ -273,7 +273,7 @@ def packing_limit(model: Any) -> int:
     Supported are decoders with Transformers' attention interface, in which every layer is softmax attention with given
     positions; with a sliding window, up to its size. Not supported are encoders, recurrent or convolutional layers,
     chunked attention, soft caps, sinks, positional biases, and rotary embeddings that depend on the batch. What the
-    config does not tell is tested once on a few tokens.
+    config does not state is tested once on a few tokens.
     """
     if not _is_supported(model):
         return 0

@@ -63,17 +63,17 @@ def check_padding_free(model: Any, name: str | None, max_length: int | None) -> 
     limit, kind = packing_limit(model), model.config.model_type
     if not (name in (None, "sdpa") or _is_flash(name)):
         raise UsageError(
-            f"--padding_free computes attention by sdpa or FlashAttention, not {name}; leave one of them out"
+            f"--padding_free needs --attn_implementation sdpa or FlashAttention, not {name}; leave one of the two out"
         )
     if not limit:
         raise UsageError(
-            f"--padding_free is for decoders whose layers are all plain softmax attention by position, and this {kind} "
-            "is none; leave it out"
+            f"--padding_free supports decoders in which every layer is plain softmax attention, unlike this {kind}; "
+            "leave it out"
         )
     if limit < (max_length or sys.maxsize):
         raise UsageError(
-            f"--padding_free computes sequences within the sliding window of this {kind}, {limit} tokens, and the "
-            f"maximal length is {max_length or 'not set'}; lower --max_length, or leave --padding_free out"
+            f"--padding_free supports sequences up to the sliding window of this {kind}, {limit} tokens, and "
+            f"--max_length is {max_length or 'not set'}; lower it, or leave --padding_free out"
         )
 
 
@@ -82,8 +82,8 @@ def padding_free(model: Any, name: str | None = None) -> Iterator[None]:
     """Compute padded batches without their padding within the context, by a named attention implementation.
 
     The backbone reads the distinct sequences of a batch as one row, and its hidden states are put back to [N, L, D]
-    before the head; states of padding mean nothing. By default (as for scoring) a prefix that sequences share is
-    computed once; FlashAttention reads all of every sequence. Gradient checkpointing needs the context around the
+    before the head; states at padding are undefined. By default (as for scoring) a prefix that sequences share is
+    computed once; FlashAttention computes every sequence in full. Gradient checkpointing needs the context around the
     backward pass too.
     """
     trunk: Any = language_model_of(model).base_model

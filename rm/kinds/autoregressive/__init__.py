@@ -66,7 +66,7 @@ class AutoregressiveSettings(LabelSettings, BackboneSettings, EosSettings, Strea
     train_beta: float = setting(0.01, "β of the loss, and factor of the reward.", range=ABOVE_0)
     objective_betas: list[str] = setting(
         [],
-        "β of the loss for single objectives, as NAME=β (else --train_beta); a larger β, a weaker guide.",
+        "β of the loss for single objectives, as NAME=β (else --train_beta); a larger β makes a weaker guide.",
         advanced=True,
     )
     ignore_ties: bool = setting(False, "Treat a tie as unlabelled, instead of learning equal log-probabilities.")
@@ -106,7 +106,7 @@ class AutoregressiveSettings(LabelSettings, BackboneSettings, EosSettings, Strea
         choices=("none", "constant", "expected"),
     )
     span: bool = setting(
-        False, "UniARM: describe objectives by one coordinate each in the span of their vectors.", advanced=True
+        False, "UniARM: replace objective vectors by their K coordinates in their span.", advanced=True
     )
 
     def __post_init__(self) -> None:

@@ -185,7 +185,7 @@ def load_autoregressive(
     loading = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
     model, over = _with_adapter(source, base, adapter, tokenizer, loading)
     if settings["centred"] and over is None:
-        raise UsageError("centred rewards compare a guide with its base model, which takes an adapter; choose one")
+        raise UsageError("centred rewards need a guide that is an adapter of its base model; choose an adapter")
     contract = contract or completion_contract(
         "autoregressive",
         tokenizer,

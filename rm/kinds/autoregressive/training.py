@@ -102,10 +102,10 @@ class AutoregressiveTraining(StreamedTraining, BackboneTraining):
         self, model: AutoregressiveRewardModel, task: PreferenceTask, encoding: Encoding
     ) -> AutoregressiveRewardModel:
         """Return the model with `token_offset` set to the base model's mean of -log π per token."""
-        self.report("measuring the base model's mean surprise by a token")
+        self.report("measuring the base model's mean of -log p per token")
         task.token_offset = round(mean_surprise(task, model.model, encoding.rows[:MEASURED]), 2)
         self.report(
-            f"every token's log-probability is raised by {task.token_offset:g} nats, the base model's mean surprise"
+            f"every token's log-probability is raised by {task.token_offset:g} nats, the base model's mean of -log p"
         )
         return model.with_token_offset(task.token_offset)
 

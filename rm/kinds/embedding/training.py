@@ -21,5 +21,5 @@ class EmbeddingTraining(FittedTraining):
         over = model.over_length([example for pair in data.pairs for example in pair.examples])
         if over:
             sequences, limit = 2 * len(data.pairs), model.contract.max_length
-            self.report(f"data: {over} of {sequences} sequences exceed {limit} tokens and lose the start")
+            self.report(f"data: {over} of {sequences} sequences exceed {limit} tokens and are truncated at the start")
         return {"over_length": over}

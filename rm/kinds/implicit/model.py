@@ -83,7 +83,7 @@ def load_implicit(
     check_beta(settings["beta"])
     backbone = content_hash([settings["policy"], settings["reference"], settings["beta"]])
     if contract and contract.backbone != backbone:
-        raise DataError(f"{folder / SETTINGS}: not the models and beta of {FILE}; restore the file that was saved")
+        raise DataError(f"{folder / SETTINGS}: its models and beta are not those of {FILE}; restore the saved file")
     fixed = vars(contract) if contract else {}
     limits = resolve_settings(source, fixed, max_length=max_length, bos=bos, eos=eos)
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)

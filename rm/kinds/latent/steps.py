@@ -21,7 +21,7 @@ class LatentSteps:
     in Coconut, Hao et al. 2024 (arXiv:2412.06769). `state` [N, D] is h_t after t calls of `advance`.
 
     Sequences may be padded on either side. The padding is moved to the left, so that latent positions follow directly
-    behind the last token: their position ids, attention masks and distances are those of the sequence alone.
+    after the last token: their position ids, attention masks and distances are those of the sequence alone.
     """
 
     def __init__(self, model: Any, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]):
@@ -107,15 +107,15 @@ def check_steps(model: Any, source: str, *, trainable: bool = False) -> None:
         with torch.no_grad():
             expected = torch.stack([states_without_cache(model, ids, 2) for ids in ([0, 1, 2], [1])])
     except Exception as error:  # models raise arbitrary errors for inputs that they do not take
-        gradients = "or passes no gradient through it " if trainable else ""
+        gradients = "or pass gradients through it " if trainable else ""
         raise DataError(
-            f"{source}: a {kind} takes no embedding behind a cache {gradients}({error}); latent steps need a causal "
-            "language model that does"
+            f"{source}: a {kind} does not read embeddings after a KV cache {gradients}({error}); latent steps need a "
+            "causal language model that does"
         ) from error
     model.train(training)
     tolerance = 1e-3 if states.dtype.itemsize > 2 else 0.2
     if not torch.allclose(states.detach(), expected, rtol=tolerance, atol=tolerance):
         raise DataError(
-            f"{source}: a {kind} gives other states with a cache than without; latent steps need a causal language "
-            "model whose cache changes nothing"
+            f"{source}: a {kind} computes other states with a KV cache than without; latent steps need a causal "
+            "language model for which they are equal"
         )

@@ -73,7 +73,7 @@ def encode_latent(
 
 
 class Outputs(NamedTuple):
-    """Outputs of a forward pass for the B chosen and then the B rejected sequences; S = T + 1 numbers of steps."""
+    """Outputs of a forward pass for the B chosen, then the B rejected sequences, after S = T + 1 numbers of steps."""
 
     scores: Float[Tensor, "M S"]
     """Reward after 0, ..., T steps."""
@@ -126,7 +126,7 @@ class LatentTask(Task):
                 "rationale_rejected, or set --latent_alignment 0"
             )
         if stated and not head_reads_last_states(self.reward_model.language_model):
-            raise DataError("the logits of this model are not its LM head on the last states; leave rationales out")
+            raise DataError("this model's logits are not its LM head on the last hidden states; leave rationales out")
 
     def collate(self, rows: Sequence[LatentRow]) -> dict[str, Tensor]:
         """Collate rows into 2B sequences, the chosen ones first, and the same sequences with their rationales."""

@@ -202,7 +202,7 @@ def _ranges(words: np.ndarray) -> np.ndarray:
 def _count_grams(
     words: np.ndarray, text: np.ndarray, first: int, last: int, uses: np.ndarray, least: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Count grams by first word in [first, last): "a" is a·(V + 1), "a b" a·(V + 1) + b + 1, in the strings' order."""
+    """Count grams with first word in [first, last). Code of "a": a (V + 1), of "a b": a (V + 1) + b + 1 (sorted)."""
     at = np.flatnonzero((words >= first) & (words < last))
     followed = at[at < len(words) - 1]
     followed = followed[text[followed] == text[followed + 1]]

@@ -79,10 +79,10 @@ class MultiHeadRewardModel(UncertainRewardModel):
 def check_body(body: ScalarRewardModel) -> None:
     """Raise `UsageError` if a model has several rewards, or if its reward is not a head at the last token."""
     if len(body.contract.objectives) != 1:
-        raise UsageError(f"heads are put on one reward, and this model has {', '.join(body.contract.objectives)}")
+        raise UsageError(f"heads are fitted to one reward, and this model has {', '.join(body.contract.objectives)}")
     if decoder_head(body.model) is None:
         name = body.model.config.model_type
-        raise UsageError(f"a '{name}' reward model has no head at its last token to put others beside; give a decoder")
+        raise UsageError(f"a '{name}' reward model has no head at its last token, as this kind needs; give a decoder")
 
 
 def load_multi_head(source: str, *, rule: MemberRule | None = None, **options: Any) -> MultiHeadRewardModel:

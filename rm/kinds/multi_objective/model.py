@@ -107,7 +107,7 @@ def checked_weights(weights: Mapping[str, float], objectives: Sequence[str]) -> 
         if name not in objectives:
             raise UsageError(f"no objective '{name}' to weigh; {did_you_mean(name, objectives)}")
     if absent := [name for name in objectives if name not in weights]:
-        raise UsageError(f"the weights {dict(weights)} leave out {', '.join(absent)}; say {absent[0]}=0 for none")
+        raise UsageError(f"the weights {dict(weights)} lack {', '.join(absent)}; add {absent[0]}=0 for none")
     if not all(np.isfinite(weight) for weight in weights.values()) or not any(weights.values()):
         raise UsageError(f"weights are finite numbers and not all 0, got {dict(weights)}")
     return {name: float(weights[name]) for name in objectives}

@@ -224,7 +224,7 @@ class ObjectivesTraining(ScalarTraining):
             labelled_overall(data.held_out.pairs or data.train.pairs)
         losses = {name: self.pair_loss() for name in names}
         if "other" in losses[names[0]].requires:
-            raise UsageError(f"--loss {self.settings.loss} reads a model of one objective; leave --objectives out")
+            raise UsageError(f"--loss {self.settings.loss} is for a single objective; leave --objectives out")
         model = self.build(data.train, (*names, OVERALL) if weights else tuple(names))
         encoding = self._encode(model, data.train, "data")
         held = data.held_out.pairs or data.held_out.completions
@@ -263,7 +263,7 @@ class ObjectivesTraining(ScalarTraining):
         """Return the named backbone with a new head of several outputs."""
         source = self.settings.model
         if (Path(source) / ADAPTER).exists():
-            raise UsageError(f"{source} is an adapter; start several objectives from its base, or merge it first")
+            raise UsageError(f"{source} is an adapter; for several objectives start from its base, or merge it")
         return load_untrained(source, objectives, **self.classifier_options())
 
     def _encode(self, model: ScalarRewardModel, data: Judged, name: str) -> Encoding:
@@ -275,5 +275,5 @@ class ObjectivesTraining(ScalarTraining):
         if data.completions:
             parts.append(self.log_encoding(name, encode_scored(model.encoder, data.completions, names, on_long)))
         if not any(part.rows for part in parts):
-            raise DataError(f"{name}: no row is left to train on; raise --max_length, or say --on_long truncate")
+            raise DataError(f"{name}: no row is left to train on; raise --max_length, or set --on_long truncate")
         return concatenate_encodings(parts)

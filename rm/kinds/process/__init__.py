@@ -47,7 +47,7 @@ class ProcessSettings(RowSettings, ClassifierSettings):
     rules = (
         Rule(
             lambda settings: settings.step_separator == "",
-            "--step_separator is a text, got none; leave it out for a blank line",
+            "--step_separator is empty; leave it out to separate steps by blank lines",
         ),
         Rule(
             lambda settings: neutral_label(settings.neutral) is None,

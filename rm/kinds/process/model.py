@@ -59,7 +59,7 @@ class ProcessRewardModel(SavedClassifier[StepEncoder]):
     def step_scores(self, examples: Sequence[Example]) -> list[StepScores]:
         """Return p of every step, [T, K] in [0, 1] for each example; NaN for steps beyond the maximal length.
 
-        Completions are split at the contract's separator, unless their steps are given (`rm.types.Steps`).
+        Completions are split at the contract's separator, unless they are stored as steps (`rm.types.Steps`).
         """
         encoded = self.encoder.encode_steps(examples)
         logits = self.token_logits([some.ids for some in encoded])

@@ -53,7 +53,7 @@ class StepEncoder(Encoder):
             self.end = [single_token_id(tokenizer, contract.step_token, "step_token")]
 
     def encode_steps(self, examples: Sequence[Example]) -> list[EncodedSteps]:
-        """Return token ids and the ends of all steps; completions without given steps are split at the separator."""
+        """Return token ids and the ends of all steps; completions not stored as steps are split."""
         steps = [split_steps(example.completion, self.separator) for example in examples]
         distinct = [*{step for some in steps for step in some}]
         step_ids = dict(zip(distinct, self._ids(distinct), strict=True))

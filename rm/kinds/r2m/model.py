@@ -77,8 +77,8 @@ class R2MRewardModel:
         """Return rewards [N, K] in float64, given the policy's last hidden states of prompt and completion."""
         if states is None:
             raise UsageError(
-                "a feedback reward model reads the policy's hidden states and was given none; use it where a policy "
-                f"is trained, or score with its {BODY} folder"
+                "an R2M reward model reads the policy's hidden states, which are missing; use it in policy training, "
+                f"or score with its {BODY} folder"
             )
         with torch.no_grad():
             return self.rewards(reward_tokens(self.body, examples), states).double().cpu().numpy()
@@ -112,7 +112,7 @@ def load_r2m(source: str, **options: Any) -> R2MRewardModel:
         head.load_state_dict(weights)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise DataError(
-            f"{folder / HEAD}: no head of a feedback reward model ({error}); give the whole folder"
+            f"{folder / HEAD}: not the head of an R2M reward model ({error}); give the whole folder"
         ) from error
     model = R2MRewardModel(body, head, omega)
     if model.contract != load_contract(folder):

@@ -31,7 +31,7 @@ class PairLossSettings(LabelSettings, ClassifierSettings, EosSettings):
     rules = (
         Rule(
             lambda settings: settings.teacher and len(settings.objectives) > 1,
-            "--teacher has one reward, and the model gets those of {objectives}; name one objective",
+            "--teacher has one reward, but the model has several, {objectives}; name one objective",
         ),
     )
     loss: str = setting(
@@ -60,7 +60,7 @@ class ScalarSettings(PairLossSettings, StreamSettings):
         ),
         Rule(
             lambda settings: settings.weights is not None and OVERALL in settings.objectives,
-            f"'{OVERALL}' is what the weights make; leave it out of --objectives, or leave --weights out",
+            f"'{OVERALL}' is the sum that --weights defines; leave it out of --objectives, or leave --weights out",
         ),
         Rule(
             lambda settings: settings.stream and settings.weights,
@@ -68,7 +68,7 @@ class ScalarSettings(PairLossSettings, StreamSettings):
         ),
         Rule(
             lambda settings: settings.stream and not settings.model,
-            "a small model from scratch learns its tokens from all of the text; name one with --model",
+            "without --model a tokenizer is trained on all texts, which --stream does not load; add --model",
         ),
     )
     weights: str | None = setting(

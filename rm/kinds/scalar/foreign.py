@@ -81,7 +81,7 @@ def _label_names(config: Any) -> tuple[str, ...]:
 
 
 def reward_index(source: str, outputs: Outputs, objective: str | None) -> int | None:
-    """Return the index of output `objective`; None if all are rewards; `DataError` if unnamed among classes."""
+    """Return the index of output `objective`; None if all are rewards; `DataError` if none of the classes is named."""
     names = outputs.names
     if len(names) == 1 or (objective is None and not outputs.are_classes):
         return None

@@ -162,7 +162,7 @@ class ScalarTraining(StreamedTraining, ClassifierTraining):
             name: {"weight": term.weight.item(), "scale": term.scale.item()}
             for name, term in zip(self.settings.objectives, modules, strict=True)
         }
-        self.report(f"length explains, and scores leave out: {terms}")
+        self.report(f"the length term, which scores do not include: {terms}")
         return prepared.model, {"length_term": terms}
 
     def _compared(self, model: ScalarRewardModel, teacher: Reading, data: TrainingData) -> dict[str, Any]:
@@ -180,7 +180,7 @@ class ScalarTraining(StreamedTraining, ClassifierTraining):
             if "other" not in loss.requires or loss.other:
                 raise UsageError(
                     f"--loss {name} does not learn from --teacher {teacher}; take soft_labels or centred_mse, without "
-                    "a model of its own"
+                    "an argument teacher"
                 )
             loss = replace(loss, other=teacher)
         if loss.other is not None and self.streams:

@@ -69,7 +69,7 @@ def test_every_planted_defect_is_found_and_fix_writes_what_is_left_and_a_list_of
     told, report = capsys.readouterr().err, (out / "report.md").read_text()
     assert "near-identical completions 1" in told and "--fix FILE writes the rows without findings" in told
     assert "| rewardbench | 1 | 1 | 1 | 1 |" in report and f"| {lint.OVERLAP} | 1 | line " in report
-    assert "No word, position or length tells the label." in report
+    assert "No word, position or length predicts the label." in report
     manifest = json.loads((out / "manifest.json").read_text())
     assert manifest["rows"] == 40 and set(manifest["data"]) == {data, benchmark} and manifest["seed"] is None
     assert main([*words, "--fix", str(clean)]) == 0

@@ -181,14 +181,14 @@ def test_what_is_compared_is_read_word_by_word():
     url = "http://127.0.0.1:8000"
     found = parse_against(["checkpoint", "vllm", url, "runs/rm", "http", url])
     assert found == [Against("checkpoint"), Against("vllm", url), Against("model", "runs/rm"), Against("http", url)]
-    for words, message in (([url], f"say what answers there, vllm {url}"), (["vllm", "rm"], "an address such as")):
+    for words, message in (([url], f"name the server, vllm {url}"), (["vllm", "rm"], "an address such as")):
         with pytest.raises(UsageError, match=message):
             parse_against(words)
 
 
 def test_what_cannot_be_run_is_one_sentence(rm, capsys):
     for words, code, sentence in (
-        (["--against", "vllm", "http://127.0.0.1:9"], 3, "no answer .*is vLLM up, with --runner pooling"),
+        (["--against", "vllm", "http://127.0.0.1:9"], 3, "no answer .*is vLLM running, with --runner pooling"),
         (["--against", "adapter"], 2, "holds no adapter_config.json"),
         (["--output", "x.txt"], 2, "--output ends with .md"),
     ):

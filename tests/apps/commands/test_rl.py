@@ -229,8 +229,8 @@ def test_a_reward_model_is_no_policy_and_a_server_that_is_not_there_is_named(rl,
     for part in (classifier, load_tokenizer(str(rl_world / "start"))):
         part.save_pretrained(tmp_path / "theirs")
     for flags, message in (
-        (["--model", rl_world / "rm"], "a reward model of kind 'scalar', no language model"),
-        (["--model", tmp_path / "theirs"], "a reward model, no language model"),
+        (["--model", rl_world / "rm"], "a reward model of kind 'scalar'; give a causal language model"),
+        (["--model", tmp_path / "theirs"], ": a reward model; give a causal language model"),
         (["--rollout_server", "http://127.0.0.1:9/"], "http://127.0.0.1:9/v1/models: no answer"),
     ):
         code, _, err, _ = rl("--reward", GOLD, *flags, "--overwrite")

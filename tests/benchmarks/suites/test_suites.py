@@ -175,7 +175,7 @@ MISSING = {
     "personalized_rewardbench": ("rejected", None), "ppe_correctness": ("response_2", None),
     "ppe_preference": ("response_1", 3), "prmbench": ("modified_process", ["a", ""]), "rubricbench": ("response_b", 1),
 }  # fmt: skip
-REASONS = r"missing response|empty completion|(no )?column '|chosen and rejected part before"
+REASONS = r"missing response|empty completion|(no )?column '|chosen and rejected differ before"
 
 
 UNKNOWN = {

@@ -122,7 +122,7 @@ def test_another_vocabulary_is_refused_and_padding_rows_and_further_tokens_are_c
 def test_preferences_prompts_and_engines_that_make_no_sense_are_refused(base, words, make_guide):
     engine = SharedBackbone(make_guide())
     for preference, sentence in [
-        (None, "a preference is missing; give one over helpful, harmless"),
+        (None, "a preference is missing; give shares of helpful, harmless"),
         ({"helpful": 1.0}, "leaves out harmless"),
         ({"helpfull": 0.5, "harmless": 0.5}, "no objective 'helpfull' in this model; did you mean 'helpful'"),
         ({"helpful": 0.9, "harmless": 0.9}, "sums to 1.8"),
@@ -132,7 +132,7 @@ def test_preferences_prompts_and_engines_that_make_no_sense_are_refused(base, wo
     with pytest.raises(UsageError, match="the guide takes no preference, got .* leave it out"):
         decode(SeparateModels(decoding_model(base, words), make_guide("lora", ("helpful",))), requests(EVEN))
     by_objective = SeparateModels(decoding_model(base, words), {"helpful": make_guide("lora", ("helpful",))})
-    with pytest.raises(UsageError, match="a preference is missing; give one over helpful"):
+    with pytest.raises(UsageError, match="a preference is missing; give shares of helpful"):
         decode(by_objective, requests(None))
     long = Request(user_turn("bees " * 300), EVEN)
     with pytest.raises(DataError, match="a prompt has 30[0-9] tokens and the context of .* 256; shorten it to 255"):

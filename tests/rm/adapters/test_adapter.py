@@ -252,18 +252,18 @@ def test_a_preference_is_refused_with_the_way_out():
         ({"helpful": 0.6, "harmless": 0.6}, (), "sums to 1.2"),
         (torch.tensor([0.5, 0.5]), (), "needs the names of its objectives in the adapter's order"),
         (torch.tensor([0.5, 0.5]), ("harmless", "helpful"), "needs the names of its objectives in the adapter's order"),
-        (torch.ones(3), NAMES, "has 2 shares, got 3"),
+        (torch.ones(3), NAMES, "has 2 values, got 3"),
     ]:
         with pytest.raises(UsageError, match=sentence):
             adapter.set_preference(wrong, names)
 
 
 def test_without_a_preference_nothing_is_computed_or_merged():
-    with pytest.raises(UsageError, match="no preference is set; call set_preference, over helpful, harmless"):
+    with pytest.raises(UsageError, match="no preference is set; call set_preference for helpful, harmless"):
         logits(adapted("moslora").model)
     adapter = adapted("moslora")
     adapter.set_preference([LEAN, EVEN])
-    with pytest.raises(UsageError, match="2 preferences are set and 3 rows came"):
+    with pytest.raises(UsageError, match="2 preferences for 3 rows"):
         logits(adapter.model)
     with pytest.raises(UsageError, match=r"PreferenceAdapter.merge\(alpha\)"):
         preferred(adapted("moslora")).model.merge_and_unload()
@@ -273,7 +273,7 @@ def test_settings_that_make_no_adapter_are_refused():
     for changes, sentence in [
         ({"kind": "dora"}, "lora, pblora or moslora, got 'dora'"),
         ({"kind": "lora"}, "a plain LoRA has one objective"),
-        ({"kind": "moslora", "shared_rank": 4}, "shared_rank >= 0 for pblora only"),
+        ({"kind": "moslora", "shared_rank": 4}, "shared_rank >= 0 \\(0 unless pblora"),
         ({"kind": "moslora", "texts": ("one",)}, "2 objectives and 1 texts"),
         ({"kind": "moslora", "objectives": ("a", "a")}, "distinct names"),
     ]:

@@ -94,7 +94,7 @@ def test_a_file_with_a_bad_template_is_refused_with_its_place_and_a_way_out(tmp_
     with pytest.raises(DataError, match="the chat template of .* is refused: access to .* --chat_template FILE"):
         load_tokenizer(str(tmp_path), chat_template=str(tmp_path / "bad.jinja"))
     (tmp_path / "bad.jinja").write_bytes(b"\xff")
-    with pytest.raises(UsageError, match="no text of a chat template"):
+    with pytest.raises(UsageError, match="not a readable chat template"):
         load_tokenizer(str(tmp_path), chat_template=str(tmp_path / "bad.jinja"))
     (tmp_path / "chat_template.jinja").write_text("{{ 'a' * 10**10 }}")
     with pytest.raises(DataError, match="makes values of more than 1,048,576 elements"):
@@ -114,7 +114,7 @@ def test_an_encoder_refuses_a_template_that_never_ends_or_blows_up_one_conversat
     bomb = "{% for m in messages %}{% for c in m.content if m.content[0] == 'Z' %}" + "w " * 4000
     model = encoder(bomb + "{% endfor %}{{ m.content }} </s>{% endfor %}")
     assert model.encode(Example(user_turn("which"), "this")).length > 0
-    with pytest.raises(DataError, match=r"it makes 80,0\d\d characters of 14"):
+    with pytest.raises(DataError, match=r"it renders 14 characters as 80,0\d\d"):
         model.encode(Example(user_turn("Z" * 10), "this"))
 
 

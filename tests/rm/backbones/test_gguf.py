@@ -117,8 +117,8 @@ def test_a_reward_model_of_a_gguf_file_names_its_quantisation_and_is_saved_as_sa
     ("content", "sentence"),
     [
         (None, "cannot be read (No such file or directory); give the path of a GGUF file"),
-        (b"PK\x03\x04 and more", r"no GGUF file (it begins with b'PK\x03\x04'); fetch the file again"),
-        (b"GGUF\x03\x00\x00\x00", "no GGUF file of a language model that can be read"),
+        (b"PK\x03\x04 and more", r"not a GGUF file (it begins with b'PK\x03\x04'); fetch the file again"),
+        (b"GGUF\x03\x00\x00\x00", "cannot be read as the GGUF file of a language model"),
     ],
 )
 def test_a_damaged_file_is_one_sentence(content, sentence, tmp_path):

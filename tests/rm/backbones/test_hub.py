@@ -27,7 +27,7 @@ def test_a_folder_is_no_name_with_a_revision_and_code_needs_a_full_commit(tmp_pa
         "org/model", "v1"
     )
     for source in ["org/model", "org/model@main", "org/model@0123456", f"org/model@{COMMIT}0"]:
-        with pytest.raises(UsageError, match="name that as org/model@SHA, with all 40 digits, or give a local folder"):
+        with pytest.raises(UsageError, match="give org/model@SHA, with all 40 digits, or a local folder"):
             parse_source(source, trust_remote_code=True)
         assert parse_source(f"org/model@{COMMIT}", trust_remote_code=True) == Source("org/model", COMMIT), source
 
@@ -56,5 +56,5 @@ def test_a_model_is_read_at_its_revision_and_its_commit_is_known(tmp_path, monke
         found, expected = load_causal_lm(source, load_tokenizer(source)), models.causal_lm(words, seed=seed)
         assert torch.equal(found.get_input_embeddings().weight, expected.get_input_embeddings().weight), source
     assert {f"org/model@{OLD}": OLD, "org/model@main": NEW, "org/model": NEW} == hub_names.RESOLVED
-    with pytest.raises(UsageError, match="name that as org/model@SHA"):
+    with pytest.raises(UsageError, match="give org/model@SHA"):
         load_tokenizer("org/model@main", trust_remote_code=True)

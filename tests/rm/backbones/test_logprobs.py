@@ -135,7 +135,7 @@ def test_tokens_at_the_border_and_those_that_the_encoder_adds_are_counted():
     assert encoder(words).encode_completion(Example(user_turn("b a"), "b"))[:3] == ([2, 3, 4], 3, 1)
     turns = "{% for m in messages %}{{ m.content }} {% endfor %}"
     words = word_level(turns + "{% if add_generation_prompt %}ab {% endif %}")
-    with pytest.raises(DataError, match="opens a reply with 'a ab ' but renders no completion behind it"):
+    with pytest.raises(DataError, match="opens a reply with 'a ab ' but renders no completion after it"):
         encoder(words).encode_completion(Example(user_turn("a"), "b"))
 
 
@@ -222,7 +222,7 @@ def test_files_keep_beta_and_names_and_are_refused_if_damaged(policy, tmp_path, 
     assert settings == {"policy": policy, "reference": reference, "beta": 0.1}
     assert not [*(tmp_path / "implicit").glob("*.safetensors")]
     file.write_text(json.dumps(settings | {"reference": policy}))
-    with pytest.raises(DataError, match=r"implicit.json: not the models and beta of scoring.json"):
+    with pytest.raises(DataError, match=r"implicit.json: its models and beta are not those of scoring.json"):
         load_reward_model(str(tmp_path / "implicit"))
     file.write_text(json.dumps({"beta": 0.1}))
     with pytest.raises(DataError, match="does not name a policy and a reference"):
@@ -268,7 +268,7 @@ def test_two_vocabularies_or_no_reference_are_refused(policy, tokenizer, tmp_pat
 def test_missing_weights_and_models_of_another_kind_or_that_look_ahead_are_refused(policy, tokenizer, tmp_path):
     load_scalar(policy, fresh=True).save(tmp_path / "scalar")
     for open_it in (load_autoregressive, lambda source: load_implicit(policy, reference=source)):
-        with pytest.raises(DataError, match="a reward model of kind 'scalar', no language model"):
+        with pytest.raises(DataError, match="a reward model of kind 'scalar'; give"):
             open_it(str(tmp_path / "scalar"))
     save_lm(tmp_path / "lm", tokenizer)
     file = tmp_path / "lm" / "model.safetensors"
@@ -287,7 +287,7 @@ def test_missing_weights_and_models_of_another_kind_or_that_look_ahead_are_refus
         AutoConfig.for_model("bert", vocab_size=len(tokenizer), tie_word_embeddings=True, **size)
     ).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    with pytest.raises(DataError, match=r"see later tokens \(bert\)"):
+    with pytest.raises(DataError, match=r"depend on later tokens \(bert\)"):
         load_autoregressive(str(tmp_path))
 
 

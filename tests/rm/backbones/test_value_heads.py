@@ -160,7 +160,7 @@ def test_an_adapter_on_another_base_is_refused_and_one_that_is_gone_named(words,
     for other in ({"layers": 3}, {"layers": 1}, {"hidden": 32}):
         saved(language_model(words, **other), words, tmp_path / "other")
         settings.write_text(json.dumps(own | {"base_model_name_or_path": str(tmp_path / "other")}))
-        with pytest.raises(DataError, match="the adapter does not fit its base .*other, whose layers are others"):
+        with pytest.raises(DataError, match="the adapter does not fit its base .*other, which has other layers"):
             load_reward_model(str(tmp_path / "rm"))
     settings.write_text(json.dumps(own))
     base.rename(tmp_path / "moved")

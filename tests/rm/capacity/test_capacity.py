@@ -101,7 +101,7 @@ def test_other_decoders_are_read_too_and_what_the_formulas_are_not_for_is_refuse
         shape = shape_of(AutoConfig.for_model(family), family)
         assert [one.name for one in shape.linears if one.stage == 1] == [mixes]
         assert shape.gated is gated
-    for family, sentence in [("mixtral", "of experts"), ("mamba", "dense decoders"), ("t5", "no causal language")]:
+    for family, sentence in [("mixtral", "has experts"), ("mamba", "dense decoders"), ("t5", "not of a causal")]:
         with pytest.raises(UsageError, match=sentence):
             shape_of(AutoConfig.for_model(family), family)
     for name, value in [("num_hidden_layers", 5000), ("hidden_size", -4), ("num_hidden_layers", 0)]:

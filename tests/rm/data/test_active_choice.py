@@ -52,10 +52,10 @@ def test_choices_are_of_the_pairs_and_read_no_label():
 
 def test_a_choice_that_cannot_be_made_says_why():
     pairs = garden.pairs(4, 0)
-    for choice, says in (("spred:3", "'spred:3' is no choice"), ("spread", "NUMBER"), ("margin:0", "NUMBER")):
+    for choice, says in (("spred:3", "'spred:3' is not a choice"), ("spread", "NUMBER"), ("margin:0", "NUMBER")):
         with pytest.raises(UsageError, match=says):
             choose_pairs(choice, pairs)
     with pytest.raises(UsageError, match="needs a reward model"):
         choose_pairs("margin:2", pairs)
-    with pytest.raises(UsageError, match="the members of an ensemble"):
+    with pytest.raises(UsageError, match="needs an ensemble"):
         choose_pairs("spread:2", pairs, Fixed([0.0] * 8))

@@ -259,7 +259,7 @@ def test_the_report_tells_places():
     swapped = pair(chosen="no it is not", rejected="yes it is")
     told = markdown(lint([pair(), swapped]), lambda row: f"line {row + 1}", 2)
     assert "| contradictory duplicate | 2 | line 1 (the other completion is preferred by line 2); line 2 (" in told
-    assert "No word, position or length tells the label." in told
+    assert "No word, position or length predicts the label." in told
     assert "Nothing is wrong with any of 60 rows." in markdown(lint(clean(60)), str, 60)
     told = markdown(lint(planted("length")), str, 200)
     assert "- the longer completion is chosen: right in 100.0% of 200 pairs (first at 0)" in told

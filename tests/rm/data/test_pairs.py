@@ -112,9 +112,9 @@ BAD = {
     "an unpaired surrogate": ROW | {"chosen": "smile \ud83d"},
     "unknown role 'robot'": ROW | {"prompt": [{"role": "robot", "content": "x"}]},
     "one of chosen and rejected is text": ROW | {"chosen": [ANSWER]},
-    "part before their last turn": {"chosen": [USER, ANSWER], "rejected": [{"role": "user", "content": "?"}, ANSWER]},
-    "do not begin alike": {"chosen": "abc", "rejected": "xyz"},
-    "is not one assistant turn behind the prompt": {"prompt": "Hi", "chosen": [USER], "rejected": [ANSWER]},
+    "differ before their last turn": {"chosen": [USER, ANSWER], "rejected": [{"role": "user", "content": "?"}, ANSWER]},
+    "have no common beginning": {"chosen": "abc", "rejected": "xyz"},
+    "is not one assistant turn after the prompt": {"prompt": "Hi", "chosen": [USER], "rejected": [ANSWER]},
 }
 
 

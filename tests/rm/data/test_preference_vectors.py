@@ -24,9 +24,9 @@ def test_a_preference_goes_by_name_also_from_text():
 
 def test_what_is_no_preference_is_refused_with_the_way_out():
     for preference, sentence in [
-        (None, "a preference is missing; give one over helpful, harmless"),
+        (None, "a preference is missing; give shares of helpful, harmless"),
         ({"helpful": 0.5, "harmless": 0.6}, "sums to 1.1"),
-        ({"helpful": 1.0}, "leaves out harmless; say harmless=0 for none"),
+        ({"helpful": 1.0}, "has no share for harmless; add harmless=0"),
         ({"helpful": float("nan"), "harmless": 0.5}, "shares are >= 0"),
         ({"helpful": 1.5, "harmless": -0.5}, "shares are >= 0"),
         ({"helpful": 0.5, "harmles": 0.5}, "no objective 'harmles' in this model; did you mean 'harmless'"),

@@ -85,14 +85,14 @@ def test_a_block_may_have_no_row_and_an_epoch_may_not(sources):
         again.go_on(json.loads(json.dumps(left.position_after(number))))
         assert list(islice(again, 40 - number)) == whole[number:]
         empty = PairStream(sources, lambda pairs: encode(pairs, [pair.id for pair in pairs]), block=4)
-        with pytest.raises(DataError, match=r"c.jsonl.gz: no pair of an epoch is left to train on: .*'unlabelled': 23"):
+        with pytest.raises(DataError, match=r"c.jsonl.gz: no pair of an epoch is usable: .*'unlabelled': 23"):
             next(iter(empty))
 
 
 def test_bad_rows_are_refused_with_their_place_or_counted(tmp_path):
     mixed = [*rows(0, 5), {"id": "x", "prompt": "q", "chosen": "same", "rejected": "same"}, *rows(5, 2)]
     source = jsonl(tmp_path / "a.jsonl", mixed)
-    with pytest.raises(DataError, match=r"a.jsonl: row 6: chosen and rejected are identical; mend the row"):
+    with pytest.raises(DataError, match=r"a.jsonl: row 6: chosen and rejected are identical; correct the row"):
         list(islice(stream([source]), 6))
     skipping = stream([source], on_bad_row="skip")
     assert len({*islice(skipping, 6)}) == 6
@@ -136,7 +136,7 @@ def test_what_cannot_be_streamed_or_gone_on_with_is_told(tmp_path, sources):
     with pytest.raises(UsageError, match="at least one pair"):
         stream([], block=0)
     state = stream(sources).position_after(0)
-    with pytest.raises(DataError, match="the checkpoint's stream is of"):
+    with pytest.raises(DataError, match="the checkpoint's stream reads"):
         stream(sources[:1]).go_on(state)
-    with pytest.raises(DataError, match="the checkpoint's stream is of"):
+    with pytest.raises(DataError, match="the checkpoint's stream reads"):
         stream(sources, block=5).go_on(state)

@@ -21,8 +21,8 @@ def test_what_can_be_read_is_read_and_what_cannot_says_why():
         (from_yaml, "a: [", "expected"),
         (from_yaml, "a: \x00", "not allowed"),
         (from_yaml, "!!python/object/apply:os.system ['true']", "could not determine a constructor"),
-        (from_yaml, LAUGHS, f"aliases name more than {LARGEST:,} values"),
-        (from_yaml, "a: &a [*a]", "aliases name more than"),
+        (from_yaml, LAUGHS, f"aliases expand to more than {LARGEST:,} values"),
+        (from_yaml, "a: &a [*a]", "aliases expand to more than"),
         (from_yaml, "when: 2024-13-99", "month must be in 1..12"),
     ]:
         with pytest.raises(ValueError, match=why):

@@ -226,7 +226,7 @@ def test_centred_rewards_are_those_that_were_trained_on(base, tmp_path):
     write_golden(model, list(GARDEN[0].examples), tmp_path)
     again = load_reward_model(str(tmp_path))
     assert again.centred and again.contract == model.contract
-    with pytest.raises(UsageError, match="compare a guide with its base model"):
+    with pytest.raises(UsageError, match="need a guide that is an adapter of its base model"):
         load_autoregressive(base, centred=True)
     np.testing.assert_allclose(again.rate(GARDEN[1].examples), model.rate(GARDEN[1].examples), atol=1e-5)
 

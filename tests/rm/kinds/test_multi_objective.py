@@ -73,7 +73,7 @@ def test_rows_that_rate_nothing_and_weights_that_make_no_sense_are_refused(tmp_p
         with pytest.raises(DataError, match=f"a.jsonl:1: {sentence}"):
             load_judged(path, NAMES)
     for weights, sentence in [
-        ({"helpful": 1.0}, "leave out harmless; say harmless=0 for none"),
+        ({"helpful": 1.0}, "lack harmless; add harmless=0"),
         ({"helpful": 1.0, "harmles": 1.0}, "no objective 'harmles' to weigh; did you mean 'harmless'"),
         ({"helpful": NAN, "harmless": 1.0}, "finite numbers and not all 0"),
         ({"helpful": 0.0, "harmless": 0.0}, "finite numbers and not all 0"),

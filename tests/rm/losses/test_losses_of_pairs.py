@@ -122,7 +122,7 @@ def test_settings_that_make_no_sense_are_refused():
             loss(center=-1.0)
     with pytest.raises(UsageError, match="learning_rate is above 0"):
         length_controlled(learning_rate=0.0)
-    with pytest.raises(ValueError, match="was given none"):
+    with pytest.raises(ValueError, match="which is missing"):
         value(scaled_bradley_terry(), 1.0)
 
 
@@ -141,7 +141,7 @@ def test_a_function_of_two_rewards_is_a_loss_and_one_that_learns_says_how():
     class Half(torch.nn.Module):
         learning_rate = 0.1
 
-    with pytest.raises(UsageError, match=r"Half learns, and has no learning_rate or no fit\(longer\)"):
+    with pytest.raises(UsageError, match=r"Half has parameters, but lacks learning_rate or fit\(longer\)"):
         ScalarTask(as_pair_loss(Half()))
 
 

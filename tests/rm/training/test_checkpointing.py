@@ -33,7 +33,7 @@ def test_a_fault_names_the_file_and_sizes_alone_miss_a_flipped_bit(tmp_path):
     for content, hashed, fault in [
         (b"abc", True, None),
         (b"ab", False, "a has 2 bytes and was written with 3"),
-        (b"abd", True, "a has changed since it was written (its SHA-256 is another)"),
+        (b"abd", True, "a has changed since it was written (its SHA-256 differs)"),
         (b"abd", False, None),
     ]:
         (tmp_path / "a").write_bytes(b"abc")
@@ -49,8 +49,8 @@ def test_the_newest_whole_checkpoint_is_resumed_from_and_the_faulty_one_named_an
     (tmp_path / "checkpoint-12" / "model.safetensors").write_bytes(b"x" * 11 + b"y")
     assert last_complete_checkpoint(tmp_path, told.append) == tmp_path / "checkpoint-8"
     assert told == [
-        "checkpoint-12: model.safetensors has changed since it was written (its SHA-256 is another); it is set aside "
-        "as corrupt-checkpoint-12, going on from checkpoint-8"
+        "checkpoint-12: model.safetensors has changed since it was written (its SHA-256 differs); renamed to "
+        "corrupt-checkpoint-12, continuing from checkpoint-8"
     ]
     assert sorted(one.name for one in tmp_path.iterdir()) == ["checkpoint-4", "checkpoint-8", "corrupt-checkpoint-12"]
     (tmp_path / "checkpoint-8" / "model.safetensors").unlink()
@@ -62,7 +62,7 @@ def test_where_no_whole_checkpoint_is_left_nothing_starts_anew_and_nothing_is_mo
     one = checkpoint(tmp_path, 4)
     (one / COMPLETE).write_text("{")
     for _ in range(2):
-        with pytest.raises(DataError, match=r"no whole checkpoint left \(checkpoint-4: complete.json cannot be read"):
+        with pytest.raises(DataError, match=r"no complete checkpoint \(checkpoint-4: complete.json cannot be read"):
             last_complete_checkpoint(tmp_path)
     assert one.exists()
 
@@ -72,7 +72,7 @@ def test_a_checkpoint_that_was_cut_off_lets_the_run_start_anew_and_none_needs_no
     assert last_complete_checkpoint(tmp_path, told.append) is None and told == []
     checkpoint(tmp_path, 4, marked=False)
     assert last_complete_checkpoint(tmp_path, told.append) is None
-    assert "cut off while it was written" in told[0] and told[0].endswith("so the run starts anew")
+    assert "cut off while it was written" in told[0] and told[0].endswith("so training restarts")
     whole, torn = checkpoint(tmp_path, 4), checkpoint(tmp_path, 8, marked=False)
     assert fault_of_checkpoint(whole) is None
     assert fault_of_checkpoint(torn) == "it was cut off while it was written (no complete.json yet)"

@@ -80,7 +80,7 @@ def test_a_micro_batch_is_halved_until_it_fits_and_ends_with_the_same_weights(tr
         torch.testing.assert_close(weights(narrow), weights(whole), atol=1e-6, rtol=0)
         assert [one["loss"] for one in narrow.state.log_history[:2]] == pytest.approx(losses, abs=1e-6)
         assert narrow.said == [
-            f"step 1: memory does not hold 3 rows; from here on {most} are read at a time, with the same gradient"
+            f"step 1: 3 rows do not fit into memory; from now on {most} are computed at a time, with the same gradient"
         ]
 
 
@@ -103,12 +103,12 @@ def test_memory_that_runs_out_half_way_back_adds_no_gradient_twice(trainer):
 
 
 def test_one_row_or_pairs_that_depend_on_each_other_are_not_halved(trainer):
-    with pytest.raises(UsageError, match=r"step 1: memory does not hold the micro-batch \(CUDA .* it is one row alr"):
+    with pytest.raises(UsageError, match=r"step 1: the batch does not fit into memory \(CUDA .* it is one row alr"):
         trainer(Narrow(0)).train()
     # `boosted` weighs a pair by the mean of its batch, so that two halves have another gradient than the whole
     task = Narrow(1)
     task.pair_loss = boosted(share=0.5)
-    with pytest.raises(UsageError, match="this loss is no mean of its rows' losses, so they are not read apart; lower"):
+    with pytest.raises(UsageError, match="this loss is not a mean over rows, so it cannot be split; lower"):
         trainer(task, [row._replace(other=0.3 * index) for index, row in enumerate(ROWS)]).train()
 
     def broken(step, loss):
@@ -122,7 +122,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_with_the_weights_of_before(train
     before = trainer(max_steps=1)
     before.train()
     found = trainer(Narrow(9, lambda step, loss: loss * math.inf if step == 1 else loss))
-    sentence = r"step 2: the loss 'bradley_terry' is inf, .* the weights of before are in \S+/checkpoint-1; lower"
+    sentence = r"step 2: the loss 'bradley_terry' is inf, .* finite weights are in \S+/checkpoint-1; lower"
     with pytest.raises(CheckFailed, match=sentence):
         found.train()
     assert torch.equal(weights(found), weights(before))
@@ -165,7 +165,7 @@ def test_a_checkpoint_that_does_not_fit_is_removed_and_the_one_before_stays(trai
             if folder.name == "checkpoint-2":
                 raise OSError(errno.ENOSPC, "No space left on device", str(folder / "loss"))
 
-    with pytest.raises(DataError, match=r"checkpoint-2: no space left on device; its disk has .* go on with --resume"):
+    with pytest.raises(DataError, match=r"checkpoint-2: no space left on device; its disk .* continue with --resume"):
         trainer(Full(9)).train()
     assert [one.name for one in tmp_path.glob("checkpoint-*")] == ["checkpoint-1"]
 

@@ -129,4 +129,4 @@ def test_a_tokenizer_that_adds_bos_to_a_rendered_text_is_named(saved, run_parity
 
 def test_a_server_that_does_not_answer_is_a_sentence(saved, run_parity):
     run = run_parity(saved()[1], "--against", "sglang", "http://127.0.0.1:9")
-    assert run.code == 3 and "is SGLang up, with --is-embedding?" in run.last_line
+    assert run.code == 3 and "is SGLang running, with --is-embedding?" in run.last_line

@@ -162,7 +162,9 @@ def test_what_cannot_be_compared_is_a_sentence(folder, run_parity):
 def test_a_server_that_does_not_answer_is_told_the_options_of_these_labels(folder, run_parity):
     *_, path = folder(AutoModelForCausalLM)
     run = run_parity(*words(path, "http://127.0.0.1:9", "--step_labels", "roba", "kano"))
-    assert run.code == 3 and run.last_line.endswith(f"is vLLM up, with {token_classify_options(['roba', 'kano'])}?")
+    assert run.code == 3 and run.last_line.endswith(
+        f"is vLLM running, with {token_classify_options(['roba', 'kano'])}?"
+    )
 
 
 @pytest.fixture

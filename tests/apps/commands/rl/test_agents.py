@@ -166,7 +166,7 @@ def test_a_killed_run_goes_on_as_if_it_had_not_been(rl, rl_world):
 
 def test_what_cannot_work_together_is_refused(rl, rl_world):
     for flags, message in (
-        (["--reward", f"ccpo(solver=RM, reward={TOLD})"], "no language model; give a causal language model"),
+        (["--reward", f"ccpo(solver=RM, reward={TOLD})"], "; give a causal language model"),
         (["--reward", f"ccpo(reward={TOLD})"], "the argument 'solver' is missing"),
         (["--reward", "ccpo(solver=START, reward=tests.apps.commands.rl.test_agents:two)"], "has 2 components"),
         (["--reward", "ccpo(solver=START, reward=r2m(model=RM))"], "cannot rate a partner's"),

@@ -221,10 +221,10 @@ def _resume_with_other_processes_is_refused(world, output, kind):
 
 def test_what_needs_every_pair_at_once_is_refused(world, tmp_path, capsys, monkeypatch):
     for words, sentence in (
-        (("--max_steps", "-1"), "say with --max_steps how long to train"),
+        (("--max_steps", "-1"), "set the number of steps with --max_steps"),
         (("--kind", "linear"), "belongs to --kind"),
-        (("--model", ""), "name one with --model"),
-        ((*UNIARM, "--data", "helpful=first.jsonl"), "--stream takes a row's own labels, not 'helpful=first.jsonl'"),
+        (("--model", ""), "which --stream does not load; add --model"),
+        ((*UNIARM, "--data", "helpful=first.jsonl"), "--stream does not support 'helpful=first.jsonl'"),
         (("--dataloader_num_workers", "2"), "leave --dataloader_num_workers out"),
         (("--loss", "weak_margin(weak=somewhere)"), "reads another model's gaps of all pairs"),
     ):

@@ -83,7 +83,7 @@ def test_both_stages_of_a_latent_model_and_then_the_depth_head_are_trained_and_s
     capsys.readouterr()
     for engine in ("vllm", "sglang"):
         assert main(["parity", str(second), "--fresh", "False", "--against", engine, "http://127.0.0.1:1"]) == 2
-        assert f"--against {engine} feeds no hidden state back" in capsys.readouterr().err
+        assert f"--against {engine} does not support the latent steps" in capsys.readouterr().err
 
 
 def test_a_process_model_is_trained_scored_and_kept_with_how_it_reads(train, tmp_path):
@@ -119,7 +119,7 @@ def test_settings_that_do_not_fit_together_are_refused(train):
         ("latent", ["--objectives", "a", "b"], "this kind of reward model learns one objective, got a, b; name one"),
         ("process", ["--aggregate", "sum"], "--aggregate is one of min, product, last, mean, got 'sum'"),
         ("process", ["--neutral", "2"], "--neutral is a number in [0, 1], or unlabelled; got '2'"),
-        ("process", ["--step_separator", ""], "--step_separator is a text, got none"),
+        ("process", ["--step_separator", ""], "--step_separator is empty"),
         ("process", ["--objective", "a"], "scalar, got process; leave it out"),
         ("process", ["--kind", "scalar", "--step_separator", ","], "--step_separator belongs to --kind process, got"),
         ("process", ["--lora"], "--lora belongs to --model; add"),

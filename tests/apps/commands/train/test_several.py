@@ -68,7 +68,7 @@ def rated(world, folder, capsys) -> dict[str, np.ndarray]:
 def test_weighted_objectives_are_trained_scored_judged_and_reinforced_by_name(train, world, tmp_path, capsys):
     code, facts, err, folder = train("--objectives", "helpful", "harmless", "--weights", "helpful=0.7,harmless=-0.3")
     assert code == 0 and facts["weights"] == {"helpful": 0.7, "harmless": -0.3}
-    assert "--weights: harmless=-0.3 is below 0, so more of it lowers the reward" in err
+    assert "--weights: harmless=-0.3 is negative, so larger values lower the reward" in err
     ties = sum(pair.wins["harmless"] == 0.5 for pair in TAUGHT)
     assert ties and "data: 80 pairs and 0 scores for 'harmless', 0 rows without" in err, "a tie is a label"
     assert manifest(folder)["labels"]["helpful"] == {"pairs": 80, "scores": 0, "unlabelled": 0}
@@ -143,7 +143,11 @@ def test_what_does_not_fit_together_is_refused(train, never_trains):
         (["--loss", "robust_bradley_terry(eps=0.1)"], 2, "no argument 'eps'"),
         (["--loss", "attribute_regression"], 2, "is not a loss of pairs"),
         (["--weights", "helpful=1"], 2, "belong to several objectives; name them with --objectives"),
-        (["--objectives", "helpful", "overall", "--weights", "helpful=1,overall=1"], 2, "is what the weights make"),
+        (
+            ["--objectives", "helpful", "overall", "--weights", "helpful=1,overall=1"],
+            2,
+            "sum that --weights defines",
+        ),
         (["--objectives", "helpful", "helpful"], 2, "--objectives: helpful is given twice"),
         (["--kind", "linear", "--objectives", "helpful", "harmless"], 2, "learns one objective"),
         (["--kind", "boosted", "--members", "a", "b", "--objectives", "c", "d"], 2, "learns one objective, got c, d"),
