@@ -82,8 +82,9 @@ def exchange_rollouts(
         if rest:
             raise UsageError(f"{agents} agents cannot share {size} completions to a prompt; make them a multiple")
         step, groups = trainer.state.global_step, len(ids) // size
-        asked = content_hash([*prompts][::size])
-        hashes = StepHashes(content_hash(ids[::size]), str(trainer.encoder.contract.tokenizer), asked)
+        hashes = StepHashes(
+            content_hash(ids[::size]), str(trainer.encoder.contract.tokenizer), content_hash([*prompts][::size])
+        )
         tokenizer = trainer.encoder.tokenizer
         paths = [folder / f"step-{step:06d}-agent-{index}.safetensors" for index in range(agents)]
         own_ids = [prompt_ids for index, prompt_ids in enumerate(ids) if index % size < each]

@@ -16,7 +16,7 @@ from ..decoding.lookahead_tree import Tokens, Write, branches, tree
 from ..decoding.requests import Request
 from ..decoding.search import derived
 from ..types import RolloutSource
-from ._partners import BATCH_SIZE, sampling_arguments
+from ._partners import BATCH_SIZE, sampling_arguments, with_samples
 
 
 def latr(
@@ -52,15 +52,7 @@ def latr(
                 tokens_by_row |= {row + index: [*chain] for index, chain in enumerate(chains)}
             trainer.model.train()  # decoding has set evaluation mode
             trainer._note("latr/branches", len(tokens_by_row) / len(prompts))
-        others = [index for index in range(len(prompts)) if index not in tokens_by_row]
-        if others:
-            samples = trainer._generate_single_turn([ids[other] for other in others], None, {}, num_generations=1)[0]
-            tokens_by_row |= dict(zip(others, samples, strict=True))
-        return {
-            "prompt_ids": ids,
-            "completion_ids": [tokens_by_row[index] for index in range(len(prompts))],
-            "logprobs": None,
-        }
+        return with_samples(trainer, ids, tokens_by_row)
 
     return rollout
 
@@ -74,16 +66,16 @@ def writer(policy: DecodingModel, request: Request, seed: int) -> Write:
         return prefix not in complete and not {*prefix[-1:]} & {*ends} and len(prefix) < longest
 
     def write(prefixes: Sequence[Tokens], number: int) -> list[Tokens]:
-        call, open_ones = next(calls), [*filter(is_open, prefixes)]
+        call, incomplete = next(calls), [*filter(is_open, prefixes)]
         requests = [
             replace(
                 request, prefix=prefix, seed=derived(seed, call, i), max_new_tokens=min(number, longest - len(prefix))
             )
-            for i, prefix in enumerate(open_ones)
+            for i, prefix in enumerate(incomplete)
         ]
-        found = decode(SeparateModels(policy), requests, batch_size=BATCH_SIZE, progress=False)
+        completions = decode(SeparateModels(policy), requests, batch_size=BATCH_SIZE, progress=False)
         written = {}
-        for prefix, completion in zip(open_ones, found, strict=True):
+        for prefix, completion in zip(incomplete, completions, strict=True):
             written[prefix] = prefix + completion.tokens
             if completion.finished != "length":
                 complete.add(written[prefix])

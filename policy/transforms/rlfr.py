@@ -23,10 +23,8 @@ def rlfr(
         raise ValueError(f"rlfr: time in (0, 1), decay in [0, 1) and most >= 1, got {time}, {decay} and {most}")
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
-        states, total, response = rollout.states, rollout.total, rollout.response
-        if states is None or total is None:
-            raise ValueError("rlfr: the rollout has no hidden states or no rewards")
-        spread = advantages if advantages.dim() == 2 else advantages[:, None].expand(response.shape)
+        (states, total), response = rollout.require("rlfr", "states", "total"), rollout.response
+        spread = rollout.by_token(advantages)
         right = states[response & (total > 0)[:, None]].double()
         after = dict(state)
         if len(right):
