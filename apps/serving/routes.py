@@ -63,8 +63,9 @@ class Site:
         self._post(app, "/classify", ClassifyRequest, self.reader.classify, self.classify)
         self._post(app, "/pooling", PoolingRequest, self.reader.pooling, self.pooling)
         self._post(app, "/get_reward", RewardRequest, self.reader.get_reward, self.get_reward)
-        for path, page in (("/health", self.health), ("/docs", self.docs), ("/metrics", self.page)):
-            app.add_api_route(path, page, methods=["GET"], response_model=None)
+        app.add_api_route("/health", self.health, methods=["GET"], response_model=None)
+        app.add_api_route("/docs", self.docs, methods=["GET"], response_model=None)
+        app.add_api_route("/metrics", self.page, methods=["GET"], response_model=None)
         paths = {route.path for route in app.routes if isinstance(route, Route)}
         hosts = None if config.token else {*LOCAL, config.host}
         self.access = AccessMiddleware(app, config, self.contract, paths, self.queue, self.metrics, hosts)

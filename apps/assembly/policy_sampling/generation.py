@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tqdm import tqdm
 
-from ....judges.backends.chat import Ask, Reply
+from ....judges.backends.chat import Ask
 from ....judges.backends.faults import EMPTY
 from ....judges.backends.openai_endpoint import Endpoint
 from ....judges.store import Store, StoredReplies
@@ -85,8 +85,4 @@ def sample_from_server(
             f"{len(failed)} of {len(asks)} requests to {endpoint.name} have no completion, the first since "
             f"{failed[0]}; mend it and continue with --resume, which repeats only these"
         )
-    return [_sampled(reply) for reply in replies], requested
-
-
-def _sampled(reply: Reply) -> SampledCompletion:
-    return SampledCompletion(reply.text, reply.finish, reply.completion_tokens)
+    return [SampledCompletion(reply.text, reply.finish, reply.completion_tokens) for reply in replies], requested

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 from transformers import TrainerCallback
 
@@ -46,8 +46,17 @@ from ....rm.types import prompt_text
 from ...publishing.hub_upload import open_repository
 from ...rewards._hints import hints_by_prompt
 from ...rewards._open import RunFacts, check_functions, open_rewards, sources_by_name
-from ...runs.processes import Process, shared_run_folder, trained_by
-from ...runs.run_folder import data_hash, log, log_rows, to_json_types, training_recipe, trust_option, write_manifest
+from ...runs.processes import shared_run_folder, trained_by
+from ...runs.run_folder import (
+    data_hash,
+    log,
+    log_rows,
+    seconds_since,
+    to_json_types,
+    training_recipe,
+    trust_option,
+    write_manifest,
+)
 from ...runs.stop_training import train_until_asked
 from ...runs.tables import STEPS
 from .settings import RlConfig
@@ -57,17 +66,8 @@ POLICY, REWARDS, FAULTS = "policy", "rewards", "faults.jsonl"
 FREE = ("resume", "overwrite", "output", "exchange_timeout", "processes")  # may be others when a run is resumed
 
 
-class PolicyRun(NamedTuple):
-    """A finished policy training."""
-
-    output: str
-    process: Process
-    """The current process. Only the process with rank 0 has the results."""
-    results: dict[str, Any]
-
-
-def train_policy(config: RlConfig, arguments: PolicyArguments) -> PolicyRun:
-    """Train a policy on rewards and save its run folder."""
+def train_policy(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
+    """Train a policy on rewards, save its run folder, and return the summary of the run, which rank 0 has."""
     output, started = config.output or arguments.output_dir, time.time()
     algorithm = check_together(config, arguments)
     here, recipe = trained_by(config.processes, "rl", arguments), _recipe(config, arguments)
@@ -86,9 +86,11 @@ def train_policy(config: RlConfig, arguments: PolicyArguments) -> PolicyRun:
             f"{output}: nothing was learned from the rewards: {fault}{_first_fault(Path(output))}; mend the rewards, "
             "or take prompts whose completions differ in them"
         )
+    if not here.leads:
+        return {"output": output, "processes": here.world, "rank": here.rank}
     if repository:
         results["commit"] = repository.upload(Path(output) / POLICY)
-    return PolicyRun(output, here, results)
+    return {"output": output, "policy": f"{output}/{POLICY}", **results, "seconds": round(seconds_since(started), 1)}
 
 
 def _recipe(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
