@@ -15,8 +15,7 @@ from typing import Any
 from ..rm.errors import CheckFailed, DataError, UsageError, did_you_mean
 from ..rm.io.checked_files import from_yaml
 from ..rm.io.escaping import escape_terminal, redact, terminal_json
-from .installation.extras import explained_imports
-from .installation.libraries import quiet_libraries
+from .installation.libraries import explained_imports, quiet_libraries
 from .runs.run_folder import PRINTS_JSON, RESULTS, to_json_types
 from .runs.signals import ENDED, Terminated, ended_by_signal
 from .settings.help import help_page

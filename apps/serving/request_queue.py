@@ -48,18 +48,18 @@ class Job:
     def __init__(self, items: Sequence[Item], objectives: int):
         self.items = items
         self.rewards: list[Any] = [np.full(objectives, np.nan)] * len(items)
-        self.left = len(items)
+        self.remaining = len(items)
         self.future: Future[Any] = Future()
 
     def settle(self, index: int, outcome: np.ndarray | Exception) -> None:
         """Record the result of an item. The last result or the first error completes the request."""
-        self.left -= 1
+        self.remaining -= 1
         try:
             if isinstance(outcome, Exception):
                 self.future.set_exception(refusal_of(index, outcome))
             else:
                 self.rewards[index] = outcome
-                if not self.left:
+                if not self.remaining:
                     by_token = outcome.ndim == 2
                     self.future.set_result(self.rewards if by_token else np.array(self.rewards))
         except InvalidStateError:

@@ -28,9 +28,9 @@ def rlfr(
         right = states[response & (total > 0)[:, None]].double()
         after = dict(state)
         if len(right):
-            found = {"mean": right.mean(0), "variance": right.var(0, correction=0)}
-            old = {name: right.new_tensor(state.get(name, value.tolist())) for name, value in found.items()}
-            after = {name: (decay * old[name] + (1 - decay) * value).tolist() for name, value in found.items()}
+            statistics = {"mean": right.mean(0), "variance": right.var(0, correction=0)}
+            old = {name: right.new_tensor(state.get(name, value.tolist())) for name, value in statistics.items()}
+            after = {name: (decay * old[name] + (1 - decay) * value).tolist() for name, value in statistics.items()}
         if not state:
             return after, spread
         mean, variance = (states.new_tensor(state[name], dtype=torch.float64) for name in ("mean", "variance"))

@@ -12,10 +12,12 @@ from typing import Any
 
 from transformers import TrainerCallback
 
+from ....judges.rubrics.files import rubric_of_row
+from ....judges.rubrics.rubric import Rubric
 from ....policy.decoding.engines import positions
 from ....policy.rollouts._exchange import exchange_rollouts
 from ....policy.rollouts.vllm.completions import server_rollouts
-from ....policy.scaffolds._scaffold import scaffold_rollouts
+from ....policy.scaffolds._scaffold import Hints, scaffold_rollouts
 from ....policy.step.algorithm import Algorithm
 from ....policy.step.composition import build_algorithm, check_formulas, with_components
 from ....policy.training.arguments import PolicyArguments
@@ -44,7 +46,6 @@ from ....rm.training.checkpointing import checkpoint_to_resume
 from ....rm.training.distributed import broadcast_from_rank_0
 from ....rm.types import prompt_text
 from ...publishing.hub_upload import open_repository
-from ...rewards._hints import hints_by_prompt
 from ...rewards._open import RunFacts, check_functions, open_rewards, sources_by_name
 from ...runs.processes import shared_run_folder, trained_by
 from ...runs.run_folder import (
@@ -359,3 +360,21 @@ def _stderr(rows: Sequence[Mapping[str, Any]], mean: str, stderr: str) -> float 
     """Return the standard error of the mean over the steps with a value of `mean`."""
     errors = [row.get(stderr) for row in rows if row.get(mean) is not None]
     return math.hypot(*errors) / len(errors) if errors and None not in errors else None
+
+
+def hints_of(rubric: Rubric) -> Hints:
+    """Convert a rubric to hints: rewarded criteria are points to include, penalized or forbidden ones points to avoid.
+
+    >>> from ....judges.rubrics.rubric import Principle
+    >>> hints_of(Rubric((), (Principle("c1", "Advises rest.", 4.0), Principle("c2", "Invents a dose.", -1.0))))
+    Hints(include=('Advises rest.',), avoid=('Invents a dose.',))
+    """
+    rules = [(rule.criterion, rule.type == "must") for rule in rubric.rules]
+    criteria = [*rules, *((principle.description, principle.weight > 0) for principle in rubric.principles)]
+    include, avoid = (tuple(text for text, good in criteria if good is is_positive) for is_positive in (True, False))
+    return Hints(include, avoid)
+
+
+def hints_by_prompt(run: RunFacts) -> dict[str, Hints]:
+    """Return the hints of the rubric in each prompt's row, by the prompt's text."""
+    return {text: hints_of(rubric) for text, rubric in run.one_by_prompt(rubric_of_row).items()}

@@ -27,14 +27,18 @@ from ....policy.training.prompts import Prompts, load_prompts, rows_by_prompt
 from ....rm.data.preference_vectors import checked_preference
 from ....rm.errors import DataError, UsageError
 from ....rm.registry.settings import changed_settings
-from ...assembly.policy_sampling.files import ALL, write_all, write_selection
-from ...assembly.policy_sampling.generation import (
+from ...assembly.policy_sampling import (
+    ALL,
+    Sample,
     SampledCompletion,
+    log_gains,
+    rate,
     repeated,
     sample_from_server,
     sample_locally,
+    write_all,
+    write_selection,
 )
-from ...assembly.policy_sampling.rewards import Sample, log_gains, rate
 from ...rewards._open import NoPolicy, RunFacts, check_functions, open_fixed_rewards, sources_by_name
 from ...runs.model_hashes import model_hashes
 from ...runs.run_folder import data_hash, log_rows, run_folder, seconds_since, trust_option, write_manifest
@@ -62,8 +66,8 @@ def run_sample(config: SampleConfig) -> dict[str, Any]:
     with run_folder(config.output, _recipe(config), keep=f"{PROGRESS}/*.jsonl*", **folder_options) as work:
         (work / PROGRESS).mkdir(exist_ok=True)
         sources, completions, generated = _sample(config, prompts, work)
-        together = max(1, config.batch_size // config.n) * config.n
-        rewards = rate(sources, prompts.rows, completions, together)
+        batch_size = max(1, config.batch_size // config.n) * config.n
+        rewards = rate(sources, prompts.rows, completions, batch_size)
         sample = Sample(prompts.rows, completions, rewards, sources.trained)
         write_all(sample, sources.contracts, work / ALL)
         facts = {"contracts": sources.contracts} | _select(config, sample, work)
