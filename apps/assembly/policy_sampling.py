@@ -6,7 +6,7 @@ An interrupted run continues.
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +25,6 @@ from ...policy.decoding.best_of_n import Gain, expected_gains
 from ...policy.decoding.engines import Engine
 from ...policy.decoding.guided import decode
 from ...policy.decoding.requests import Request
-from ...policy.decoding.search import derived
 from ...policy.decoding.selection import Pick, PickedPair, win_shares
 from ...policy.rewards.sources import RewardSources
 from ...policy.training.prompts import PromptRow
@@ -52,11 +51,6 @@ class SampledCompletion(NamedTuple):
     def is_cut(self) -> bool:
         """Whether the completion ended at the maximum length or at the end of the context."""
         return self.finished in ("length", "context")
-
-
-def repeated(requests: Sequence[Request], n: int) -> list[Request]:
-    """Return n requests for each request, with the seeds of `best_of_n`; those of one prompt are neighbours."""
-    return [replace(request, seed=derived(request.seed, 0, i)) for request in requests for i in range(n)]
 
 
 def sample_locally(

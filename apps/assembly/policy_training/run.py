@@ -49,9 +49,9 @@ from ...publishing.hub_upload import open_repository
 from ...rewards._open import RunFacts, check_functions, open_rewards, sources_by_name
 from ...runs.processes import shared_run_folder, trained_by
 from ...runs.run_folder import (
-    data_hash,
     log,
     log_rows,
+    recipe_of,
     seconds_since,
     to_json_types,
     training_recipe,
@@ -95,9 +95,8 @@ def train_policy(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]
 
 
 def _recipe(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
-    recipe = {name: value for name, value in asdict(config).items() if name not in FREE}
+    recipe = recipe_of(config, FREE, [*config.data, *config.eval_data])
     recipe |= {name: list(map(without_limit, recipe[name])) for name in ("reward", "watch")}
-    recipe["data_sha256"] = {source: data_hash(source) for source in [*config.data, *config.eval_data]}
     return training_recipe(recipe, arguments)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from ....judges.backends.openai_endpoint import Endpoint
 from ....policy.decoding.engines import check_room, open_engine, parse_arms
 from ....policy.decoding.requests import Request
+from ....policy.decoding.search import repeated
 from ....policy.decoding.selection import (
     random_of_all,
     random_of_prompts,
@@ -33,7 +34,6 @@ from ...assembly.policy_sampling import (
     SampledCompletion,
     log_gains,
     rate,
-    repeated,
     sample_from_server,
     sample_locally,
     write_all,
