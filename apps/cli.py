@@ -15,8 +15,7 @@ from typing import Any
 from ..rm.errors import CheckFailed, DataError, UsageError, did_you_mean
 from ..rm.io.checked_files import from_yaml
 from ..rm.io.escaping import escape_terminal, redact, terminal_json
-from .installation.extras import explained_imports
-from .installation.libraries import quiet_libraries
+from .installation.libraries import explained_imports, quiet_libraries
 from .runs.run_folder import PRINTS_JSON, RESULTS, to_json_types
 from .runs.signals import ENDED, Terminated, ended_by_signal
 from .settings.help import help_page
@@ -37,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     name, words = split_verb(list(sys.argv[1:] if argv is None else argv))
     try:
         if name in ("", "-h", "--help"):
-            print(_overview())
+            print(OVERVIEW.format("\n".join(f"  {verb:<13}{VERBS[verb].help}" for verb in VERBS)))
             return 0 if name else 2
         if name == "--version":
             print(f"rewardlab {version('rewardlab')}")
@@ -47,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name not in VERBS:
             raise UsageError(f"no command '{name}'; {did_you_mean(name, VERBS)}")
         if {"-h", "--help", "--help-all"} & {*words}:
-            _help(name, VERBS[name], words)
+            print(_help(name, VERBS[name], everything="--help-all" in words))
             return 0
         RESULTS.set(sys.stdout)
         PRINTS_JSON.set("--json" in words or not sys.stdout.isatty())
@@ -89,19 +88,13 @@ def _unexpected_error_message(name: str, error: Exception) -> str:
     return f"{sentence}; this error was not foreseen: check the settings, or report it with {file.name}"
 
 
-def _overview() -> str:
-    commands = [f"  {name:<13}{verb.help}" for name, verb in VERBS.items()]
-    return "\n".join(
-        [
-            "usage: rewardlab COMMAND [--config file.yaml] [--setting value ...]",
-            "",
-            "Train reward models, check that their scores are the same everywhere, evaluate them, and train policies.",
-            "",
-            *commands,
-            "",
-            "rewardlab COMMAND --help shows an example and the settings of a command.",
-        ]
-    )
+OVERVIEW = """usage: rewardlab COMMAND [--config file.yaml] [--setting value ...]
+
+Train reward models, check that their scores are the same everywhere, evaluate them, and train policies.
+
+{}
+
+rewardlab COMMAND --help shows an example and the settings of a command."""
 
 
 def _run(name: str, verb: Verb, words: list[str]) -> Any:
@@ -133,11 +126,10 @@ def _with_launched(settings: tuple[Any, ...]) -> tuple[Any, ...]:
     return settings
 
 
-def _help(name: str, verb: Verb, words: list[str]) -> None:
+def _help(name: str, verb: Verb, *, everything: bool) -> str:
     usage = f"rewardlab {name} {verb.positional.upper()} [settings]".replace("  ", " ")
-    everything = "--help-all" in words
     classes = verb.settings if everything else verb.outlines
-    print(help_page(verb.help, verb.example, usage, classes, everything=everything))
+    return help_page(verb.help, verb.example, usage, classes, everything=everything)
 
 
 def parse(name: str, verb: Verb, words: Sequence[str], *, outlined: bool = False) -> tuple[Any, ...]:
@@ -150,7 +142,9 @@ def parse(name: str, verb: Verb, words: Sequence[str], *, outlined: bool = False
     classes = verb.outlines if outlined else verb.settings
     parser = SettingsParser(classes, prog=f"rewardlab {name}", add_help=False)
     settings_of_verb = [action.dest for action in parser._actions]
-    words = translate_words(_with_positional(verb, list(words)), settings_of_verb)
+    if verb.positional and words and not words[0].startswith("-"):
+        words = [f"--{verb.positional}", *words]  # `rewardlab inspect RUN` is `rewardlab inspect --run RUN`
+    words = translate_words(words, settings_of_verb)
     try:
         _check_config(words)
         *settings, unknown = parser.parse_args_and_config(words, return_remaining_strings=True)
@@ -179,11 +173,6 @@ def _check_config(words: Sequence[str]) -> None:
             from_yaml(Path(words[words.index("--config") + 1]).read_text(encoding="utf-8-sig"))
         except ValueError as error:
             raise UsageError(f"the file given with --config is not YAML: {error}") from error
-
-
-def _with_positional(verb: Verb, words: list[str]) -> list[str]:
-    """Insert the flag of a positional argument: `rewardlab inspect RUN` is `rewardlab inspect --run RUN`."""
-    return [f"--{verb.positional}", *words] if verb.positional and words and not words[0].startswith("-") else words
 
 
 if __name__ == "__main__":

@@ -185,7 +185,7 @@ VERBS = {
     "rl": Verb(
         "Train a policy on reward models: GRPO, PPO and others, composed of formulas by name.",
         ".assembly.policy_training.settings:RlConfig",
-        "commands.rl.run:run_rl",
+        "assembly.policy_training.run:train_policy",
         "rewardlab rl --model M --data prompts.jsonl --reward rm=runs/rm --kl 0.05 --output runs/policy",
         arguments=("..policy.training.arguments:PolicyArguments",),
     ),

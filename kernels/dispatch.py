@@ -1,4 +1,4 @@
-"""Dispatch of kernel operations to one of three backends: Triton, plain PyTorch (eager), or the slow reference."""
+"""Dispatch of kernel operations to Triton, plain PyTorch (eager) or the slow reference, and checks of arguments."""
 
 import functools
 import importlib.util
@@ -6,6 +6,7 @@ import os
 from typing import Literal
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 Way = Literal["reference", "eager", "triton"]
@@ -77,3 +78,17 @@ def _check_triton(tensor: Tensor) -> None:
 @functools.cache
 def _capable(device: int) -> bool:
     return importlib.util.find_spec("triton") is not None and torch.cuda.get_device_capability(device) >= OLDEST
+
+
+# ---- sequences packed one after the other: sequence s is [bounds[s] : bounds[s + 1]] of every tensor ----
+
+
+def bounds_of(lengths: Int[Tensor, " S"]) -> Int[Tensor, " _"]:
+    """Return the S + 1 bounds of S sequences: 0 and the cumulative sum of `lengths`."""
+    return torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+
+
+def check_bounds(operation: str, bounds: Int[Tensor, " _"], total: int) -> None:
+    """Raise `ValueError` unless `bounds` increases from 0 to `total`. Bounds on a GPU are not checked."""
+    if bounds.is_cpu and (bounds[0] != 0 or bounds[-1] != total or (bounds.diff() < 0).any()):
+        raise ValueError(f"{operation}: bounds rise from 0 to the number of tokens, {total}; got {bounds.tolist()[:8]}")

@@ -12,6 +12,19 @@ from ..rm.types import Example, RewardModel
 
 State = Mapping[str, Any]
 """State of a stateful formula between steps. It is JSON-serializable and saved in checkpoints."""
+FIELDS = {
+    "tokens": "tokens",
+    "logprobs": "log-probabilities of its tokens under the policy",
+    "base": "log-probabilities of its tokens under the reference policy; leave --measure_kl on",
+    "values": "critic's values; give the run a critic, or take a group's advantage",
+    "entropy": "entropies of its tokens",
+    "states": "hidden states of its tokens",
+    "total": "rewards",
+    "prompt_logprobs": "log-probabilities of its prompts",
+    "head": "output head of the policy",
+    "teacher": "log-probabilities under a teacher",
+}
+"""Optional fields of `Rollout` -> what a message says where one is missing."""
 
 
 class Rollout(NamedTuple):
@@ -51,6 +64,17 @@ class Rollout(NamedTuple):
     """The policy's output head: log-probabilities of all V tokens, in nats, from hidden states such as `states`."""
     teacher: Float[Tensor, "N L"] | None = None
     """Log-probabilities under the policy with a better completion in its prompt, in nats; NaN if there is none."""
+
+    def require(self, formula: str, *names: str) -> tuple[Any, ...]:
+        """Return optional fields. Raise `ValueError` with the name of the formula if one of them was not computed."""
+        fields = self._asdict()
+        if missing := [name for name in names if fields[name] is None]:
+            raise ValueError(f"{formula}: the rollout has no {', no '.join(FIELDS[name] for name in missing)}")
+        return tuple(fields[name] for name in names)
+
+    def by_token(self, advantages: Float[Tensor, "N ..."]) -> Float[Tensor, "N L"]:
+        """Return advantages of completions [N] as those of their tokens. Advantages [N, L] are returned unchanged."""
+        return advantages[:, None].expand_as(self.response) if advantages.dim() == 1 else advantages
 
 
 ON_REQUEST = ("states", "prompt_logprobs", "head", "teacher")
@@ -120,6 +144,12 @@ class Rewards:
         """Convert integers to float64, which can represent NaN and derived values."""
         if not self.values.is_floating_point():
             object.__setattr__(self, "values", self.values.double())
+
+    def step_rewards(self, formula: str) -> Float[Tensor, "N L"]:
+        """Return `steps`. Raise `ValueError` with the name of the formula if no source rewards steps."""
+        if self.steps is None:
+            raise ValueError(f"{formula}: no reward source scores steps; take a process reward model or leave it out")
+        return self.steps
 
     def __getitem__(self, name: str) -> Float[Tensor, " N"]:
         """Return a component by name."""

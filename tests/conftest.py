@@ -62,7 +62,6 @@ install_import_hook(
         "rewardlab.kernels.guided_sampler",
         "rewardlab.kernels.linear_logprob",
         "rewardlab.kernels.lora_film",
-        "rewardlab.kernels.packed",
         "rewardlab.kernels.policy_loss",
         "rewardlab.kernels.r2m_attention",
         "rewardlab.judges.retrieval.encoder",

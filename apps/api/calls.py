@@ -11,8 +11,7 @@ from typing import Any, TypeVar, get_origin, get_type_hints
 
 from ...rm.errors import CheckFailed, DataError, UsageError, did_you_mean
 from ...rm.registry import reference
-from ..installation.extras import explained_imports
-from ..installation.libraries import quiet_libraries
+from ..installation.libraries import explained_imports, quiet_libraries
 from ..runs.run_folder import SHOWS_REPORTS
 from ..settings.preflight import check_ranges
 from ..verbs import VERBS, import_name
@@ -111,10 +110,10 @@ def add_verb_settings(verb: str) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         declared = signature(function)
-        first = [given for given in declared.parameters.values() if given.kind is not Parameter.VAR_KEYWORD]
-        positional = {given.name for given in first}
-        settings = [given for given in _parameters(verb) if given.name not in positional]
-        rest = [given for given in declared.parameters.values() if given.kind is Parameter.VAR_KEYWORD]
+        first = [parameter for parameter in declared.parameters.values() if parameter.kind is not Parameter.VAR_KEYWORD]
+        positional = {parameter.name for parameter in first}
+        settings = [parameter for parameter in _parameters(verb) if parameter.name not in positional]
+        rest = [parameter for parameter in declared.parameters.values() if parameter.kind is Parameter.VAR_KEYWORD]
         function.__signature__ = Signature([*first, *settings, *rest], return_annotation=declared.return_annotation)  # type: ignore[attr-defined]
         return function
 

@@ -36,16 +36,12 @@ def table(frame: "pd.DataFrame") -> str:
 
 def facts_table(facts: Mapping[str, Any]) -> str:
     """Return the numbers and texts of a summary as an HTML table with columns for name and value."""
-    cells = _plain_facts(facts)
+    cells = plain_facts(facts)
     return table(frame_of({"": list(cells), "value": [short_text(value) for value in cells.values()]}))
 
 
-def facts_text(title: str, facts: Mapping[str, Any]) -> str:
-    """Return the numbers and texts of a summary as lines of text."""
-    return text_table(title, [*_plain_facts(facts).items()])
-
-
-def _plain_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+def plain_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the numbers and texts of a summary, without lists and mappings."""
     return {name: value for name, value in facts.items() if isinstance(value, str | int | float | bool)}
 
 
@@ -55,8 +51,8 @@ def short_repr(result: object, *facts: str, path: Path | None = None) -> str:
     >>> short_repr(Path(), "24 rows", path=Path("runs/scores.jsonl"))
     "PosixPath(24 rows, path='runs/scores.jsonl')"
     """
-    named = [] if path is None else [f"path='{path}'"]
-    return f"{type(result).__name__}({', '.join([*facts, *named])})"
+    path_text = [] if path is None else [f"path='{path}'"]
+    return f"{type(result).__name__}({', '.join([*facts, *path_text])})"
 
 
 def text_table(title: str, rows: Sequence[Sequence[Any]]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...rm.errors import UsageError
 from ...rm.types import Example
-from .display import facts_table, facts_text, figure_image, frame_of, heading, short_repr, table, text_table
+from .display import facts_table, figure_image, frame_of, heading, plain_facts, short_repr, table, text_table
 from .inputs import conversation_rows, note_loaded
 
 if TYPE_CHECKING:
@@ -279,7 +279,7 @@ class Summary:
         return short_repr(self, path=self.path)
 
     def __str__(self) -> str:
-        return facts_text(self.title, self.facts)
+        return text_table(self.title, [*plain_facts(self.facts).items()])
 
     def __getitem__(self, name: str) -> Any:
         return self.facts[name]

@@ -59,10 +59,10 @@ def read_labels(source: str, cases: Sequence[Case]) -> CaseLabels:
     by_reader = {row[:2]: row[2] for row in rows if row}
     if not by_reader:
         raise DataError(f"{source}: none of its {len(rows)} labels is for a case of this run; label cases of this run")
-    readers: dict[str, list[HumanLabel]] = defaultdict(list)
+    by_case: dict[str, list[HumanLabel]] = defaultdict(list)
     for (case, _), label in by_reader.items():
-        readers[case].append(label)
-    means = {case: HumanLabel(*np.mean(labels, axis=0).tolist()) for case, labels in readers.items()}
+        by_case[case].append(label)
+    means = {case: HumanLabel(*np.mean(labels, axis=0).tolist()) for case, labels in by_case.items()}
     return CaseLabels(means, rows.count(None))
 
 

@@ -1,9 +1,53 @@
-"""Warnings and progress bars of third-party libraries that do not concern users."""
+"""Third-party libraries: the optional ones, the error message for a missing one, and warnings of no concern."""
 
 import contextlib
 import sys
 import warnings
 from collections.abc import Iterator
+
+from ...rm.errors import UsageError
+
+EXTRAS = {
+    "inspect": (
+        "accessible_pygments",
+        "duckdb",
+        "gradio",
+        "latex2mathml",
+        "markdown_it",
+        "mdit_py_plugins",
+        "nh3",
+        "plotly",
+        "pygments",
+    ),
+    "judges": ("openai",),
+    "serve": ("fastapi", "prometheus_client", "starlette", "uvicorn"),
+    "gguf": ("gguf",),
+    "vllm": ("vllm",),
+}
+"""Extra in `pyproject.toml` -> modules that it installs."""
+
+
+def extra_of(module: str) -> str | None:
+    """Return the extra that installs a module. None if no extra installs it.
+
+    >>> extra_of("gradio.blocks"), extra_of("torch")
+    ('inspect', None)
+    """
+    top = module.partition(".")[0]
+    return next((extra for extra, modules in EXTRAS.items() if top in modules), None)
+
+
+@contextlib.contextmanager
+def explained_imports() -> Iterator[None]:
+    """Raise `UsageError` if an import within the block fails for a module of an extra. The message names the extra."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if extra := extra_of(error.name or ""):
+            raise UsageError(
+                f"{error.name} is not installed; install it with pip install 'rewardlab[{extra}]'"
+            ) from error
+        raise
 
 
 @contextlib.contextmanager

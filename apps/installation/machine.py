@@ -149,8 +149,8 @@ def checks(facts: Mapping[str, Any]) -> Iterator[Check]:
     yield _device(facts["devices"], facts["environment"])
     for name, extra in facts["extras"].items():
         absent = ", ".join(extra["absent"])
-        found = absent and f"without {absent}"
-        yield _check(f"extra {name}", extra["present"], found, extra["install"], bad="warn")
+        result = absent and f"without {absent}"
+        yield _check(f"extra {name}", extra["present"], result, extra["install"], bad="warn")
     for name, path in folders().items():
         yield disk(name, free_gigabytes(path))
     writable = os.access(_existing_folder(cache_folder()), os.W_OK)
@@ -160,8 +160,8 @@ def checks(facts: Mapping[str, Any]) -> Iterator[Check]:
     yield templates()
 
 
-def _check(name: str, passed: bool, found: str, way_out: str, bad: str = "fail") -> Check:
-    return Check(name, "ok" if passed else bad, found, way_out)
+def _check(name: str, passed: bool, result: str, way_out: str, bad: str = "fail") -> Check:
+    return Check(name, "ok" if passed else bad, result, way_out)
 
 
 def _packages() -> Iterator[Check]:

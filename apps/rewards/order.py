@@ -33,24 +33,24 @@ def order(*, run: RunFacts, steps: str = "order", answer: str = LAST_LINE, by: s
     return per_completion(orders, score)
 
 
-def positions_share(found: Sequence[int], right: Sequence[int]) -> float:
+def positions_share(numbers: Sequence[int], right: Sequence[int]) -> float:
     """Return the share of steps at the right position.
 
     >>> positions_share([1, 3, 2, 4], [1, 2, 3, 4])
     0.5
     """
-    return sum(a == b for a, b in zip(found, right, strict=True)) / max(len(right), 1)
+    return sum(a == b for a, b in zip(numbers, right, strict=True)) / max(len(right), 1)
 
 
-def pairs_share(found: Sequence[int], right: Sequence[int]) -> float:
+def pairs_share(numbers: Sequence[int], right: Sequence[int]) -> float:
     """Return (1 + Kendall's tau) / 2.
 
     >>> pairs_share([1, 3, 2], [1, 2, 3])
     0.6666666666666666
     """
-    place = {step: index for index, step in enumerate(found)}
+    index_of = {step: index for index, step in enumerate(numbers)}
     pairs = [*combinations(right, 2)]
-    return sum(place[a] < place[b] for a, b in pairs) / len(pairs) if pairs else 1.0
+    return sum(index_of[a] < index_of[b] for a, b in pairs) / len(pairs) if pairs else 1.0
 
 
 SCORES = {"positions": positions_share, "kendall": pairs_share}

@@ -87,7 +87,6 @@ PARTIAL = ("truncated", "omitted")
 
 
 def _judgment_json(judgment: Judgment) -> Any:
-    """Return the scores or the reason for abstaining as JSON, and those of the fields `PARTIAL` that are set."""
     value = judgment.abstained or judgment.scores
     partial = {name: vars(judgment)[name] for name in PARTIAL if vars(judgment)[name]}
     return {"value": value} | partial if partial else value
@@ -96,6 +95,5 @@ def _judgment_json(judgment: Judgment) -> Any:
 def _judgment(case: Case, stored: Any) -> Judgment:
     facts = dict(stored) if isinstance(stored, dict) else {"value": stored}
     value = facts.pop("value")
-    if isinstance(value, str):
-        return Judgment(case.id, abstained=value, **facts)
-    return Judgment(case.id, scores=tuple(value), **facts)
+    result = {"abstained": value} if isinstance(value, str) else {"scores": tuple(value)}
+    return Judgment(case.id, **result, **facts)

@@ -11,9 +11,10 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -76,6 +77,12 @@ def trust_option(config: Any) -> dict[str, bool]:
 
 HUB = ("push_to_hub", "hub_model_id", "hub_private_repo", "hub_token", "hub_revision")
 """Trainer arguments of an upload, which have no effect on a training."""
+
+
+def recipe_of(settings: Any, free: Collection[str], files: Iterable[str]) -> dict[str, Any]:
+    """Return the settings that determine a result, all but those in `free`, and hashes of the files of data."""
+    stated = {name: value for name, value in asdict(settings).items() if name not in free}
+    return stated | {"data_sha256": {file: data_hash(file) for file in files}}
 
 
 def training_recipe(settings: Mapping[str, Any], arguments: Any) -> dict[str, Any]:

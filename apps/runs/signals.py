@@ -28,25 +28,13 @@ class Terminated(KeyboardInterrupt):
             self.args = (f"ended by {self.by}; the progress is saved, go on with the same command and --resume",)
 
 
-class StopRequest:
-    """Record of the first SIGTERM or Ctrl-C that has arrived, if any."""
-
-    def __init__(self):
-        self.arrived = False
-        self.sign: int = signal.SIGTERM
-
-    def record(self, sign: int, *_: Any) -> None:
-        """Record the first signal. A second signal ends the process immediately."""
-        self.arrived, self.sign = True, sign
-        _restore_handlers()
-
-
 def _raise(sign: int, *_: Any) -> None:
-    _restore_handlers()
+    restore_handlers()
     raise Terminated(sign=sign)
 
 
-def _restore_handlers() -> None:
+def restore_handlers() -> None:
+    """Restore the default handlers, so that a second signal ends the process immediately."""
     for sign in SIGNALS:
         signal.signal(sign, signal.SIG_DFL)
 

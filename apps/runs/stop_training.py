@@ -1,12 +1,13 @@
 """Graceful stop of a training on SIGTERM or Ctrl-C, with a checkpoint."""
 
+import signal
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import TrainerCallback
 
-from .signals import StopRequest, Terminated, handle_signals
+from .signals import Terminated, handle_signals, restore_handlers
 
 
 class StopOnSignal(TrainerCallback):
@@ -16,12 +17,17 @@ class StopOnSignal(TrainerCallback):
     step of a batch, because a checkpoint does not store partly used completions.
     """
 
-    def __init__(self, request: StopRequest, every: int):
-        self.request, self.every, self.stopped = request, every, False
+    def __init__(self, every: int):
+        self.every, self.sign, self.stopped = every, 0, False
+
+    def record(self, sign: int, *_: Any) -> None:
+        """Record the first signal. A second signal ends the process immediately."""
+        self.sign = sign
+        restore_handlers()
 
     def on_step_end(self, args, state, control, **kwargs):
         """Request a checkpoint and the end of training if a signal has arrived."""
-        if state.global_step % self.every == 0 and _arrived_in_any_process(self.request.arrived, args.device):
+        if state.global_step % self.every == 0 and _arrived_in_any_process(bool(self.sign), args.device):
             control.should_save = control.should_training_stop = self.stopped = True
 
 
@@ -36,15 +42,14 @@ def _arrived_in_any_process(arrived: bool, device: Any) -> bool:
 
 def train_until_signal(trainer: Any, checkpoint: Path | None, *, every: int = 1) -> Any:
     """Call `trainer.train`. On SIGTERM or Ctrl-C, save a checkpoint at the end of the step and raise `Terminated`."""
-    request = StopRequest()
-    stop = StopOnSignal(request, every)
+    stop = StopOnSignal(every)
     trainer.add_callback(stop)
-    with handle_signals(request.record):
+    with handle_signals(stop.record):
         result = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if stop.stopped:
         raise Terminated(
             f" at step {trainer.state.global_step} of {trainer.state.max_steps}, whose checkpoint is saved; go on with "
             "the same command and --resume",
-            request.sign,
+            stop.sign or signal.SIGTERM,
         )
     return result

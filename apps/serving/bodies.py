@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ...rm.contract.readings import Reading
 from ...rm.errors import DataError, UsageError, did_you_mean
 from ...rm.types import Example, completion_turns
 
@@ -53,11 +52,6 @@ def body(rows: Sequence[bytes], *, truncate: bool) -> bytes:
     """Return the body of POST /score."""
     head = b'{"truncate":true,' if truncate else b"{"
     return head + b'"conversations":[' + b",".join(rows) + b"]}"
-
-
-def readings_of(answer: Mapping[str, Any]) -> list[Reading]:
-    """Return the `Reading` of each conversation: which part of it the server's model read."""
-    return [Reading(bool(result.get("truncated")), str(result.get("omitted") or "")) for result in answer["results"]]
 
 
 def rewards_of(answer: Mapping[str, Any], objectives: Sequence[str]) -> np.ndarray:

@@ -90,16 +90,14 @@ class AccessMiddleware:
             raise Refused(503, "this server is stopping", retry_after=self.queue.wait_seconds() + 1)
         reserved = self._reserved(headers)
         try:
-            await self.app(scope, _replay_body(await self._arrived(receive), receive), send)
+            try:
+                async with asyncio.timeout(self.config.timeout):
+                    body = await self._body(receive)
+            except TimeoutError:
+                raise Refused(408, f"the request took longer than {self.config.timeout:g} s to arrive") from None
+            await self.app(scope, _replay_body(body, receive), send)
         finally:
             self.held -= reserved
-
-    async def _arrived(self, receive: Receive) -> bytes:
-        try:
-            async with asyncio.timeout(self.config.timeout):
-                return await self._body(receive)
-        except TimeoutError:
-            raise Refused(408, f"the request took longer than {self.config.timeout:g} s to arrive") from None
 
     def _reserved(self, headers: Headers) -> int:
         """Reserve memory for the body of a request. Return the number of reserved bytes."""

@@ -1,10 +1,6 @@
 """Server process with graceful shutdown: queued requests are answered before it stops."""
 
-import asyncio
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -62,21 +58,3 @@ def prepare_server(model: RewardModel, config: ServeConfig) -> tuple[Site, str]:
     model.rate([PROBE])  # a model that cannot rate it fails at the start
     config = replace(config, port=free_port(config.host, config.port))
     return Site(model, config), address(config.host, config.port)
-
-
-@contextmanager
-def serve_in_thread(model: RewardModel, config: ServeConfig | None = None) -> Iterator[str]:
-    """Run a server in a thread, for a notebook or test, and yield its address. By default it uses a free port."""
-    site, url = prepare_server(model, config or ServeConfig(model="model", port=0))
-    server = DrainingServer(site)
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve()), name="serving", daemon=True)
-    thread.start()
-    try:
-        while not server.started:
-            if not thread.is_alive():
-                raise RuntimeError(f"the server did not start at {url}")
-            time.sleep(0.01)
-        yield url
-    finally:
-        server.handle_exit(0, None)
-        thread.join(site.config.drain + 2 * CLOSING)

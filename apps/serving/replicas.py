@@ -15,7 +15,7 @@ from ...rm.contract.readings import Rated, Reading
 from ...rm.errors import CheckFailed, UsageError
 from ...rm.io.server_rotation import Rotation, addresses, check_address
 from ...rm.types import Example
-from .bodies import EACH, body, readings_of, requests, rewards_of, row
+from .bodies import EACH, body, requests, rewards_of, row
 from .client import Busy, ScoringClient
 from .settings import TOKEN
 
@@ -82,8 +82,8 @@ class Replicas:
 
         def rate_part(indices: list[int]) -> np.ndarray:
             answer = self._posted(body([rows[index] for index in indices], truncate=self.truncate))
-            for index, reading in zip(indices, readings_of(answer), strict=True):
-                readings[index] = reading
+            for index, result in zip(indices, answer["results"], strict=True):
+                readings[index] = Reading(bool(result.get("truncated")), str(result.get("omitted") or ""))
             return rewards_of(answer, self.contract.objectives)
 
         if parts:

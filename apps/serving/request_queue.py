@@ -48,18 +48,18 @@ class Job:
     def __init__(self, items: Sequence[Item], objectives: int):
         self.items = items
         self.rewards: list[Any] = [np.full(objectives, np.nan)] * len(items)
-        self.left = len(items)
+        self.remaining = len(items)
         self.future: Future[Any] = Future()
 
     def settle(self, index: int, outcome: np.ndarray | Exception) -> None:
         """Record the result of an item. The last result or the first error completes the request."""
-        self.left -= 1
+        self.remaining -= 1
         try:
             if isinstance(outcome, Exception):
                 self.future.set_exception(refusal_of(index, outcome))
             else:
                 self.rewards[index] = outcome
-                if not self.left:
+                if not self.remaining:
                     by_token = outcome.ndim == 2
                     self.future.set_result(self.rewards if by_token else np.array(self.rewards))
         except InvalidStateError:
@@ -95,7 +95,7 @@ class RequestQueue:
             if self._closed:
                 raise Refused(503, "this server is stopping", retry_after=1.0)
             if self._cost() >= self.limit:
-                self._waiting = [waiting_item for waiting_item in self._waiting if not waiting_item.job.future.done()]
+                self._drop_finished()
             if (waiting := self._cost()) >= self.limit:
                 raise Refused(429, f"{waiting} tokens wait already", retry_after=self._seconds(waiting))
             self._waiting += [Waiting(item, job, index) for index, item in enumerate(items)]
@@ -142,12 +142,14 @@ class RequestQueue:
             if batch:
                 self._score(batch)
 
+    def _drop_finished(self) -> None:
+        """Drop the items of completed or cancelled requests."""
+        self._waiting = [waiting for waiting in self._waiting if not waiting.job.future.done()]
+
     def _take(self) -> list[Waiting]:
-        """Remove and return the next batch. Items of completed or cancelled requests are dropped."""
-        self._waiting = [waiting_item for waiting_item in self._waiting if not waiting_item.job.future.done()]
-        chosen = {
-            *similar_lengths([waiting_item.item.cost for waiting_item in self._waiting[:WINDOW]], self.batch_tokens)
-        }
+        """Remove and return the next batch."""
+        self._drop_finished()
+        chosen = {*similar_lengths([waiting.item.cost for waiting in self._waiting[:WINDOW]], self.batch_tokens)}
         batch = [self._waiting[index] for index in sorted(chosen)]
         self._waiting = [waiting_item for index, waiting_item in enumerate(self._waiting) if index not in chosen]
         return batch

@@ -68,15 +68,7 @@ class Site:
         app.add_api_route("/metrics", self.page, methods=["GET"], response_model=None)
         paths = {route.path for route in app.routes if isinstance(route, Route)}
         hosts = None if config.token else {*LOCAL, config.host}
-        self.access = AccessMiddleware(
-            app,
-            config=config,
-            contract=self.contract,
-            routes=paths,
-            queue=self.queue,
-            metrics=self.metrics,
-            hosts=hosts,
-        )
+        self.access = AccessMiddleware(app, config, self.contract, paths, self.queue, self.metrics, hosts)
 
     def close(self) -> None:
         """Stop the parsing and the scoring thread. Queued requests get an error."""
@@ -129,11 +121,8 @@ class Site:
             self.metrics.partial(items)
             return scored
         except TimeoutError:
-            raise Refused(
-                504,
-                f"not scored within {self.config.timeout:g} s, and taken out of the queue",
-                retry_after=self.queue.wait_seconds(),
-            ) from None
+            sentence = f"not scored within {self.config.timeout:g} s, and taken out of the queue"
+            raise Refused(504, sentence, retry_after=self.queue.wait_seconds()) from None
         finally:
             gone.cancel()
             if entered is not None:

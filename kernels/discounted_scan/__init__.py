@@ -6,8 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..dispatch import way
-from ..packed import check_bounds
+from ..dispatch import check_bounds, way
 from .eager import eager
 from .reference import reference
 

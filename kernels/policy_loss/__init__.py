@@ -6,8 +6,7 @@ from typing import Any
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ..dispatch import way
-from ..packed import check_bounds
+from ..dispatch import check_bounds, way
 from .eager import eager
 from .reference import DIVERGENCES, LEVELS, THROUGH, ClipRule, PolicyLoss, divergence, reference
 

@@ -3,8 +3,7 @@
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ..dispatch import full_precision, way
-from ..packed import check_bounds
+from ..dispatch import check_bounds, full_precision, way
 from .eager import absorbed, attend
 from .reference import reference
 

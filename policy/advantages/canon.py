@@ -45,9 +45,7 @@ def _metric_values(metric: str, rollout: Rollout) -> Float[Tensor, " N"]:
     tokens = rollout.response.sum(1).double()
     if metric == "length":
         return tokens
-    entropy = rollout.entropy
-    if entropy is None:
-        raise ValueError("canon: the rollout has no entropies of its tokens; take metric=length")
+    (entropy,) = rollout.require("canon", "entropy")
     return torch.where(rollout.response, entropy, 0).sum(1).double() / tokens.clamp_min(1)
 
 

@@ -20,14 +20,11 @@ def gae(*, gamma: float = 1.0, lam: float = 0.95) -> AdvantageEstimator:
 
     def estimate(rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, "N L"]:
         check_finite(rewards)
-        if rollout.values is None:
-            raise ValueError(
-                "gae: the rollout has no critic's values; give the run a critic or take a group's advantage"
-            )
+        (values,) = rollout.require("gae", "values")
         r = at_last_token(as_float(rewards), rollout.response)
         live = rollout.response & ~(r.isnan() & rollout.response).any(1, keepdim=True)
         order = own_first(rollout.response)
-        r, values, response = (tensor.gather(1, order) for tensor in (r, rollout.values, rollout.response))
+        r, values, response = (tensor.gather(1, order) for tensor in (r, values, rollout.response))
         values = torch.where(response, values, 0)
         following = torch.cat([values[:, 1:], torch.zeros_like(values[:, :1])], 1)
         if rewards.dim() == 2 and rollout.after is not None:

@@ -22,8 +22,7 @@ def gigpo(*, omega: float = 1.0, gamma: float = 1.0, epsilon: float = 1e-4) -> A
 
     def estimate(rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, "N L"]:
         check_finite(rewards)
-        if rollout.tokens is None:
-            raise ValueError("gigpo: the rollout has no tokens to tell states apart by")
+        (tokens,) = rollout.require("gigpo", "tokens")
         r = at_last_token(rewards.double(), rollout.response)
         valid = ~(rewards.isnan() if rewards.dim() == 1 else (rewards.isnan() & rollout.response).any(1))
         r = torch.where(rollout.response & valid[:, None], r, 0)
@@ -31,7 +30,7 @@ def gigpo(*, omega: float = 1.0, gamma: float = 1.0, epsilon: float = 1e-4) -> A
         returns = discounted_scan(r.flatten(), bounds_of_rows(r), discount=gamma).view_as(r)
         live = rollout.response & valid[:, None]
         steps = torch.zeros_like(r)
-        state = states(rollout.tokens, rollout.response, rollout.group)
+        state = states(tokens, rollout.response, rollout.group)
         steps[live] = standardise_by_key(returns[live], state[live], epsilon)
         advantages = standardise_by_key(total, rollout.group, epsilon)[:, None] + omega * steps
         return torch.where(live, advantages, 0).to(as_float(rewards).dtype)

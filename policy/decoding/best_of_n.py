@@ -38,10 +38,10 @@ def expected_best_of_n(
 
 
 def _all_among(total: int, n: int) -> Float[Tensor, " K"]:
-    """C(k, n) / C(M, n) for k = 0 ... M: the probability that n draws all fall into a given set of k."""
-    drawn = torch.arange(n)
-    left = (torch.arange(total + 1)[:, None] - drawn).clamp_min(0)
-    return (left.double() / (total - drawn)).prod(1)
+    """C(k, n) / C(M, n) for k = 0 ... M: the probability that n draws all fall into a set of k."""
+    draw = torch.arange(n)
+    remaining = (torch.arange(total + 1)[:, None] - draw).clamp_min(0)
+    return (remaining.double() / (total - draw)).prod(1)
 
 
 def best_of_n_kl(n: int) -> float:

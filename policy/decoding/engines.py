@@ -224,7 +224,7 @@ class SeparateModels:
     @contextmanager
     def session(self, requests: Sequence[Request]) -> Iterator[Session]:
         """Open a session; see `Engine`."""
-        weights, alphas = self._weights(requests), self._alphas(requests)
+        weights = self._weights(requests)
         used = _used(weights)
         decoders = [self.base, *(self.guide_models[index] for index in used)]
         prompts = [prompts_of(decoder.encoder, requests) for decoder in decoders]
@@ -233,7 +233,9 @@ class SeparateModels:
             stack.enter_context(exclusively([language_model(decoder) for decoder in decoders]))
             stack.enter_context(_adapted(self.base, None, start=len(requests)))
             for guide_index in used:
-                stack.enter_context(_adapted(self.guide_models[guide_index], alphas[guide_index]))
+                guide = self.guide_models[guide_index]
+                alpha = torch.ones(1, 1) if self.by_objective else preferences_of(guide, requests)
+                stack.enter_context(_adapted(guide, alpha))
             parts = [
                 SessionModel(
                     _forward(decoder, prompt_ids, requests, capacity), base=int(index == 0), guides=int(index > 0)
@@ -249,12 +251,6 @@ class SeparateModels:
             return weights.expand(-1, len(self.guide_models))
         shares = preference_matrix([request.preference for request in requests], self.guides)
         return weights * torch.tensor(shares, dtype=weights.dtype)
-
-    def _alphas(self, requests: Sequence[Request]) -> list[Float[Tensor, "_ K"]]:
-        """Return the preferences α for the adapter of each guide."""
-        if self.by_objective:
-            return [torch.ones(1, 1)] * len(self.guide_models)
-        return [preferences_of(guide, requests) for guide in self.guide_models]
 
 
 # ---- parts ----

@@ -85,7 +85,8 @@ class CompletionReader:
         self._eos = frozenset() if request.ignore_eos else eos
         added = tokenizer.get_added_vocab()
         self._stop_ids = {added[stop] for stop in request.stop if stop in added}
-        self._given = 0
+        self._returned = 0
+        """Number of characters that `read` has returned."""
 
     @property
     def tokens(self) -> list[int]:
@@ -104,12 +105,17 @@ class CompletionReader:
             self._read_for_stops(chunk)
         else:
             self._stream.add(chunk)
-        return self._news()
+        text = self.text() if self.finished else self._stream.text
+        # a suffix that may be the start of a stop string is held back
+        end = len(text) if self.finished else len(text) - _overlap(text, self.request.stop)
+        news, self._returned = text[self._returned : end], max(self._returned, end)
+        return news
 
     def text(self) -> str:
         """Return the full text up to the stop string."""
         full_text = self._stream.decode(self.tokens)
-        return full_text[: self._stop_place(full_text)]
+        starts = [start for start in map(full_text.find, self.request.stop) if start >= 0]
+        return full_text[: min(starts, default=len(full_text))]
 
     def completion(
         self, prompt_tokens: int, guides: Mapping[str, np.ndarray], facts: Sequence[np.ndarray]
@@ -140,17 +146,6 @@ class CompletionReader:
             if any(stop in tail for stop in self.request.stop):
                 self.finished = "stop"
                 return
-
-    def _stop_place(self, text: str) -> int:
-        starts = [start for start in map(text.find, self.request.stop) if start >= 0]
-        return min(starts, default=len(text))
-
-    def _news(self) -> str:
-        """Return the new text since the last call, except for a suffix that may be the start of a stop string."""
-        text = self.text() if self.finished else self._stream.text
-        end = len(text) if self.finished else len(text) - _overlap(text, self.request.stop)
-        news, self._given = text[self._given : end], max(self._given, end)
-        return news
 
 
 def _overlap(text: str, stops: Sequence[str]) -> int:

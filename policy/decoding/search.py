@@ -94,11 +94,16 @@ def best_of_n(
     """Decode `n` completions of each request and rank them by score."""
     if n < 1:
         raise UsageError(f"best of n needs n from 1 on, got {n}")
-    samples = [replace(request, seed=derived(request.seed, 0, i)) for request in requests for i in range(n)]
+    samples = repeated(requests, n)
     completions = decode(engine, samples, batch_size=batch_size)
     pairs = zip(samples, completions, strict=True)
     scores = _scored(score, [Candidate(request.prompt, completion) for request, completion in pairs])
     return [_ranked(completions[first : first + n], scores[first : first + n]) for first in range(0, len(samples), n)]
+
+
+def repeated(requests: Sequence[Request], n: int) -> list[Request]:
+    """Return n requests for each request, with their seeds; those of one prompt are neighbours."""
+    return [replace(request, seed=derived(request.seed, 0, i)) for request in requests for i in range(n)]
 
 
 def derived(seed: int, step: int, sample: int) -> int:

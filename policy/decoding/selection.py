@@ -148,5 +148,5 @@ def random_pairs(
     pairs: Sequence[PickedPair], usable: Bool[np.ndarray, "P M"], rng: np.random.Generator
 ) -> list[PickedPair]:
     """Return two different usable completions in random order for each prompt in `pairs`."""
-    drawn = [rng.choice(np.flatnonzero(usable[pair.prompt]), 2, replace=False).tolist() for pair in pairs]
-    return [PickedPair(pair.prompt, *both) for pair, both in zip(pairs, drawn, strict=True)]
+    samples = [rng.choice(np.flatnonzero(usable[pair.prompt]), 2, replace=False).tolist() for pair in pairs]
+    return [PickedPair(pair.prompt, *both) for pair, both in zip(pairs, samples, strict=True)]

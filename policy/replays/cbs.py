@@ -36,9 +36,8 @@ def cbs(
     selector = bandit(model, of_model, penalty=penalty, ceiling=ceiling, rate=rate, warm_up=warm_up, seed=seed)
 
     def replay(state: State, total: Float[Tensor, " N"], past: Past) -> tuple[State, Float[Tensor, "M L"] | None]:
-        rollout, rewards = past.rollout, past.rollout.total
-        if past.now is None or past.age is None or past.clipped is None or rewards is None:
-            raise ValueError("cbs: the replay gets neither of the present batch nor of how the past ones were used")
+        rollout, (rewards,) = past.rollout, past.rollout.require("cbs", "total")
+        assert past.now is not None and past.age is not None and past.clipped is not None  # the buffer sets them
         uses = _uses(state.get("uses", []), past.age)
         tokens = rollout.response.sum(1).clamp_min(1)
         advantage = torch.where(rollout.response, past.advantage, 0).sum(1) / tokens

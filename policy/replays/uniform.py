@@ -20,10 +20,8 @@ def uniform(*, keep: int, batches: int = 1, seed: int = 0) -> Replay:
         raise ValueError(f"uniform: keep and batches are 1 or more, got {keep} and {batches}")
 
     def replay(state: State, total: Float[Tensor, " N"], past: Past) -> tuple[State, Float[Tensor, "M L"] | None]:
-        if past.rollout.total is None:
-            raise ValueError("uniform: the past completions have no rewards")
-        step = int(state.get("step", 0))
-        rewarded = (~past.rollout.total.isnan()).nonzero().squeeze(1).tolist()
+        (rewards,), step = past.rollout.require("uniform", "total"), int(state.get("step", 0))
+        rewarded = (~rewards.isnan()).nonzero().squeeze(1).tolist()
         rows = np.random.default_rng([seed, step]).permutation(rewarded)[:keep].astype(np.int64).tolist()
         again = torch.full_like(past.advantage, torch.nan)
         again[rows] = past.advantage[rows]

@@ -82,8 +82,9 @@ def exchange_rollouts(
         if rest:
             raise UsageError(f"{agents} agents cannot share {size} completions to a prompt; make them a multiple")
         step, groups = trainer.state.global_step, len(ids) // size
-        asked = content_hash([*prompts][::size])
-        hashes = StepHashes(content_hash(ids[::size]), str(trainer.encoder.contract.tokenizer), asked)
+        hashes = StepHashes(
+            content_hash(ids[::size]), str(trainer.encoder.contract.tokenizer), content_hash([*prompts][::size])
+        )
         tokenizer = trainer.encoder.tokenizer
         paths = [folder / f"step-{step:06d}-agent-{index}.safetensors" for index in range(agents)]
         own_ids = [prompt_ids for index, prompt_ids in enumerate(ids) if index % size < each]
@@ -93,8 +94,8 @@ def exchange_rollouts(
         texts = tokenizer.batch_decode(completion_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         ended = [completion[-1:] == [tokenizer.eos_token_id] for completion in completion_ids]
         logprobs = _logprobs(own_ids, completion_ids, read_policy, device)
-        own = AgentCompletions(completion_ids, logprobs, [*zip(texts, ended, strict=True)])
-        by_agent = {agent: store(paths[agent], own, hashes)}
+        completions = AgentCompletions(completion_ids, logprobs, [*zip(texts, ended, strict=True)])
+        by_agent = {agent: store(paths[agent], completions, hashes)}
         partners, start = [index for index in range(agents) if index != agent], time.monotonic()
         for partner in partners:
             wait(paths[partner], partner, step, timeout, log)
@@ -232,7 +233,7 @@ def retokenized(
     """
     end, ids = [tokenizer.eos_token_id], []
     for text, ended in texts:
-        own = tokenizer(text, add_special_tokens=False).input_ids
-        ids.append([*own, *end] if ended or not own else own)
+        tokens = tokenizer(text, add_special_tokens=False).input_ids
+        ids.append([*tokens, *end] if ended or not tokens else tokens)
     shares = [[sum(values) / len(row)] * len(row) for row, values in zip(ids, logprobs, strict=True)]
     return AgentCompletions(ids, shares, [*texts])

@@ -94,6 +94,15 @@ def group_size(args: GRPOConfig, *, training: bool) -> int:
     return size if training else int(args.num_generations_eval or size)
 
 
+def with_samples(trainer: Any, ids: Sequence[list[int]], tokens_by_row: dict[int, list[int]]) -> dict[str, Any]:
+    """Return the columns of a rollout from the tokens of some rows; the other rows are sampled."""
+    others = [row for row in range(len(ids)) if row not in tokens_by_row]
+    if others:
+        samples = trainer._generate_single_turn([ids[row] for row in others], None, {}, num_generations=1)[0]
+        tokens_by_row = tokens_by_row | dict(zip(others, samples, strict=True))
+    return {"prompt_ids": ids, "completion_ids": [tokens_by_row[row] for row in range(len(ids))], "logprobs": None}
+
+
 def seeds_of(seed: int, request: object, number: int) -> list[int]:
     """Derive seeds from the run's seed, the request (a JSON value) and the index, for callers without a step."""
     step = int(content_hash(request), 16)

@@ -1,6 +1,6 @@
 """DACR rollouts: two agents complete the prompt, criticise each other and rewrite; the policy is one of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from ...rm.data.conversation_split import as_prompt
@@ -32,7 +32,10 @@ def dacr(
     text, other = read_role(role), open_partner(partner, chat_template=chat_template)
 
     def rollout(prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
-        listeners, conversations = _listeners(trainer.sources.sources), tuple(map(as_prompt, prompts))
+        sources, conversations = trainer.sources.sources.values(), tuple(map(as_prompt, prompts))
+        listeners = [source for source in sources if isinstance(source, DialogueReward)]
+        if not listeners:
+            raise UsageError("dacr: no reward listens to what the two say; give --reward 'dacr(reward=SOURCE)'")
         step, training = trainer.state.global_step + 1, trainer.model.training
         policy = DecodingModel(trainer.language_model, trainer.encoder)
         sides = (
@@ -80,11 +83,3 @@ class DialogueReward(Protocol):
     def listen(self, dialogue: Exchange) -> None:
         """Store a dialogue for the next call of `rate`."""
         ...
-
-
-def _listeners(sources: Mapping[str, Any]) -> list[DialogueReward]:
-    """Return the reward sources that rate dialogues."""
-    listeners = [source for source in sources.values() if isinstance(source, DialogueReward)]
-    if not listeners:
-        raise UsageError("dacr: no reward listens to what the two say; give --reward 'dacr(reward=SOURCE)'")
-    return listeners

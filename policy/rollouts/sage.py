@@ -9,7 +9,7 @@ from ..decoding.engines import DecodingModel, SeparateModels
 from ..decoding.requests import Request
 from ..decoding.search import derived, mean_logprob, step_beam
 from ..types import RolloutSource
-from ._partners import sampling_arguments
+from ._partners import sampling_arguments, with_samples
 
 
 def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64, seed: int = 0) -> RolloutSource:
@@ -42,31 +42,15 @@ def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64,
                 for index, prompt in enumerate(prompts[::size])
             ]
             search = {"beam": m, "finished": r, "step_end": step_end, "max_steps": max_steps}
-            policy = DecodingModel(trainer.language_model, trainer.encoder)
+            engine = SeparateModels(DecodingModel(trainer.language_model, trainer.encoder))
             try:
-                rankings = _search(policy, requests, **search)
+                rankings = [step_beam(engine, request, mean_logprob(), **search) for request in requests]
             finally:
                 trainer.model.train()  # decoding has set evaluation mode
-            for prompt_index, completions in enumerate(rankings):
-                tokens_by_row |= {prompt_index * size + rank: completion for rank, completion in enumerate(completions)}
+            for index, ranking in enumerate(rankings):
+                complete = [completion for completion in ranking.completions if completion.finished == "eos"]
+                tokens_by_row |= {index * size + rank: [*best.tokens] for rank, best in enumerate(complete)}
             trainer._note("sage/searched", len(tokens_by_row) / len(prompts))
-        others = [index for index in range(len(prompts)) if index not in tokens_by_row]
-        samples = trainer._generate_single_turn([ids[other] for other in others], None, {}, num_generations=1)[0]
-        tokens_by_row |= dict(zip(others, samples, strict=True))
-        return {
-            "prompt_ids": ids,
-            "completion_ids": [tokens_by_row[index] for index in range(len(prompts))],
-            "logprobs": None,
-        }
+        return with_samples(trainer, ids, tokens_by_row)
 
     return rollout
-
-
-def _search(policy: DecodingModel, requests: Sequence[Request], **search: Any) -> list[list[list[int]]]:
-    """Return the tokens of each prompt's complete completions, best first; `search` are settings of `step_beam`."""
-    engine = SeparateModels(policy)
-    rankings = [step_beam(engine, request, mean_logprob(), **search) for request in requests]
-    return [
-        [[*completion.tokens] for completion in ranking.completions if completion.finished == "eos"]
-        for ranking in rankings
-    ]

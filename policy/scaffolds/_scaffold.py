@@ -156,7 +156,7 @@ def hinted_logprobs(
         device, parts = trainer.accelerator.device, zip(before, after, strict=True)
         tokens, attention = (torch.cat([x.flip(1), y], 1).long().to(device) for x, y in parts)
         read = trainer._get_per_token_logps_and_entropies
-        found = read(trainer.model, tokens, attention, after.tokens.shape[1])[0]
-        for row, values in zip(rows, found.float().tolist(), strict=True):
+        logps = read(trainer.model, tokens, attention, after.tokens.shape[1])[0]
+        for row, values in zip(rows, logps.float().tolist(), strict=True):
             logprobs[row] = values[: len(completion_ids[row])]
     return logprobs

@@ -43,9 +43,7 @@ def contexts(
     They are: reward z-score within the group, |A|, sign A, mean entropy, mean log π_old, share of clipped tokens,
     tokens / `longest`, truncated, log(1 + age), log(1 + uses). The types of features are the paper's, the list is ours.
     """
-    if rollout.entropy is None or rollout.logprobs is None:
-        raise ValueError("cbs: the rollout has no entropies or no log-probabilities of its tokens")
-    entropy, logprobs, tokens = rollout.entropy, rollout.logprobs, rollout.response.sum(1).double()
+    (entropy, logprobs), tokens = rollout.require("cbs", "entropy", "logprobs"), rollout.response.sum(1).double()
     statistics, zero = groups(rewards, rollout.group), torch.zeros_like(tokens)
     spread = statistics.variance.sqrt()
     history = history or History(zero, zero, zero)
@@ -255,6 +253,5 @@ def pick(scores: Sequence[float], number: int, explore: float, draw: np.random.G
 
 def mean_entropy(rollout: Rollout) -> float:
     """Return the mean entropy over all completion tokens, in nats per token. 0 if there are no tokens."""
-    if rollout.entropy is None:
-        raise ValueError("cbs: the rollout has no entropies of its tokens")
-    return (torch.where(rollout.response, rollout.entropy, 0).sum() / rollout.response.sum().clamp_min(1)).item()
+    (entropy,) = rollout.require("cbs", "entropy")
+    return (torch.where(rollout.response, entropy, 0).sum() / rollout.response.sum().clamp_min(1)).item()

@@ -19,10 +19,8 @@ def wmss(*, weak: float = 0.1, gained: float = 0.8, lost: float = 0.1) -> Schedu
         raise ValueError(f"wmss: weak, gained and lost are 0 or more and not all 0, got {weak}, {gained} and {lost}")
 
     def schedule(state: State, scores: Float[Tensor, " N"], rollout: Rollout) -> tuple[State, Float[Tensor, " N"]]:
-        if rollout.logprobs is None or rollout.base is None:
-            raise ValueError("wmss: the rollout has no log-probabilities under a weaker model; leave --measure_kl on")
-        present = ~scores.isnan()
-        sums = (torch.where(rollout.response, x, 0).double().sum(1) for x in (rollout.logprobs, rollout.base))
+        present, logprobs = ~scores.isnan(), rollout.require("wmss", "logprobs", "base")
+        sums = (torch.where(rollout.response, x, 0).double().sum(1) for x in logprobs)
         strong, other = (-total / rollout.response.sum(1).clamp_min(1) for total in sums)
         weights = torch.zeros_like(scores)
         weights[present] = present.sum() * shares(strong[present], other[present], weak, gained, lost).to(scores.dtype)

@@ -56,10 +56,9 @@ class Penalty:
 
     def cost(self, rollout: Rollout) -> Float[Tensor, "N L"]:
         """Return the penalty β k of each token; 0 outside completions."""
-        if rollout.logprobs is None or rollout.base is None:
-            raise ValueError("a KL penalty in the reward needs the rollout's log-probabilities under policy and base")
-        kl = divergence(self.kind, rollout.logprobs.flatten(), rollout.base.flatten())
-        return torch.where(rollout.response, self.beta * kl.view_as(rollout.base), 0)
+        logprobs, base = rollout.require("a KL penalty in the reward", "logprobs", "base")
+        kl = divergence(self.kind, logprobs.flatten(), base.flatten())
+        return torch.where(rollout.response, self.beta * kl.view_as(base), 0)
 
 
 class Scored(NamedTuple):

@@ -185,10 +185,8 @@ def distinct(rollout: Rollout, n: int) -> float:
 
 
 def _completions(rollout: Rollout) -> list[list[int]]:
-    if rollout.tokens is None:
-        raise ValueError("repetition and variety need the rollout's tokens")
-    rows = zip(rollout.tokens.cpu(), rollout.response.cpu(), strict=True)
-    return [tokens[mask].tolist() for tokens, mask in rows]
+    (tokens,) = rollout.require("metrics", "tokens")
+    return [row[mask].tolist() for row, mask in zip(tokens.cpu(), rollout.response.cpu(), strict=True)]
 
 
 # ---- over a run ----

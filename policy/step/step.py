@@ -303,7 +303,7 @@ class PolicyStep:
             response,
             base=batch.get("base"),
             importance=batch.get("importance_sampling_ratio", 1.0),
-            own=self._own(batch, batch_rows or len(response)),
+            own=self._own_rows(batch, batch_rows or len(response)),
         )
         total = loss.total
         if not isinstance(algorithm.rule, ClipRule | TokenLoss):
@@ -328,7 +328,7 @@ class PolicyStep:
         target, weight = (batch[f"auxiliary_{name}"][:, 0] for name in ("target", "weight"))
         return self.algorithm.auxiliary.total(completion_states(states, rows), rows.response, target, weight, head)
 
-    def _own(self, batch: Batch, batch_rows: int) -> Bool[Tensor, " B"] | None:
+    def _own_rows(self, batch: Batch, batch_rows: int) -> Bool[Tensor, " B"] | None:
         """Return the mask of the policy's completions for a loss of tokens that treats those of partners apart."""
         rule = self.algorithm.rule
         if not isinstance(rule, TokenLoss) or rule.of_partners is None:

@@ -18,12 +18,7 @@ def ace(*, alpha: float, of_tokens: bool = True) -> Transform:
         raise ValueError(f"ace: alpha is 0 or more, got {alpha}")
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
-        if rollout.logprobs is None or rollout.base is None:
-            raise ValueError(
-                "ace: the rollout has no log-probabilities of its tokens under policy and start policy; keep "
-                "measure_kl on, and have the completions read before the loss (as a KL in the reward does)"
-            )
-        c = confidence(rollout.logprobs, rollout.base, rollout.response, of_tokens)
+        c = confidence(*rollout.require("ace", "logprobs", "base"), rollout.response, of_tokens)
         factor = 1 + alpha * torch.nn.functional.softplus(c)
         factor = factor if advantages.dim() == 1 else factor[:, None]
         return state, torch.where(advantages < 0, advantages * factor, advantages).to(advantages.dtype)

@@ -11,8 +11,6 @@ def clip(*, eta: float) -> Transform:
     """r'_k = min(r_k - η, 0) of every reasoning step k                    Gao et al. 2024, arXiv:2410.15115"""
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
-        if rewards.steps is None:
-            raise ValueError("clip: no reward source scores steps; take a process reward model or leave it out")
-        return state, replace(rewards, steps=torch.clamp_max(rewards.steps - eta, 0))
+        return state, replace(rewards, steps=torch.clamp_max(rewards.step_rewards("clip") - eta, 0))
 
     return Transform("reward", change)

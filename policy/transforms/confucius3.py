@@ -17,14 +17,13 @@ def confucius3(*, slope: float = -0.256, offset: float = 1.256) -> Transform:
     """
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
-        if rollout.total is None:
-            raise ValueError("confucius3: the rollout has no rewards to tell hard prompts from easy ones by")
-        if (rollout.total.abs() > 1).any():
+        (total,) = rollout.require("confucius3", "total")
+        odd = total[total.abs() > 1]
+        if len(odd):
             raise UsageError(
-                f"confucius3: rewards lie in [-1, 1], got {rollout.total[rollout.total.abs() > 1][0].item():g}; leave "
-                "it out with other rewards"
+                f"confucius3: rewards lie in [-1, 1], got {odd[0].item():g}; leave it out with other rewards"
             )
-        factor = slope * groups(rollout.total, rollout.group).mean + offset
+        factor = slope * groups(total, rollout.group).mean + offset
         factor = factor if advantages.dim() == 1 else factor[:, None]
         return state, (advantages * factor).to(advantages.dtype)
 

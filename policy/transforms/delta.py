@@ -16,9 +16,8 @@ def delta() -> Transform:
     """
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
-        if rewards.steps is None:
-            raise ValueError("delta: no reward source scores steps; take a process reward model or leave it out")
-        return state, replace(rewards, steps=rewards.steps - next_step_rewards(rewards.steps))
+        steps = rewards.step_rewards("delta")
+        return state, replace(rewards, steps=steps - next_step_rewards(steps))
 
     return Transform("reward", change)
 

@@ -20,15 +20,13 @@ def discriminative(*, low: float = 0.8, high: float = 1.2, passes: int = 1) -> T
         raise ValueError(f"discriminative: 0 <= low <= high and passes is 0 or more, got {low}, {high} and {passes}")
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
-        if rollout.logprobs is None or rollout.states is None or rollout.total is None:
-            raise ValueError("discriminative: the rollout has no log-probabilities, hidden states or rewards")
-        if advantages.dim() == 1:
-            advantages = advantages[:, None].expand_as(rollout.response)
-        live = rollout.response & ~rollout.total.isnan()[:, None]
+        logprobs, states, total = rollout.require("discriminative", "logprobs", "states", "total")
+        advantages = rollout.by_token(advantages)
+        live = rollout.response & ~total.isnan()[:, None]
         A = advantages[live].float()
         if not ((A > 0).any() and (A < 0).any()):
             return state, advantages
-        v = (1 - rollout.logprobs[live].exp())[:, None] * rollout.states[live].float()
+        v = (1 - logprobs[live].exp())[:, None] * states[live].float()
         weight = low + (high - low) * torch.where(A == 0, 0, own_side_probability(v, A, passes))
         return state, advantages.masked_scatter(live, (A * weight / weight.mean()).to(advantages.dtype))
 

@@ -18,11 +18,7 @@ def entropy_mask(*, share: float = 0.2) -> Transform:
         raise ValueError(f"entropy_mask: share lies in (0, 1], got {share}")
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
-        entropy = rollout.entropy
-        if entropy is None:
-            raise ValueError("entropy_mask: the rollout has no entropies of its tokens; leave it out")
-        if advantages.dim() == 1:
-            advantages = advantages[:, None].expand_as(rollout.response)
+        (entropy,), advantages = rollout.require("entropy_mask", "entropy"), rollout.by_token(advantages)
         learns = (rollout.response & (advantages != 0)).any(1, keepdim=True)
         undecided = high_entropy_mask(entropy, rollout.response & learns, share)
         return state, torch.where(undecided, advantages, 0)

@@ -20,15 +20,12 @@ def entropy_performance(*, alpha: float = 0.0, gamma: float = 0.0, slope: float 
         raise ValueError(f"entropy_performance: alpha and gamma are 0 or more and not both 0, got {alpha} and {gamma}")
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
-        response = rollout.response
-        if rollout.logprobs is None:
-            raise ValueError("entropy_performance: the rollout has no log-probabilities of its tokens; leave it out")
-        if advantages.dim() == 1:
-            advantages = advantages[:, None].expand_as(response)
+        response, (logprobs,) = rollout.response, rollout.require("entropy_performance", "logprobs")
         tokens = response.sum(1, keepdim=True).clamp_min(1)
-        perplexity = -torch.where(response, rollout.logprobs, 0).double().sum(1) / tokens[:, 0]
+        perplexity = -torch.where(response, logprobs, 0).double().sum(1) / tokens[:, 0]
         z = groups(perplexity, rollout.group).standardised(perplexity, 1e-9)
         late = gamma * (slope * response.cumsum(1) / tokens).sigmoid()
+        advantages = rollout.by_token(advantages)
         changed = advantages * (1 - alpha * z[:, None]) + advantages.sign() * late
         return state, torch.where(response, changed, 0).to(advantages.dtype)
 

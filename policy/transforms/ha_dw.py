@@ -23,9 +23,7 @@ def ha_dw(*, lam: float = 1.0, eta: float = 0.1, window: int = 50) -> Transform:
         )
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
-        total = rollout.total
-        if total is None:
-            raise ValueError("ha_dw: the rollout has no rewards to tell hard prompts from easy ones by")
+        (total,) = rollout.require("ha_dw", "total")
         present = total[~total.isnan()]
         if not len(present):
             return state, advantages
@@ -37,10 +35,9 @@ def ha_dw(*, lam: float = 1.0, eta: float = 0.1, window: int = 50) -> Transform:
         accuracy = present.double().mean().item()
         gap = groups(total, rollout.group).mean - (state["anchors"][-1] if state["anchors"] else accuracy)
         gap = gap if advantages.dim() == 1 else gap[:, None]
-        factor = lam * torch.exp(-advantages.sign() * gap)
-        return {"anchors": append_accuracy(state["anchors"], accuracy, eta, window)}, (advantages * factor).to(
-            advantages.dtype
-        )
+        changed = advantages * (lam * torch.exp(-advantages.sign() * gap))
+        anchors = append_accuracy(state["anchors"], accuracy, eta, window)
+        return {"anchors": anchors}, changed.to(advantages.dtype)
 
     return Transform("advantage", change, stage=1, start={"anchors": []})
 

@@ -26,9 +26,7 @@ def hacpo(*, floor: float, window: int = 5, epsilon: float = 1e-4, agents: int =
         )
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
-        total = rollout.total
-        if total is None:
-            raise ValueError("hacpo: the rollout has no rewards to tell the agents' capabilities by")
+        (total,) = rollout.require("hacpo", "total")
         if (total < 0).any():
             raise ValueError(
                 f"hacpo: capabilities are divided by one another, so rewards are 0 or more; got {total.min().item()}; "

@@ -24,15 +24,12 @@ def lp_reg(*, kappa: float = 0.02, share: float = 0.01, weight: float = 1.0) -> 
         )
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
-        logprobs = rollout.logprobs
-        if logprobs is None or rollout.states is None or rollout.head is None:
-            raise ValueError("lp_reg: the rollout has no log-probabilities or no hidden states; leave it out")
-        if advantages.dim() == 1:
-            advantages = advantages[:, None].expand_as(rollout.response)
+        logprobs, states, head = rollout.require("lp_reg", "logprobs", "states", "head")
+        advantages = rollout.by_token(advantages)
         rare = rarest(logprobs, rollout.response & (advantages < 0), share)
         if not rare.any():
             return state, advantages
-        over = rollout.head(rollout.states[rare])
+        over = head(states[rare])
         least = over.amax(1, keepdim=True) + math.log(kappa)
         kept_mass = over.masked_fill(over < least, -torch.inf).logsumexp(1)
         inside = logprobs[rare] >= least[:, 0]

@@ -21,11 +21,8 @@ def nthr(*, beta: float = 1.0) -> Transform:
         raise ValueError(f"nthr: beta is 0 or more, got {beta}")
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
-        states, tokens = rollout.states, rollout.tokens
-        if states is None or tokens is None or rollout.head is None:
-            raise ValueError("nthr: the rollout has no tokens or no hidden states; leave it out")
-        if advantages.dim() == 1:
-            advantages = advantages[:, None].expand_as(rollout.response)
+        states, tokens = rollout.require("nthr", "states", "tokens")
+        advantages = rollout.by_token(advantages)
         changed, live = advantages.clone(), rollout.response
         if rollout.total is not None:
             live = live & ~rollout.total.isnan()[:, None]
@@ -48,7 +45,7 @@ def nthr(*, beta: float = 1.0) -> Transform:
 
 def prediction_errors(rollout: Rollout, used: Int[Tensor, " V"], rows: Bool[Tensor, "N L"]) -> Float[Tensor, "M V"]:
     """Return onehot(y) - π of the M tokens in the mask `rows`, over the `used` token ids, which are sorted."""
-    assert rollout.states is not None and rollout.tokens is not None and rollout.head is not None
-    policy = torch.cat([rollout.head(chunk)[:, used].exp() for chunk in rollout.states[rows].split(CHUNK)])
-    column = torch.searchsorted(used, rollout.tokens[rows])
+    states, tokens, head = rollout.require("nthr", "states", "tokens", "head")
+    policy = torch.cat([head(chunk)[:, used].exp() for chunk in states[rows].split(CHUNK)])
+    column = torch.searchsorted(used, tokens[rows])
     return torch.nn.functional.one_hot(column, len(used)) - policy.float()

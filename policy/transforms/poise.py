@@ -28,36 +28,24 @@ def poise(*, ridge: float = 1.0, decay: float = 1.0, states: int = 0, seed: int 
         raise ValueError(f"poise: states is a number of columns, 0 or more, got {states}")
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
-        total = rollout.total
-        if total is None or rollout.logprobs is None:
-            raise ValueError("poise: the rollout has no rewards or no log-probabilities for the probe")
-        z = (
-            torch.cat([completion_features(rollout), projected_states(rollout, states, seed)], 1)
-            if states
-            else completion_features(rollout)
-        )
-        statistics = groups(total, rollout.group)
-        others = mean_of_others(total.double(), rollout)
-        expected = (
-            mean_of_others(torch.where(total.isnan(), torch.nan, z @ fit(state, ridge).to(z.device)), rollout)
-            if state
-            else others
-        )
-        after = (
-            update_sums(state, z[statistics.valid], others[statistics.valid], decay)
-            if statistics.valid.any()
-            else state
-        )
-        return after, masked_advantages(total - expected, statistics.valid, advantages)
+        (total,) = rollout.require("poise", "total")
+        z = completion_features(rollout)
+        z = torch.cat([z, projected_states(rollout, states, seed)], 1) if states else z
+        valid = groups(total, rollout.group).valid
+        others = expected = mean_of_others(total.double(), rollout)
+        if state:
+            predicted = z @ fit(state, ridge).to(z.device)
+            expected = mean_of_others(torch.where(total.isnan(), torch.nan, predicted), rollout)
+        after = update_sums(state, z[valid], others[valid], decay) if valid.any() else state
+        return after, masked_advantages(total - expected, valid, advantages)
 
     return Transform("advantage", change, stage=1, reads=("logprobs", "states") if states else ("logprobs",))
 
 
 def completion_features(rollout: Rollout) -> Float[Tensor, "N D"]:
     """Return the features z [N, D] of each completion, in float64."""
-    assert rollout.logprobs is not None
-    tokens = rollout.response.sum(1).double()
-    surprisal = torch.where(rollout.response, -rollout.logprobs, 0).double()
+    (logprobs,), tokens = rollout.require("poise", "logprobs"), rollout.response.sum(1).double()
+    surprisal = torch.where(rollout.response, -logprobs, 0).double()
     mean = surprisal.sum(1) / tokens.clamp_min(1)
     gap = torch.where(rollout.response, surprisal - mean[:, None], 0)
     columns = [torch.ones_like(tokens), tokens.log1p(), mean, (gap.square().sum(1) / tokens.clamp_min(1)).sqrt()]
@@ -71,10 +59,8 @@ def projected_states(rollout: Rollout, number: int, seed: int) -> Float[Tensor, 
     projection also preserves distances (Johnson and Lindenstrauss 1984) and is the same in each step, as the sums over
     steps require.
     """
-    if rollout.states is None:
-        raise ValueError("poise: the rollout has no hidden states of its tokens; leave states at 0")
-    tokens = rollout.response.sum(1).clamp_min(1)
-    mean = torch.where(rollout.response[..., None], rollout.states, 0).double().sum(1) / tokens[:, None]
+    (states,), tokens = rollout.require("poise", "states"), rollout.response.sum(1).clamp_min(1)
+    mean = torch.where(rollout.response[..., None], states, 0).double().sum(1) / tokens[:, None]
     mean = mean / mean.square().mean(1, keepdim=True).sqrt().clamp_min(1e-12)
     size = mean.shape[1]
     projection = torch.randn(size, number, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)

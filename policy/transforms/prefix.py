@@ -19,8 +19,7 @@ def prefix(*, first: float, last: float = 1.0, steps: int = 1) -> Transform:
         raise ValueError(f"prefix: 0 < first <= last <= 1 and steps is 1 or more, got {first}, {last} and {steps}")
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
-        if advantages.dim() == 1:
-            advantages = advantages[:, None].expand_as(rollout.response)
+        advantages = rollout.by_token(advantages)
         share = first + (last - first) * min(1.0, state["step"] / steps)
         tokens = rollout.response.sum(1, keepdim=True)
         number = torch.ceil(share * tokens - 1e-9)  # 0.1 · 30 is above 3 in floating point

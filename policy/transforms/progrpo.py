@@ -20,12 +20,10 @@ def progrpo(*, alpha: float, share: float = 0.2) -> Transform:
         raise ValueError(f"progrpo: alpha is 0 or more and share lies in (0, 1], got {alpha} and {share}")
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
-        if rollout.logprobs is None or rollout.prompt_logprobs is None or rollout.total is None:
-            raise ValueError("progrpo: the rollout has no log-probabilities of prompts and completions, or no rewards")
-        of_prompt = confidence(rollout.prompt_logprobs, ~rollout.prompt_logprobs.isnan(), share)
-        term = alpha * (of_prompt - confidence(rollout.logprobs, rollout.response, share))
-        solved = groups((rollout.total > 0).double(), rollout.group).mean > 0
-        term = torch.where(solved & ~rollout.total.isnan(), term, 0)
+        logprobs, of_prompt, total = rollout.require("progrpo", "logprobs", "prompt_logprobs", "total")
+        term = confidence(of_prompt, ~of_prompt.isnan(), share) - confidence(logprobs, rollout.response, share)
+        solved = groups((total > 0).double(), rollout.group).mean > 0
+        term = torch.where(solved & ~total.isnan(), alpha * term, 0)
         return state, advantages + (term if advantages.dim() == 1 else term[:, None]).to(advantages.dtype)
 
     return Transform("advantage", change, stage=2, reads=("logprobs", "prompt_logprobs"))

@@ -23,18 +23,16 @@ def redistribute(*, reward: str, ridge: float = 0.0) -> Transform:
         raise ValueError(f"redistribute: ridge is 0 or more, got {ridge}")
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
-        if rewards.steps is None:
-            raise ValueError("redistribute: no reward source scores steps; take a process reward model or leave it out")
-        R, ends = rewards[reward].double(), ~rewards.steps.isnan()
-        number, total = ends.sum(1).double(), rewards.steps.double().nansum(1)
+        R, scores = rewards[reward].double(), rewards.step_rewards("redistribute")
+        number, total = (~scores.isnan()).sum(1).double(), scores.double().nansum(1)
         scored = (number > 0) & ~R.isnan()
         weights = R.new_tensor(state["weights"] if ridge else [0.0, 1.0])
-        c = weights[0] + weights[1] * rewards.steps
+        c = weights[0] + weights[1] * scores
         rest = (R - weights[0] * number - weights[1] * total) / number.clamp_min(1)
-        steps = torch.where(scored[:, None], c + rest[:, None], rewards.steps)
+        steps = torch.where(scored[:, None], c + rest[:, None], scores)
         changed = rewards.replaced(reward, torch.where(scored, 0, rewards[reward]))
         sums = torch.stack([number, total], 1)[scored]
-        return _fit(state, sums, R[scored], ridge), replace(changed, steps=steps.to(rewards.steps.dtype))
+        return _fit(state, sums, R[scored], ridge), replace(changed, steps=steps.to(scores.dtype))
 
     return Transform("reward", change, start={"weights": [0.0, 0.0]} if ridge else {})
 

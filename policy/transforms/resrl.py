@@ -28,11 +28,7 @@ def resrl(
         )
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
-        hidden = rollout.states
-        if hidden is None:
-            raise ValueError("resrl: the rollout has no hidden states of its tokens; leave it out")
-        if advantages.dim() == 1:
-            advantages = advantages[:, None].expand_as(rollout.response)
+        (hidden,), advantages = rollout.require("resrl", "states"), rollout.by_token(advantages)
         good, bad = rollout.response & (advantages > 0), rollout.response & (advantages < 0)
         advantage = torch.where(good, positive * advantages, advantages)
         for number in rollout.group.unique():

@@ -23,16 +23,14 @@ def rlfr(
         raise ValueError(f"rlfr: time in (0, 1), decay in [0, 1) and most >= 1, got {time}, {decay} and {most}")
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
-        states, total, response = rollout.states, rollout.total, rollout.response
-        if states is None or total is None:
-            raise ValueError("rlfr: the rollout has no hidden states or no rewards")
-        spread = advantages if advantages.dim() == 2 else advantages[:, None].expand(response.shape)
+        (states, total), response = rollout.require("rlfr", "states", "total"), rollout.response
+        spread = rollout.by_token(advantages)
         right = states[response & (total > 0)[:, None]].double()
         after = dict(state)
         if len(right):
-            found = {"mean": right.mean(0), "variance": right.var(0, correction=0)}
-            old = {name: right.new_tensor(state.get(name, value.tolist())) for name, value in found.items()}
-            after = {name: (decay * old[name] + (1 - decay) * value).tolist() for name, value in found.items()}
+            statistics = {"mean": right.mean(0), "variance": right.var(0, correction=0)}
+            old = {name: right.new_tensor(state.get(name, value.tolist())) for name, value in statistics.items()}
+            after = {name: (decay * old[name] + (1 - decay) * value).tolist() for name, value in statistics.items()}
         if not state:
             return after, spread
         mean, variance = (states.new_tensor(state[name], dtype=torch.float64) for name in ("mean", "variance"))

@@ -20,12 +20,10 @@ def sdpo(*, weight: float = 1.0, keep: float = 0.0) -> Transform:
         raise ValueError(f"sdpo: weight is above 0 and keep is 0 or more, got {weight} and {keep}")
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
-        if rollout.logprobs is None or rollout.teacher is None or rollout.total is None:
-            raise ValueError("sdpo: the rollout has no log-probabilities under policy and teacher, or no rewards")
-        if advantages.dim() == 1:
-            advantages = advantages[:, None].expand_as(rollout.response)
-        taught = rollout.response & ~rollout.teacher.isnan() & ~rollout.total.isnan()[:, None]
-        gap = torch.where(taught, rollout.teacher - rollout.logprobs, 0)
+        logprobs, teacher, total = rollout.require("sdpo", "logprobs", "teacher", "total")
+        advantages = rollout.by_token(advantages)
+        taught = rollout.response & ~teacher.isnan() & ~total.isnan()[:, None]
+        gap = torch.where(taught, teacher - logprobs, 0)
         return state, torch.where(rollout.response, keep * advantages, 0) + weight * gap.to(advantages.dtype)
 
     return Transform("advantage", change, stage=4, reads=("logprobs", "teacher"))

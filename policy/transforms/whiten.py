@@ -15,9 +15,7 @@ def whiten(*, epsilon: float = 1e-8) -> Transform:
     """
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
-        if advantages.dim() == 1:
-            advantages = advantages[:, None].expand_as(rollout.response)
-        live = rollout.response
+        advantages, live = rollout.by_token(advantages), rollout.response
         if rollout.total is not None:
             live = live & ~rollout.total.isnan()[:, None]
         white = torch.zeros_like(advantages)

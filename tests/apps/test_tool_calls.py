@@ -13,7 +13,6 @@ from rewardlab.apps.inspector.tabs.judgments.export import export
 from rewardlab.apps.inspector.tabs.judgments.queries import Filter, open_run
 from rewardlab.apps.runs.tables import read_items
 from rewardlab.apps.serving.client import ScoringClient
-from rewardlab.apps.serving.process import serve_in_thread
 from rewardlab.apps.serving.settings import ServeConfig
 from rewardlab.benchmarks.suites.pairs import as_cases
 from rewardlab.judges.backends.scripted import scripted
@@ -32,6 +31,7 @@ from rewardlab.rm.types import completion_turns, tools_of
 
 from tests.apps.conftest import write
 from tests.rm.data.test_messages_and_tools import ANSWER, RESULT, TOOL, calling
+from tests.stand_ins.scoring_server import serve_in_thread
 
 CITIES = ("Paris", "Rome", "Oslo", "Cairo", "Lima", "Delhi")
 SMALL = ["--small_hidden", "32", "--small_vocabulary", "400", "--max_steps", "4", "--learning_rate", "1e-3"]

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,9 +22,9 @@ from ....rm.training.checkpointing import checkpoint_to_resume
 from ...publishing.hub_upload import open_repository
 from ...runs.processes import Process, shared_run_folder, trained_by
 from ...runs.run_folder import (
-    data_hash,
     log,
     log_rows,
+    recipe_of,
     seconds_since,
     training_recipe,
     trust_option,
@@ -74,25 +73,20 @@ def _fine_tune(
     check_renders(load_tokenizer(settings.model, chat_template=settings.chat_template, **trust_option(arguments)))
     repository = open_repository(arguments, leads=here.leads)
     folder_options = {"overwrite": settings.overwrite, "resume": settings.resume, "keep": f"{CHECKPOINTS}/*"}
-    with shared_run_folder(output, _recipe(settings, arguments), here, **folder_options) as work:
+    sources = [*settings.data, *settings.eval_data]
+    recipe = training_recipe(recipe_of(settings, FREE, sources), arguments)
+    with shared_run_folder(output, recipe, here, **folder_options) as work:
         arguments.output_dir = str(work / CHECKPOINTS)
         trainer, account = _prepare(verb, settings, arguments)
         facts = _train(trainer, work, here, resume=settings.resume)
         if not here.leads:
             return {"output": output, "processes": here.world, "rank": here.rank}
         account["arguments"] = arguments.to_sanitized_dict()
-        sources = [*settings.data, *settings.eval_data]
         write_manifest(work, data=sources, seed=arguments.seed, started=started, **account, **facts)
     summary = {"output": output, "policy": f"{output}/{POLICY}", verb.noun: account[verb.noun]["kept"], **facts}
     if repository:
         summary["commit"] = repository.upload(Path(output) / POLICY)
     return summary | {"seconds": round(seconds_since(started), 1)}
-
-
-def _recipe(settings: SftSettings | DpoSettings, arguments: Any) -> dict[str, Any]:
-    recipe = {name: value for name, value in asdict(settings).items() if name not in FREE}
-    recipe["data_sha256"] = {source: data_hash(source) for source in [*settings.data, *settings.eval_data]}
-    return training_recipe(recipe, arguments)
 
 
 def _prepare(

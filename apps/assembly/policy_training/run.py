@@ -8,14 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 from transformers import TrainerCallback
 
+from ....judges.rubrics.files import rubric_of_row
+from ....judges.rubrics.rubric import Rubric
 from ....policy.decoding.engines import positions
 from ....policy.rollouts._exchange import exchange_rollouts
 from ....policy.rollouts.vllm.completions import server_rollouts
-from ....policy.scaffolds._scaffold import scaffold_rollouts
+from ....policy.scaffolds._scaffold import Hints, scaffold_rollouts
 from ....policy.step.algorithm import Algorithm
 from ....policy.step.composition import build_algorithm, check_formulas, with_components
 from ....policy.training.arguments import PolicyArguments
@@ -44,10 +46,18 @@ from ....rm.training.checkpointing import checkpoint_to_resume
 from ....rm.training.distributed import broadcast_from_rank_0
 from ....rm.types import prompt_text
 from ...publishing.hub_upload import open_repository
-from ...rewards._hints import hints_by_prompt
 from ...rewards._open import RunFacts, check_functions, open_rewards, sources_by_name
-from ...runs.processes import Process, shared_run_folder, trained_by
-from ...runs.run_folder import data_hash, log, log_rows, to_json_types, training_recipe, trust_option, write_manifest
+from ...runs.processes import shared_run_folder, trained_by
+from ...runs.run_folder import (
+    log,
+    log_rows,
+    recipe_of,
+    seconds_since,
+    to_json_types,
+    training_recipe,
+    trust_option,
+    write_manifest,
+)
 from ...runs.stop_training import train_until_signal
 from ...runs.tables import STEPS
 from .settings import RlConfig
@@ -57,17 +67,8 @@ POLICY, REWARDS, FAULTS = "policy", "rewards", "faults.jsonl"
 FREE = ("resume", "overwrite", "output", "exchange_timeout", "processes")  # may be others when a run is resumed
 
 
-class PolicyRun(NamedTuple):
-    """A finished policy training."""
-
-    output: str
-    process: Process
-    """The current process. Only the process with rank 0 has the results."""
-    results: dict[str, Any]
-
-
-def train_policy(config: RlConfig, arguments: PolicyArguments) -> PolicyRun:
-    """Train a policy on rewards and save its run folder."""
+def train_policy(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
+    """Train a policy on rewards, save its run folder, and return the summary of the run, which rank 0 has."""
     output, started = config.output or arguments.output_dir, time.time()
     algorithm = check_together(config, arguments)
     here, recipe = trained_by(config.processes, "rl", arguments), _recipe(config, arguments)
@@ -86,15 +87,16 @@ def train_policy(config: RlConfig, arguments: PolicyArguments) -> PolicyRun:
             f"{output}: nothing was learned from the rewards: {fault}{_first_fault(Path(output))}; fix the rewards, or "
             "take prompts whose completions differ in them"
         )
+    if not here.leads:
+        return {"output": output, "processes": here.world, "rank": here.rank}
     if repository:
         results["commit"] = repository.upload(Path(output) / POLICY)
-    return PolicyRun(output, here, results)
+    return {"output": output, "policy": f"{output}/{POLICY}", **results, "seconds": round(seconds_since(started), 1)}
 
 
 def _recipe(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
-    recipe = {name: value for name, value in asdict(config).items() if name not in FREE}
+    recipe = recipe_of(config, FREE, [*config.data, *config.eval_data])
     recipe |= {name: list(map(without_limit, recipe[name])) for name in ("reward", "watch")}
-    recipe["data_sha256"] = {source: data_hash(source) for source in [*config.data, *config.eval_data]}
     return training_recipe(recipe, arguments)
 
 
@@ -357,3 +359,21 @@ def _stderr(rows: Sequence[Mapping[str, Any]], mean: str, stderr: str) -> float 
     """Return the standard error of the mean over the steps with a value of `mean`."""
     errors = [row.get(stderr) for row in rows if row.get(mean) is not None]
     return math.hypot(*errors) / len(errors) if errors and None not in errors else None
+
+
+def hints_of(rubric: Rubric) -> Hints:
+    """Convert a rubric to hints: rewarded criteria are points to include, penalized or forbidden ones points to avoid.
+
+    >>> from ....judges.rubrics.rubric import Principle
+    >>> hints_of(Rubric((), (Principle("c1", "Advises rest.", 4.0), Principle("c2", "Invents a dose.", -1.0))))
+    Hints(include=('Advises rest.',), avoid=('Invents a dose.',))
+    """
+    rules = [(rule.criterion, rule.type == "must") for rule in rubric.rules]
+    criteria = [*rules, *((principle.description, principle.weight > 0) for principle in rubric.principles)]
+    include, avoid = (tuple(text for text, good in criteria if good is is_positive) for is_positive in (True, False))
+    return Hints(include, avoid)
+
+
+def hints_by_prompt(run: RunFacts) -> dict[str, Hints]:
+    """Return the hints of the rubric in each prompt's row, by the prompt's text."""
+    return {text: hints_of(rubric) for text, rubric in run.one_by_prompt(rubric_of_row).items()}

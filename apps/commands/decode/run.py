@@ -18,8 +18,7 @@ from ....rm.data.preference_vectors import Preference, checked_preference, simpl
 from ....rm.errors import UsageError
 from ....rm.io.escaping import escape_terminal, terminal_json
 from ....rm.types import Messages, content_hash
-from ...publishing.data_set import source_names, upload_data
-from ...publishing.hub_upload import open_repository
+from ...publishing.hub_upload import open_repository, source_names, upload_data
 from ...runs.resumable_rows import ResumableRows, engine_identity, resumable_rows
 from ...runs.run_folder import PRINTS_JSON, RESULTS, log, seconds_since, trust_option
 from .settings import DecodeConfig

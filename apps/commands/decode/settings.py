@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ....policy.decoding.settings import DecodingSettings
 from ....rm.registry.settings import AT_LEAST_2, Rule, setting
-from ...publishing.data_set import DataHubSettings
+from ...publishing.hub_upload import DataHubSettings
 
 
 @dataclass

@@ -3,7 +3,6 @@
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from ...runs.evaluation_files import write_evaluation
 from ...runs.evaluation_resume import PROGRESS, ResumableScorer, write_plan
 from ...runs.model_hashes import model_hashes
 from ...runs.processes import process, shared_run_folder
-from ...runs.run_folder import MANIFEST, data_hash, log, log_report, trust_option, write_manifest
+from ...runs.run_folder import MANIFEST, log, log_report, recipe_of, trust_option, write_manifest
 from ...runs.trackers import log_figures, report_figures
 from ...serving.open_model import is_served, open_served
 from .settings import EvalConfig
@@ -88,8 +87,7 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
 def _recipe(config: EvalConfig, sources: Sequence[str]) -> dict[str, Any]:
     """Return the settings, and hashes of the files, that determine the judgments. A resumed run must have the same."""
     free = ("resume", "overwrite", "processes", "report_to")
-    recipe = {name: value for name, value in asdict(config).items() if name not in free}
-    recipe["data_sha256"] = {source: data_hash(source) for source in [*sources, *config.scores]}
+    recipe = recipe_of(config, free, [*sources, *config.scores])
     functions = [config.benchmark] if ":" in config.benchmark else []
     policy = [config.reference_policy] if config.reference_policy else []
     return recipe | {"model_sha256": model_hashes([*config.model, *config.reference, *policy, *functions])}

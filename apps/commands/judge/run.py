@@ -26,8 +26,7 @@ from ....judges.store import FILE
 from ....rm.errors import UsageError
 from ...assembly.human_labels import correct_run, read_labels
 from ...assembly.routing import fit_route
-from ...publishing.data_set import source_names, upload_data
-from ...publishing.hub_upload import open_repository
+from ...publishing.hub_upload import open_repository, source_names, upload_data
 from ...runs.judgments import write_audits, write_judged
 from ...runs.model_hashes import model_hashes
 from ...runs.run_folder import CONFIG, data_hash, log, replace_text, run_folder, write_manifest

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from ....judges.rubrics.scoring import DEFAULT_SCORE, SCORES
 from ....rm.registry.settings import AT_LEAST_0, AT_LEAST_1, SEED, SHARE_ABOVE_0, Rule, declarations, setting
 from ....rm.types import OVERALL
-from ...publishing.data_set import DataHubSettings
+from ...publishing.hub_upload import DataHubSettings
 from ...runs.trackers import report_to_setting
 
 READ_LATER = ("score", "chance", "bootstrap_samples", "calibrate", "width")

@@ -4,7 +4,6 @@ import os
 import shutil
 import time
 from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from ....rm.types import completion_text
 from ...assembly.labelling import Group, Ratings, agreement, load_groups, rate_groups, write_pairs, write_scores
 from ...rewards._open import NoPolicy, RunFacts, check_functions, open_fixed_rewards, sources_by_name
 from ...runs.model_hashes import model_hashes
-from ...runs.run_folder import data_hash, log, log_rows, run_folder, seconds_since, trust_option, write_manifest
+from ...runs.run_folder import log, log_rows, recipe_of, run_folder, seconds_since, trust_option, write_manifest
 from .settings import LabelConfig
 
 LATER = ("rejected", "margin", "agreement", "threshold")
@@ -53,11 +52,9 @@ def run_label(config: LabelConfig) -> dict[str, Any]:
 
 def _recipe(config: LabelConfig) -> dict[str, Any]:
     """Return the settings and hashes of files that determine the rewards. A resumed run must have the same."""
-    recipe = {name: value for name, value in asdict(config).items() if name not in FREE}
-    recipe["data_sha256"] = {source: data_hash(source) for source in config.data}
     sources = sources_by_name(config.reward).values()
     files = [source for source in sources if os.path.exists(source) or ("(" not in source and is_function(source))]
-    return recipe | {"model_sha256": model_hashes(files)}
+    return recipe_of(config, FREE, config.data) | {"model_sha256": model_hashes(files)}
 
 
 def _write(config: LabelConfig, groups: list[Group], ratings: Ratings, work: Path) -> dict[str, Any]:

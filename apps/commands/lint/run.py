@@ -17,8 +17,7 @@ from ....rm.data.rankings import expand_rankings
 from ....rm.data.readers import Row, read_rows
 from ....rm.errors import UNREADABLE, CheckFailed, DataError, UsageError
 from ....rm.types import PreferencePair, ReadsTokens
-from ...publishing.data_set import source_names, upload_data
-from ...publishing.hub_upload import open_repository
+from ...publishing.hub_upload import open_repository, source_names, upload_data
 from ...runs.run_folder import log, log_report, log_rows, run_folder, trust_option, write_manifest, write_rows
 from .settings import LintConfig
 
@@ -204,9 +203,9 @@ def _fix(read: Read, reasons: Mapping[int, str], path: Path) -> dict[str, Any]:
 
 def _about(sources: Sequence[str], facts: Mapping[str, Any], reasons: Mapping[str, int]) -> str:
     """Return the text of the data card."""
-    kept = f"{facts['kept']} of {facts['rows']} rows of {source_names(sources)}, checked by `rewardlab lint`"
+    counts = f"{facts['kept']} of {facts['rows']} rows of {source_names(sources)}, checked by `rewardlab lint`"
     left_out = ", ".join(f"{reason} ({number})" for reason, number in reasons.items())
-    return f"Preference pairs: {kept}. Left out: {left_out or 'no row'}."
+    return f"Preference pairs: {counts}. Left out: {left_out or 'no row'}."
 
 
 def _finding_row(read: Read, finding: Finding) -> dict[str, Any]:

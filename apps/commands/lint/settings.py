@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ....rm.data.lint import REASONS
 from ....rm.registry.settings import AT_LEAST_1, SHARE_ABOVE_0, Rule, setting
-from ...publishing.data_set import DataHubSettings
+from ...publishing.hub_upload import DataHubSettings
 
 
 @dataclass

@@ -21,7 +21,7 @@ from ....rm.kinds.multi_head.model import MultiHeadRewardModel
 from ....rm.kinds.scalar.model import ScalarRewardModel
 from ....rm.load import load_reward_model
 from ....rm.parity.parity import edge_cases, with_weights
-from ....rm.types import Example, ScoresSteps, ScoresTokens
+from ....rm.types import ScoresSteps, ScoresTokens
 from ...publishing.hub_upload import open_repository
 from ...runs.run_folder import log, run_folder, trust_option, write_manifest
 from .settings import MergeConfig
@@ -86,12 +86,9 @@ def _merge_guide(model: AutoregressiveRewardModel, config: MergeConfig, work: Pa
             "--shift False, or write a PEFT LoRA from Python with adapter.export_lora(preference, folder)"
         )
     read = model.at(preference) if preference else model
-    write_golden(read, _golden_examples(model, Path(config.model)), work)
+    has_golden = (Path(config.model) / GOLDEN).exists()
+    write_golden(read, read_golden(Path(config.model))[0] if has_golden else edge_cases(model, []), work)
     contract = replace(read.contract, backbone=None)
     merged = adapter.merge(preference or {})
     encoder = Encoder(model.encoder.tokenizer, contract)
     return AutoregressiveRewardModel(merged, encoder, beta=model.beta, token_offset=model.token_offset)
-
-
-def _golden_examples(model: Any, folder: Path) -> list[Example]:
-    return read_golden(folder)[0] if (folder / GOLDEN).exists() else edge_cases(model, [])

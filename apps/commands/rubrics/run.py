@@ -22,8 +22,7 @@ from ....judges.run import REPLIES, stored_replies
 from ....judges.store import FILE
 from ....rm.data.pairs import parse_pair
 from ....rm.errors import DataError, UsageError
-from ...publishing.data_set import source_names, upload_data
-from ...publishing.hub_upload import open_repository
+from ...publishing.hub_upload import open_repository, source_names, upload_data
 from ...runs.judgments import write_judged
 from ...runs.run_folder import (
     data_hash,

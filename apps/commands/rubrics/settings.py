@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from ....rm.registry.settings import AT_LEAST_1, SHARE, SHARE_ABOVE_0, Rule, declarations, setting
 from ....rm.types import OVERALL
-from ...publishing.data_set import DataHubSettings
+from ...publishing.hub_upload import DataHubSettings
 
 ACTIONS = ("build", "train", "lint", "apply")
 

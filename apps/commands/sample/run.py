@@ -11,6 +11,7 @@ import numpy as np
 from ....judges.backends.openai_endpoint import Endpoint
 from ....policy.decoding.engines import check_room, open_engine, parse_arms
 from ....policy.decoding.requests import Request
+from ....policy.decoding.search import repeated
 from ....policy.decoding.selection import (
     random_of_all,
     random_of_prompts,
@@ -27,14 +28,17 @@ from ....policy.training.prompts import Prompts, load_prompts, rows_by_prompt
 from ....rm.data.preference_vectors import checked_preference
 from ....rm.errors import DataError, UsageError
 from ....rm.registry.settings import changed_settings
-from ...assembly.policy_sampling.files import ALL, write_all, write_selection
-from ...assembly.policy_sampling.generation import (
+from ...assembly.policy_sampling import (
+    ALL,
+    Sample,
     SampledCompletion,
-    repeated,
+    log_gains,
+    rate,
     sample_from_server,
     sample_locally,
+    write_all,
+    write_selection,
 )
-from ...assembly.policy_sampling.rewards import Sample, log_gains, rate
 from ...rewards._open import NoPolicy, RunFacts, check_functions, open_fixed_rewards, sources_by_name
 from ...runs.model_hashes import model_hashes
 from ...runs.run_folder import data_hash, log_rows, run_folder, seconds_since, trust_option, write_manifest

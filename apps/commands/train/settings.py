@@ -42,12 +42,12 @@ class TrainConfig(Settings):
 
 def _declared_by_kinds() -> type:
     """Return a dataclass with the settings of all kinds, without duplicates, the most widely used first."""
-    readers: dict[str, list[type]] = {}
+    by_name: dict[str, list[type]] = {}
     for kind in trained_kinds().values():
         for name in declarations(kind.settings):
-            readers.setdefault(name, []).append(kind.settings)
-    ordered = sorted(readers, key=lambda name: -len(readers[name]))
-    members = [(name, get_type_hints(readers[name][0])[name], _copy(name, readers[name][0])) for name in ordered]
+            by_name.setdefault(name, []).append(kind.settings)
+    ordered = sorted(by_name, key=lambda name: -len(by_name[name]))
+    members = [(name, get_type_hints(by_name[name][0])[name], _copy(name, by_name[name][0])) for name in ordered]
     return make_dataclass("KindSettings", members, bases=(Settings,), namespace={"__module__": __name__})
 
 
@@ -61,13 +61,13 @@ def _copy(name: str, settings: type) -> Field:
 KindSettings: Any = _declared_by_kinds()
 
 
-def own_settings(config: TrainConfig, given: Any, arguments: Any) -> Settings:
+def own_settings(config: TrainConfig, kind_settings: Any, arguments: Any) -> Settings:
     """Return the settings of the configured kind.
 
     Raise `UsageError` for settings that the kind does not read, and for contradictions.
     """
     kind = trained_kinds()[config.kind]
-    for name in changed_settings(given):
+    for name in changed_settings(kind_settings):
         _check_read(name, kind, lambda other, name=name: name in declarations(other.settings))
     for name in changed_settings(arguments):
         if name not in ANY_TRAINING:
@@ -79,7 +79,7 @@ def own_settings(config: TrainConfig, given: Any, arguments: Any) -> Settings:
             _check_read(name, kind, lambda other: other.by_gradient)
     if kind.reads_data and not config.data:
         raise UsageError("--data is missing")
-    settings = kind.settings(**{name: vars(given)[name] for name in declarations(kind.settings)})
+    settings = kind.settings(**{name: vars(kind_settings)[name] for name in declarations(kind.settings)})
     settings.validate()
     return settings
 
@@ -87,6 +87,6 @@ def own_settings(config: TrainConfig, given: Any, arguments: Any) -> Settings:
 def _check_read(name: str, kind: Kind, reads: Callable[[Kind], bool]) -> None:
     """Raise `UsageError` for a setting that the kind does not read. The message names the kinds that read it."""
     if not reads(kind):
-        readers = [other.name for other in trained_kinds().values() if reads(other)]
-        listed = " and ".join([", ".join(readers[:-1]), readers[-1]] if readers[1:] else readers)
+        kinds = [other.name for other in trained_kinds().values() if reads(other)]
+        listed = " and ".join([", ".join(kinds[:-1]), kinds[-1]] if kinds[1:] else kinds)
         raise UsageError(f"--{name} belongs to --kind {listed}, got {kind.name}; leave it out")

@@ -114,12 +114,7 @@ def save_policy(model: Any, tokenizer: Any, folder: Path) -> None:
 
 def _interpreter(path: str) -> str:
     interpreter = path or os.environ.get(PYTHON, "")
-    if interpreter and not Path(interpreter).exists():
-        raise UsageError(
-            f"vllm: there is no interpreter {interpreter}; name the one that has vLLM with python=, or {PYTHON}"
-        )
-    if not interpreter and importlib.util.find_spec("vllm") is None:
-        raise UsageError(
-            f"vllm: this environment has no vLLM; name the interpreter of one that has with python=, or {PYTHON}"
-        )
+    if not (Path(interpreter).exists() if interpreter else importlib.util.find_spec("vllm")):
+        missing = f"there is no interpreter {interpreter}" if interpreter else "this environment has no vLLM"
+        raise UsageError(f"vllm: {missing}; name the interpreter of one that has vLLM with python=, or {PYTHON}")
     return interpreter or sys.executable

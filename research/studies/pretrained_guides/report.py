@@ -11,6 +11,7 @@ from ....benchmarks.report import table
 from ...statistics.estimates import Estimate, t_interval
 from ...statistics.fronts import front_figure
 from ...statistics.pareto import hypervolume
+from ..pretrained_policies.report import table_cell
 from .models import ALPHAS
 from .plan import BASE, SHUFFLED, TEMPERATURES, UNIARM
 from .texts import OBJECTIVES
@@ -218,16 +219,11 @@ def _side_by_side(measured: Measured, number: int = 20) -> str:
     base, guided = measured.texts[BASE, 0.0], measured.texts[UNIARM, 0.0]
     columns = [base[0], guided[0], guided[-1]]
     rows = [
-        [_cell(cell) for cell in (prompt, *texts)]
+        [table_cell(cell) for cell in (prompt, *texts)]
         for prompt, *texts in zip(measured.prompts[:number], *(column[:number] for column in columns), strict=False)
     ]
     header = ["prompt", BASE, f"{UNIARM}, {OBJECTIVES[0]}", f"{UNIARM}, {OBJECTIVES[1]}"]
     return "\n\n".join(["## Texts", table(header, rows)])
-
-
-def _cell(value: str) -> str:
-    flat = " ".join(str(value).split()).replace("|", "/")
-    return flat if len(flat) <= 240 else f"{flat[:240]}..."
 
 
 LIMITS = """## Limits

@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from ....kernels.packed import bounds_of
+from ....kernels.dispatch import bounds_of
 from ....kernels.r2m_attention import r2m_attention
 from ...backbones.forward_hooks import head_inputs, module_inputs
 from ...backbones.sequence_scores import decoder_head

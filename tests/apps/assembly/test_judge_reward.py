@@ -12,7 +12,7 @@ from rewardlab.apps.assembly.judge_reward import (
     open_reward_judge,
     win_share,
 )
-from rewardlab.apps.rewards._hints import hints_by_prompt, hints_of
+from rewardlab.apps.assembly.policy_training.run import hints_by_prompt, hints_of
 from rewardlab.apps.rewards._open import RunFacts
 from rewardlab.apps.rewards.judge import judge, labels
 from rewardlab.benchmarks import garden

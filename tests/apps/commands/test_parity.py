@@ -13,7 +13,6 @@ import torch
 from peft import LoraConfig
 from rewardlab.apps.cli import main
 from rewardlab.apps.runs.run_folder import to_json_types
-from rewardlab.apps.serving.process import serve_in_thread
 from rewardlab.rm.contract.golden_scores import write_golden
 from rewardlab.rm.contract.scoring_contract import FILE, ScoringContract
 from rewardlab.rm.errors import UsageError
@@ -29,6 +28,7 @@ from transformers import AutoModelForCausalLM
 
 from tests.json_server import JsonHandler, running
 from tests.rm.spread_models import CHATML, LIMIT, examples, make
+from tests.stand_ins.scoring_server import serve_in_thread
 
 TOKENS = ["alone", "shuffled", "padded on the left", "padded on the right", "pad is EOS"]
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import rewardlab as rl
 from datasets import load_dataset
-from rewardlab.apps.assembly.policy_sampling import generation
+from rewardlab.apps.assembly import policy_sampling
 from rewardlab.apps.cli import main
 from rewardlab.judges.store import Store
 from rewardlab.policy.decoding.guided import decode
@@ -143,7 +143,7 @@ def test_a_killed_run_continues_to_the_same_files(base, capsys, monkeypatch):
         return decode(engine, requests, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(generation, "decode", interrupted)
+        patch.setattr(policy_sampling, "decode", interrupted)
         assert run(capsys, ["--base", base], *words, output="cut")[0] == 130
     partial = Path("cut.partial/progress/.completions.jsonl.partial")
     partial.write_bytes(partial.read_bytes()[:-5])  # a kill within a line

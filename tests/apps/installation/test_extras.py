@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from rewardlab.apps.installation.extras import EXTRAS, extra_of
+from rewardlab.apps.installation.libraries import EXTRAS, extra_of
 
 PYPROJECT = Path(__file__).resolve().parents[3] / "pyproject.toml"
 WITHOUT = """

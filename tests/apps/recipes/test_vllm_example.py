@@ -9,7 +9,6 @@ import pytest
 import yaml
 from rewardlab.apps.assembly.policy_training.run import check_together
 from rewardlab.apps.cli import VERBS, main, parse
-from rewardlab.apps.serving.process import serve_in_thread
 from rewardlab.apps.serving.settings import ServeConfig
 from rewardlab.benchmarks import garden
 from rewardlab.examples.vllm_training import run as whole
@@ -20,6 +19,7 @@ from rewardlab.rm.load import load_reward_model
 
 from tests.apps.conftest import rollouts_of, steps_of
 from tests.policy.rollouts.vllm.test_server_process import STAND_INS, gone, told
+from tests.stand_ins.scoring_server import serve_in_thread
 
 RECIPES = whole.RECIPE.parent
 

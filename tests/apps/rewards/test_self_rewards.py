@@ -13,7 +13,7 @@ from rewardlab.rm.types import Example, user_turn
 from tests.apps.conftest import rollouts_of, steps_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
-VERDICT = "verdict=tests.apps.commands.rl.test_methods:verdict"
+VERDICT = "verdict=tests.apps.assembly.policy_training.test_methods:verdict"
 GOLD = "gold=rewardlab.benchmarks.garden:gold"
 TOKEN = "<|system|>"
 """Of which the garden's policy has never seen one."""

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from rewardlab.apps.serving.process import PROBE, serve_in_thread
+from rewardlab.apps.serving.process import PROBE
 from rewardlab.apps.serving.settings import ServeConfig
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.contract.scoring_contract import ScoringContract
@@ -16,6 +16,7 @@ from rewardlab.rm.kinds.scalar.model import ScalarRewardModel, scalar_from_confi
 from rewardlab.rm.types import Example, user_turn
 
 from tests.conftest import PATIENCE
+from tests.stand_ins.scoring_server import serve_in_thread
 
 TEXTS = [f"the quick brown fox number {number} jumps over the lazy dog" for number in range(60)]
 

@@ -14,7 +14,6 @@ from rewardlab.apps.serving import client as client_module
 from rewardlab.apps.serving import replicas as replicas_module
 from rewardlab.apps.serving.client import ScoringClient
 from rewardlab.apps.serving.open_model import is_served, open_model
-from rewardlab.apps.serving.process import serve_in_thread
 from rewardlab.apps.serving.replicas import Replicas, open_replicas
 from rewardlab.rm.contract.golden_scores import write_golden
 from rewardlab.rm.contract.scoring_contract import ScoringContract
@@ -25,6 +24,7 @@ from rewardlab.rm.types import Example, user_turn
 from tests.apps.serving.conftest import EXAMPLES, config, turns
 from tests.apps.serving.test_client import Clock, busy
 from tests.conftest import PATIENCE
+from tests.stand_ins.scoring_server import serve_in_thread
 
 CONTRACT = ScoringContract(kind="linear", objectives=("good",))
 LIMITS = {"request_items": 512, "request_tokens": 100_000, "body_bytes": 1_000_000}

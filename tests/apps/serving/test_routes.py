@@ -8,7 +8,6 @@ from html import unescape
 import numpy as np
 import pytest
 import torch
-from rewardlab.apps.serving.process import serve_in_thread
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.kinds.autoregressive.model import load_autoregressive
@@ -22,6 +21,7 @@ from transformers import AutoModelForCausalLM
 
 from tests.apps.serving.conftest import EXAMPLES, asks, turns
 from tests.rm.backbones.test_omitted_texts import NO_THOUGHT
+from tests.stand_ins.scoring_server import serve_in_thread
 
 NEAR = 1e-6
 

@@ -33,7 +33,7 @@ def test_by_hand_and_rewards_of_tokens_are_returns_from_there_on():
     third = math.sqrt(1 / 3)
     assert found[0, 1:].tolist() == pytest.approx([1 + third / 2, 1 + root / 2])
     assert found[2, 1].item() == pytest.approx(third / 2) and not found[~batch.response].any()
-    with pytest.raises(ValueError, match="no tokens to tell states apart by"):
+    with pytest.raises(ValueError, match="the rollout has no tokens"):
         gigpo()(rewards, batch._replace(tokens=None))
     batch = rollout(["ab", "ac"], [0, 0])
     rewards = torch.tensor([[0.0, 2.0, 0.0], [0.0, 0.0, 1.0]], dtype=torch.float64)

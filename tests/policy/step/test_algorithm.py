@@ -158,7 +158,7 @@ def test_an_estimator_that_cannot_read_its_rewards_is_refused():
         made("gdpo", apart=True)(process, rollout())
     with pytest.raises(ValueError, match="one of loss, token, completion, got 'reward'"):
         Penalty(0.1, "reward")
-    with pytest.raises(ValueError, match="needs the rollout's log-probabilities"):
+    with pytest.raises(ValueError, match="a KL penalty in the reward: the rollout has no log-probabilities"):
         made(penalty=Penalty(0.1, "completion"))(rewards([1, 3, 0, 4]), rollout(base=None))
     with pytest.raises(ValueError, match="cannot use a KL penalty in the reward; put it in the loss"):
         made(apart=True, penalty=Penalty(0.1, "completion"))

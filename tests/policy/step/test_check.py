@@ -159,7 +159,7 @@ def test_what_is_wrong_is_one_sentence_that_names_the_function_as_the_user_did()
 def test_a_missing_input_is_named():
     assert "give the run a critic" in refusal(algorithm("gae"), run_inputs())
     assert "leave --measure_kl on" in refusal(algorithm(loss="rpo"), run_inputs(fields=("tokens", "logprobs")))
-    assert "needs the rollout's log-probabilities" in refusal(
+    assert "a KL penalty in the reward: the rollout has no log-probabilities" in refusal(
         algorithm(penalty=Penalty(0.1, "completion")), run_inputs(fields=("tokens", "logprobs"))
     )
     watched = run_inputs(2, watched=("style",))

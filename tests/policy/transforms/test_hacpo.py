@@ -54,5 +54,5 @@ def test_refusals():
             hacpo(**settings)
     with pytest.raises(ValueError, match=r"rewards are 0 or more; got -1.0"):
         hacpo(floor=0.1).change({"means": []}, torch.zeros(2), told(torch.tensor([1.0, -1.0]), 2))
-    with pytest.raises(ValueError, match="no rewards to tell"):
+    with pytest.raises(ValueError, match="the rollout has no rewards"):
         hacpo(floor=0.1).change({"means": []}, torch.zeros(2), told(torch.ones(2), 2)._replace(total=None))

@@ -105,5 +105,5 @@ def test_refusals():
         poise(states=-1)
     with pytest.raises(ValueError, match="no hidden states"):
         run(poise(states=4), [told()])
-    with pytest.raises(ValueError, match="no rewards or no log-probabilities for the probe"):
+    with pytest.raises(ValueError, match="no log-probabilities of its tokens"):
         run(poise(), [told()._replace(logprobs=None)])

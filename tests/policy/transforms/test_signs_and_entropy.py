@@ -68,7 +68,7 @@ def test_only_negatives_grow_by_alpha_and_the_mean_does_not_grow_with_length():
     assert found[0] < -1 and found[1] < -2 and found[2] == 3
     with pytest.raises(ValueError, match="alpha is 0 or more, got -1"):
         ace(alpha=-1.0)
-    with pytest.raises(ValueError, match="no log-probabilities of its tokens under policy and start policy"):
+    with pytest.raises(ValueError, match="no log-probabilities of its tokens under the reference policy"):
         changed(ace(alpha=1.0), advantages, batch._replace(base=None))
 
 
@@ -135,5 +135,5 @@ def test_weights_by_difficulty_by_hand_and_their_refusals():
         ha_dw(lam=0.0)
     with pytest.raises(ValueError, match=r"in \[0, 1\], got -1 to 1; leave it out"):
         changed(ha_dw(), torch.zeros(2), rated(column(1.0, -1.0)))
-    with pytest.raises(ValueError, match="no rewards to tell hard prompts"):
+    with pytest.raises(ValueError, match="the rollout has no rewards"):
         changed(ha_dw(), torch.ones(1), rated(column(1.0))._replace(total=None))

@@ -4,7 +4,7 @@ import torch
 from peft import LoraConfig
 from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden import models
-from rewardlab.kernels.packed import bounds_of
+from rewardlab.kernels.dispatch import bounds_of
 from rewardlab.kernels.r2m_attention import reference
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.backbones.tokenization import pad

@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from rewardlab.kernels.packed import bounds_of
+from rewardlab.kernels.dispatch import bounds_of
 
 from .strides import spread
 

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import torch
-from rewardlab.kernels.packed import bounds_of
+from rewardlab.kernels.dispatch import bounds_of
 from rewardlab.kernels.policy_loss.reference import ClipRule
 from torch import Tensor
 

@@ -16,7 +16,6 @@ import pytest
 import torch
 from rewardlab.apps.cli import main
 from rewardlab.apps.runs.run_folder import MANIFEST, write_json, write_manifest
-from rewardlab.apps.serving.process import serve_in_thread
 from rewardlab.benchmarks import garden
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.kinds.process.model import process_from_config
@@ -25,6 +24,7 @@ from rewardlab.rm.parity.model_server import token_classify_options
 from transformers import AutoModelForCausalLM, AutoModelForTokenClassification
 
 from tests.json_server import JsonHandler, running
+from tests.stand_ins.scoring_server import serve_in_thread
 from tests.vllm_server import vllm_python, vllm_server
 
 CONVERSATIONS = 200

@@ -5,10 +5,10 @@ import math
 from types import SimpleNamespace
 
 import pytest
-from rewardlab.apps.serving.process import serve_in_thread
 from rewardlab.rm.types import Example, user_turn
 
 from tests.rm.spread_models import make
+from tests.stand_ins.scoring_server import serve_in_thread
 
 
 @pytest.fixture(scope="module")

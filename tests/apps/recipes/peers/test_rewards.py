@@ -11,11 +11,11 @@ import yaml
 from rewardlab.apps.recipes import peers
 from rewardlab.apps.recipes.peers import verl_reward
 from rewardlab.apps.recipes.peers._rewards import BatchedReward, require_reward, served_rewards
-from rewardlab.apps.serving.process import serve_in_thread
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.types import Example, user_turn
 
 from tests.rm.spread_models import LIMIT, WORDS, make
+from tests.stand_ins.scoring_server import serve_in_thread
 
 FOLDER = Path(peers.__file__).parent
 TEXTS = ["roba", "kano roba", "mili suno tebe"]

@@ -3,8 +3,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from rewardlab.apps.assembly.policy_sampling.generation import SampledCompletion
-from rewardlab.apps.assembly.policy_sampling.rewards import Sample
+from rewardlab.apps.assembly.policy_sampling import Sample, SampledCompletion
 from rewardlab.policy.training.prompts import PromptRow
 from rewardlab.policy.types import Rewards
 from rewardlab.rm.types import user_turn

@@ -7,7 +7,7 @@ from rewardlab.benchmarks import garden
 
 from tests.apps.conftest import steps_of, write
 
-VERDICT = "verdict=tests.apps.commands.rl.test_methods:verdict"
+VERDICT = "verdict=tests.apps.assembly.policy_training.test_methods:verdict"
 WORD = r"answer=(\w+)"
 METHODS = {
     "majority": ["--reward", f"majority({WORD})"],
@@ -25,7 +25,7 @@ METHODS = {
     "gain_rl": ["--reward", VERDICT, "--curriculum", "gain_rl(width=1, speed=1)", "--category", "rank"],
     "ead": ["--reward", VERDICT, "--rollouts", "ead(start=2, decay=8.0)"],
     "latr": ["--reward", VERDICT, "--rollouts", "latr(second=0.01, gap=0.5, lookahead=2)"],
-    "guide": ["--reward", "tests.apps.commands.rl.test_catalogue:nothing", "--scaffold", "guide"],
+    "guide": ["--reward", "tests.apps.assembly.policy_training.test_catalogue:nothing", "--scaffold", "guide"],
     "dropout": ["--reward", "judge(kind=rubric, rubric=data, dropout=0.5, score=points, endpoint=URL, model=qwen)"],
     "rubric_arm": ["--reward", VERDICT, "rubric_arm(endpoint=URL, model=qwen)"],
 }

@@ -16,7 +16,7 @@ from tests.conftest import SMALL_RUN
 
 GOLD = "rewardlab.benchmarks.garden:gold"
 R2M = "floor=0.3, learning_rate=1e-2"
-HERE = "tests.apps.commands.rl.test_rewards"
+HERE = "tests.apps.assembly.policy_training.test_rewards"
 
 
 def silent():

@@ -8,7 +8,7 @@ from rewardlab.rm.types import prompt_text
 
 from tests.apps.conftest import rollouts_of, steps_of, write
 
-REWARD = "telling=tests.apps.commands.rl.test_curriculum:telling"
+REWARD = "telling=tests.apps.assembly.policy_training.test_curriculum:telling"
 KINDS = ("lively", "flat")
 
 

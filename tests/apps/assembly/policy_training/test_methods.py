@@ -6,7 +6,7 @@ import pytest
 
 from tests.apps.conftest import steps_of
 
-VERDICT = "verdict=tests.apps.commands.rl.test_methods:verdict"
+VERDICT = "verdict=tests.apps.assembly.policy_training.test_methods:verdict"
 NOISY = "noise_backward(reward=verdict, false_positive=0.1, false_negative=0.2)"
 TRANSFORMS = ["ha_dw", "nsr(positive=0.1)", "ace(alpha=1.0)", "resrl(rank=4)", "entropy_mask"]
 ANSWERS = ["--advantage", "dr_grpo", "--aggregation", "completion_mean", "--num_iterations", 2]

@@ -26,9 +26,14 @@ from tests.apps.conftest import cut_off_at, rollouts_of, steps_of
 pytestmark = pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
 GOLD = "rewardlab.benchmarks.garden:gold"
 HISTORY = "ccpo_thinker(joint=ccpo.joint, solo=ccpo.solo)"
-TOLD = "tests.apps.commands.rl.test_agents:told"
+TOLD = "tests.apps.assembly.policy_training.test_agents:told"
 EVERY = ["--rollout_steps", 1]
-METHOD = ["--reward", "even=tests.apps.commands.rl.test_agents:even", "--advantage_transform", "hacpo(floor=0.05)"]
+METHOD = [
+    "--reward",
+    "even=tests.apps.assembly.policy_training.test_agents:even",
+    "--advantage_transform",
+    "hacpo(floor=0.05)",
+]
 METHOD += ["--loss", "hacpo(delta=0.8)", "--aggregation", "completion_mean"]
 
 
@@ -168,7 +173,10 @@ def test_what_cannot_work_together_is_refused(rl, rl_world):
     for flags, message in (
         (["--reward", f"ccpo(solver=RM, reward={TOLD})"], "; give a causal language model"),
         (["--reward", f"ccpo(reward={TOLD})"], "the argument 'solver' is missing"),
-        (["--reward", "ccpo(solver=START, reward=tests.apps.commands.rl.test_agents:two)"], "has 2 components"),
+        (
+            ["--reward", "ccpo(solver=START, reward=tests.apps.assembly.policy_training.test_agents:two)"],
+            "has 2 components",
+        ),
         (["--reward", "ccpo(solver=START, reward=r2m(model=RM))"], "cannot rate a partner's"),
         (["--reward", f"gold={GOLD}", "--rollouts", "ccpo(thinker=START/none)"], "start/none: no tokenizer there"),
         (["--reward", f"dacr(reward={GOLD})", "--advantage", "dacr"], "the argument 'gamma' is missing"),
@@ -188,7 +196,7 @@ def two():
 
 
 def test_a_rating_that_fails_is_told_by_its_own_sentence(policy, rl_world):
-    broken = "tests.apps.commands.rl.test_agents:broken"
+    broken = "tests.apps.assembly.policy_training.test_agents:broken"
     source = ccpo(run=run_of(policy), solver=str(rl_world / "start"), reward=broken, longest=4)
     with pytest.raises(DataError, match="reward 'rating' is inf for completion 0"):
         source.rate([Example(user_turn("describe bees"), "wax")])

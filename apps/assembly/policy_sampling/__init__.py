@@ -1,1 +1,0 @@
-"""Sampling of completions from a policy, their rewards, and files of selected rows."""

@@ -1,1 +1,0 @@
-"""`rewardlab rl`: policy training."""
