@@ -13,4 +13,4 @@ def bounds_of(lengths: Int[Tensor, " S"]) -> Int[Tensor, " _"]:
 def check_bounds(operation: str, bounds: Int[Tensor, " _"], total: int) -> None:
     """Raise `ValueError` unless `bounds` increases from 0 to `total`. Bounds on a GPU are not checked."""
     if bounds.is_cpu and (bounds[0] != 0 or bounds[-1] != total or (bounds.diff() < 0).any()):
-        raise ValueError(f"{operation}: bounds rise from 0 to the number of tokens, {total}; got {bounds.tolist()[:8]}")
+        raise ValueError(f"{operation}: bounds must increase from 0 to {total} (tokens), got {bounds.tolist()[:8]}")

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ....kernels.dispatch import way, wide
+from ....kernels.dispatch import backend_of, wide
 from ....kernels.guided_sampler import guided_sampler
 from ....rm.backbones.forward_hooks import cache_argument
 from ....rm.errors import UsageError
@@ -175,12 +175,11 @@ class Steps:
 
     def _start(self) -> None:
         logits = self.session.start()
-        rows, guides = logits.guides.shape[:2]
+        base, (rows, guides) = logits.base, logits.guides.shape[:2]
         facts = len(FACTS) + (guides if self.guide_logprobs else 0)
-        dtype = wide(logits.base.dtype)
-        self.facts = torch.zeros(rows, self.steps, facts, dtype=dtype, device=logits.base.device)
-        if self.session.is_static and way(logits.base) == "triton" and logits.base.is_cuda and self.steps >= GRAPH_FROM:
-            self._graphed = GraphedStep(self._step, logits.base.device)
+        self.facts = torch.zeros(rows, self.steps, facts, dtype=wide(base.dtype), device=base.device)
+        if self.session.is_static and base.is_cuda and backend_of(base) == "triton" and self.steps >= GRAPH_FROM:
+            self._graphed = GraphedStep(self._step, base.device)
         self._sample(logits)
 
     def _step(self) -> None:
