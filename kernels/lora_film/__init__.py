@@ -68,6 +68,6 @@ def _check(y: Tensor, scale: Tensor | None, core: Tensor | None, shift: Tensor |
     for modulation in (scale, core, shift):
         if modulation is not None and len(modulation) != 1 and len(modulation) != len(y) - start:
             raise ValueError(
-                f"lora_film: scale, core and shift must have 1 row or {len(y) - start}, one for each row of y from "
+                f"lora_film: scale, core and shift must have 1 row or {len(y) - start}, one for each row from "
                 f"start={start} on, got {len(modulation)}"
             )

@@ -1,4 +1,4 @@
-"""Process advantages: the progress of each step under a prover, beside the outcome of the completion."""
+"""Process advantages: the progress of each step under a prover, added to the outcome of the completion."""
 
 import torch
 from jaxtyping import Float
@@ -19,7 +19,7 @@ def pav(*, alpha: float, outcome: float = 1.0) -> AdvantageEstimator:
     default, because the paper's value is not known to us.
     """
     if not (alpha or outcome):
-        raise ValueError("pav: alpha and outcome are both 0, so nothing counts")
+        raise ValueError("pav: alpha and outcome are both 0, so all advantages are 0")
 
     def estimate(rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, "N L"]:
         steps = steps_of("pav", rewards, rollout)

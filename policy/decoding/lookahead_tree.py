@@ -1,4 +1,4 @@
-"""Tree of completions that branch at uncertain tokens, without branches that say the same as their parents."""
+"""Tree of completions that branch at uncertain tokens, without branches that are similar to their parents."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,14 +7,14 @@ from jaxtyping import Float
 
 Tokens = tuple[int, ...]
 Write = Callable[[Sequence[Tokens], int], list[Tokens]]
-"""(prefixes, number of tokens) -> the prefixes with at most so many further tokens; complete ones are unchanged."""
+"""(prefixes, n) -> the prefixes, continued by at most n tokens; complete ones are unchanged."""
 LONGEST = 10**9  # tokens: up to the end of a completion
 
 
 def tree(
     points: Callable[[Tokens], list[Tokens]], write: Write, size: int, lookahead: int, least: float
 ) -> list[Tokens]:
-    """Return at most `size` chains: a sample, and branches at the prefixes that `points` returns for a chain."""
+    """Return at most `size` chains: a sample, and continuations of the prefixes that `points` returns for a chain."""
     chains, starts = write([()], LONGEST), [0]
     for chain, start in zip(chains, starts, strict=False):  # both grow
         prefixes = [prefix for prefix in points(chain) if len(prefix) > start]
@@ -31,7 +31,7 @@ def tree(
 
 
 def branches(probabilities: Float[torch.Tensor, "T V"], chain: Tokens, second: float, gap: float) -> list[Tokens]:
-    """Return the prefixes of a chain with the other one of the two likeliest tokens in place of its own.
+    """Return the prefixes of a chain up to an uncertain token, with the other of the two likeliest tokens in its place.
 
     >>> branches(torch.tensor([[0.5, 0.4, 0.1], [0.9, 0.1, 0.0], [0.3, 0.31, 0.39]]), (1, 0, 1), 0.25, 0.15)
     [(0,), (1, 0, 2)]
@@ -44,7 +44,7 @@ def branches(probabilities: Float[torch.Tensor, "T V"], chain: Tokens, second: f
 
 
 def differ(a: Tokens, b: Tokens, least: float) -> bool:
-    """Return whether the edit distance of two texts in tokens is at least `least` times the longer one's length.
+    """Return whether the edit distance of two token sequences is at least `least` times the longer one's length.
 
     >>> differ((1, 2, 3, 4), (1, 3, 4, 5), 0.5), differ((1, 2, 3, 4), (1, 3, 4, 5), 0.6)
     (True, False)

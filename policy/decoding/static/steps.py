@@ -49,7 +49,7 @@ class SessionModel(NamedTuple):
     base: int
     """1 if the first rows of this model belong to the base model, else 0."""
     guides: int
-    """Number of guides whose logits each forward pass gives."""
+    """Number of guides whose logits each forward pass returns."""
 
 
 class Session:
@@ -78,7 +78,7 @@ class Session:
 
     @property
     def is_static(self) -> bool:
-        """Whether a step is a function of tensors on one device, with shapes that `grow` names."""
+        """Whether a step is a function of tensors on one device, with shapes that the result of `grow` determines."""
         devices = {part.forward.model.device for part in self._parts}
         return len(devices) == 1 and all(part.forward.is_static for part in self._parts)
 
@@ -124,7 +124,7 @@ def exclusively(models: Sequence[nn.Module]) -> Iterator[None]:
         raise UsageError("base and guide are one model; decode an adapter on its base with SharedBackbone")
     for model in models:
         if not cache_argument(model):
-            raise UsageError(f"{type(model).__name__} takes no key-value cache; decode a model that does")
+            raise UsageError(f"{type(model).__name__} takes no key-value cache; decoding needs a model that does")
     if any(model in _busy for model in models):
         raise UsageError("the model is decoding another batch; finish or close that one first")
     _busy.update(models)
