@@ -18,8 +18,8 @@ def hacpo(
 ) -> PerCompletionLoss:
     """With s = (π(y) / π_old(y))^{1/|y|}, where π_old is the model that generated y        HACPO: arXiv:2603.02604
 
-    own completions       L = -min(s A, clip(s, 1 - low, 1 + high) A), which is `gspo`
-    partners' ones    L = -s sg[s]^α A where f <= s <= 1, -A where s > 1, 0 where s < f,   f = 1 - δ + m δ_step <= 1
+    by the policy    L = -min(s A, clip(s, 1 - low, 1 + high) A), which is `gspo`
+    by partners      L = -s sg[s]^α A where f <= s <= 1, -A where s > 1, 0 where s < f,   f = 1 - δ + m δ_step <= 1
 
     sg stops the gradient and A is the advantage. m is the number of optimizer steps since the completions were
     generated. A partner's completion has a gradient only if f <= s <= 1, for A of either sign. δ in [0, 1] has no

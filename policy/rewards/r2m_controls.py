@@ -17,7 +17,7 @@ from ..step.forward import states_of
 
 States = Sequence[Float[Tensor, "S P"]]
 Reads = Callable[[States, Sequence[Example], Generator], States]
-"""Maps hidden states of the policy and completions to the states that the reward model reads."""
+"""(hidden states of the policy, completions, generator) -> the states that the reward model reads."""
 
 
 def identity(states: States, examples: Sequence[Example], generator: Generator) -> States:
@@ -103,7 +103,7 @@ CONTROLS: Mapping[str, Mapping[str, Any]] = {
     "unrefreshed": {"refresh": False},  # the states at rating time, not those after the policy's update
     "full_update": {"learns": "everything"},  # the body is trained as well
 }
-"""Changes of `R2MArguments` for each control, for `dataclasses.replace`. From the paper's G.5 and 5.4, and ours.
+"""Arguments of `R2MArguments` that each control changes. They are from the paper's G.5 and 5.4, or our own.
 
 Another control is `reads=stale(start policy, encoder)`: the same features of the completion, from a fixed policy. An
 ensemble's mean - λ std is a separate source: `rm.kinds.ensemble.model` with a pessimism of λ.

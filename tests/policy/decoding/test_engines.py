@@ -104,7 +104,7 @@ def swapped(words, first, second):
 def test_another_vocabulary_is_refused_and_padding_rows_and_further_tokens_are_cut_off(base, words, make_guide):
     bees = words.convert_tokens_to_ids("bees")
     other = swapped(words, "bees", "honey")
-    with pytest.raises(DataError, match=f"token {bees} is 'bees' to .* and 'honey' to .* need the same vocabulary"):
+    with pytest.raises(DataError, match=f"token {bees} is 'bees' in .* and 'honey' in .* need the same vocabulary"):
         SeparateModels(decoding_model(base, words), make_guide(tokenizer=other))
     wide, more = copy.deepcopy(base), copy.deepcopy(words)
     wide.resize_token_embeddings(len(words) + 40, mean_resizing=False)

@@ -63,7 +63,7 @@ def test_the_estimator_is_the_thinkers_and_refuses_what_makes_no_sense():
     torch.testing.assert_close(
         ccpo([1.0, 1.0], lam=0.5)(verdict, batch), adv_ccpo(*values.unbind(1), batch.group, 1.0, 0.0)[0] / 2
     )
-    with pytest.raises(ValueError, match="rewards are two, joint and solo, got 3"):
+    with pytest.raises(ValueError, match="needs two rewards, joint and solo, got 3"):
         ccpo()(torch.ones(4, 3), rollout([0] * 4))
     with pytest.raises(ValueError, match="with weights of 1, got"):
         ccpo([1.0, 0.5])
@@ -174,9 +174,9 @@ def test_a_role_is_the_partners_and_not_the_policys(base, words, thinker, tmp_pa
 
 def test_what_cannot_be_drawn_is_refused(base, words, thinker):
     prompts = [list(one) for one in garden.prompts(1, 0)] * 3
-    with pytest.raises(UsageError, match="a group has 3; make it even"):
+    with pytest.raises(UsageError, match="--num_generations must be even, got 3"):
         search.ccpo(thinker="any")(prompts, trainer_of(base, words, size=3))
-    with pytest.raises(UsageError, match="the policy's context leaves 6 beside a completion; lower longest"):
+    with pytest.raises(UsageError, match="the policy's context has room for 6 and a completion; lower longest"):
         search.ccpo(thinker="any", longest=8)(prompts[:2], trainer_of(base, words, size=2, longest=250))
     with pytest.raises(ValueError, match="1 token or more, got longest=0"):
         search.ccpo(thinker="any", longest=0)

@@ -294,15 +294,15 @@ def test_a_checkpoint_of_an_earlier_version_has_no_signal(train, tmp_path):
     record = tmp_path / "faults.jsonl"
     record.write_text("kept\n")
     trainer = train(sources=RewardSources({"gold": garden.gold()}, record=record), done=False)
-    trainer.beside.save(tmp_path, trainer.kl, trainer.signal)
+    trainer.trained_state.save(tmp_path, trainer.kl, trainer.signal)
     stored = json.loads((tmp_path / FORMULAS).read_text())
     assert stored["kl"] == 0 and stored["faults"] == 5 and stored.pop("signal")
     (tmp_path / FORMULAS).write_text(json.dumps(stored))
-    kl, signal = trainer.beside.load(tmp_path, leads=True)
+    kl, signal = trainer.trained_state.load(tmp_path, is_main=True)
     assert kl == 0 and signal == LearningSignal() and record.read_text() == "kept\n"
     (tmp_path / FORMULAS).write_text(json.dumps({name: stored[name] for name in ("algorithm", "replay")}))
     with pytest.raises(DataError, match="no faults, kl; resume with the version that wrote it"):
-        trainer.beside.load(tmp_path, leads=True)
+        trainer.trained_state.load(tmp_path, is_main=True)
 
 
 class Learner:
