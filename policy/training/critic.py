@@ -75,7 +75,7 @@ def critic_returns(scored: Scored, rollout: Rollout, gamma: float, lam: float) -
 
 
 class CriticLearner:
-    """Critic with its own optimizer, kept outside the policy module, whose parameters TRL saves and synchronises."""
+    """Critic with its own optimizer, outside the policy module, since TRL saves and synchronises that module."""
 
     def __init__(self, width: int, arguments: CriticArguments, device: torch.device):
         self.arguments = arguments

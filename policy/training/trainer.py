@@ -186,7 +186,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         return [self.encoder.encode_prompt(as_prompt(prompt)) for prompt in prompts], None, {}
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        """Override: store the completions and return rewards of 0. Rewards are computed later, with hidden states."""
+        """Override: store the completions and return rewards of 0. Rewards are computed later, from hidden states."""
         texts = self.processing_class.batch_decode(
             completion_ids_list, skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
@@ -296,7 +296,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         return inputs
 
     def rows_of(self, inputs):
-        """Override: allow splitting a micro-batch if memory is short. Not with several processes (collective calls)."""
+        """Override: allow splitting a micro-batch if memory is short, except in distributed training."""
         return len(inputs["weights"]) if self.accelerator.num_processes == 1 else None
 
     def _position(self, inputs: Batch) -> dict[str, int]:

@@ -108,7 +108,7 @@ def test_a_thinkers_rewards_worked_out_by_hand():
 def test_what_cannot_be_paired_or_counted_twice_is_refused():
     with pytest.raises(ValueError, match="completions make pairs and a group has 3"):
         ccpo_solver(reward="r").change({"seen": 0}, Rewards(torch.ones(3, 1), ("r",)), rollout([0] * 3))
-    with pytest.raises(ValueError, match="'r.solo' is in the difference already"):
+    with pytest.raises(ValueError, match="'r.solo' is already part of the difference"):
         ccpo_thinker(joint="r.joint", solo="r.solo").check(dr_grpo(), ["r.joint", "r.solo"])
     assert ccpo_thinker(joint="r.joint", solo="r.solo").check(dr_grpo(), ["r.joint"]) is None
     for made, names in ((ccpo_thinker, {"joint": "r.joint", "solo": "r.solo"}), (ccpo_solver, {"reward": "r"})):

@@ -147,7 +147,7 @@ def test_where_no_answer_has_a_reward_nothing_moves_not_even_by_momentum(train, 
     assert logged(trainer, "skipped_steps") == [1.0, 1.0]
     assert trainer.signal.updates == trainer.signal.steps_without_reward == 2 and trainer.signal.fault == ""
     warnings = [line for line in capsys.readouterr().out.splitlines() if "has a reward" in line]
-    assert warnings == ["step 2: none of 16 completions has a reward (missing: length 16), so they train nothing"]
+    assert warnings == ["step 2: none of 16 completions has a reward (missing: length 16), so none is trained on"]
 
 
 PPO = {"penalty": Penalty(0.05, "token", "k1"), "critic": CriticArguments(learning_rate=1e-2)}
@@ -158,7 +158,7 @@ def test_variants_are_refused_where_others_answer(train):
         return {}
 
     data = Dataset.from_list([{"prompt": [{"role": "user", "content": "a"}], "variants": [[]], "row": 0}])
-    with pytest.raises(UsageError, match="prompts with variants are answered by this process's policy"):
+    with pytest.raises(UsageError, match="prompts with variants need completions of this process's policy"):
         train(rollout_func=rollout, eval_dataset=data, done=False)
 
 
@@ -256,7 +256,7 @@ def test_a_replay_trains_on_the_previous_batch_against_its_own_policy(train):
     assert len(ratios) == 5  # none of the skipped step
     assert ratios[0] == pytest.approx(1.0, abs=1e-3)  # the present batch's first pass after nothing happened
     assert ratios[1] != pytest.approx(1.0, abs=1e-4)  # the previous batch, by a policy that has moved
-    with pytest.raises(UsageError, match="num_iterations of 2 or more"):
+    with pytest.raises(UsageError, match="set num_iterations to 2 or more"):
         train(replay=again)
 
 
