@@ -145,8 +145,8 @@ def step_beam(
 ) -> Ranked:
     """Search up to `finished` complete completions of one request; `request.stop` may be an end-of-thought marker.
 
-    A step ends with `step_end`, which stays in the chain; every kept prefix gets `branches` continuations, by default
-    2 beam. Duplicate chains count once (our choice; SAGE does not say). A chain that reaches `max_new_tokens`, the end
+    A step ends with `step_end`, which stays in the chain; each prefix in the beam gets `branches` continuations, by
+    default 2 `beam`. Duplicate chains count once (ours). A chain that reaches `max_new_tokens`, the end
     of the context or `max_steps` leaves the beam too; such completions, with `finished` "length" or "context", are
     returned only if none is complete. Fewer than `finished` are returned if no chain is left to continue. A step is one
     batch and computes its prefixes again.

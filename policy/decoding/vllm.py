@@ -34,7 +34,7 @@ INTERFACES = {
     "V1Processor": "vllm.v1.sample.logits_processor",
     "V2Processor": "vllm.v1.worker.gpu.sample.logits_processor",
 }
-CPU_SLOTS = "on a CPU vLLM gives rows without a LoRA what is in the last slot (vllm-project/vllm#48421)"
+CPU_SLOTS = "on a CPU, vLLM applies the LoRA of the last slot to rows without a LoRA (vllm-project/vllm#48421)"
 
 
 def combine(

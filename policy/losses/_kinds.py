@@ -77,7 +77,7 @@ class CompletionLossInputs(NamedTuple):
 
 
 CompletionLoss = Callable[[CompletionLossInputs], Tensor]
-"""Returns unweighted losses [N] of completions. The loss may compare the completions of a group, such as `p3o`."""
+"""Returns unweighted losses [N] of completions. The loss may compare the completions of a group, as `p3o` does."""
 
 
 def clipped_with_partners(of_partners: Callable[[Tensor, Tensor], Tensor], epsilon: float, agents: int) -> TokenLoss:

@@ -56,7 +56,7 @@ def fixed(states: States, examples: Sequence[Example], generator: Generator) -> 
 
 @dataclass(frozen=True)
 class R2MArguments:
-    """Settings of the reward model's updates; defaults are R2M's own, and `CONTROLS` has those of its baselines."""
+    """Settings of the reward model's updates; defaults are those of R2M, and `CONTROLS` has its baselines."""
 
     learning_rate: float = 1e-6
     alpha: float = 0.3
@@ -70,7 +70,7 @@ class R2MArguments:
     """Rewards that determine best and worst of a group: those that the policy was trained on ("annotation"), or those
     on the states after training ("refreshed")."""
     objectives: tuple[str, ...] = ()
-    """Objectives that form one pair per group each. All objectives if empty."""
+    """Objectives, each with one pair of completions per group. All objectives if empty."""
     batch_groups: int = 0
     """Number of groups per optimizer step. 0: all groups of the cycle. The update is one pass in both cases."""
     max_grad_norm: float = 1.0

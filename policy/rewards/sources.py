@@ -312,5 +312,5 @@ def _reward_fault(value: object) -> str:
     if value is None:
         return ""
     if not isinstance(value, (Real, np.number)):
-        return f"says {value!r}, which is no number,"
+        return f"is {value!r}, which is no number,"
     return f"is {value}" if np.isinf(float(value)) else ""

@@ -65,7 +65,7 @@ def exchange_rollouts(
     file in `folder`, and waits at most `timeout` seconds for its partners' files; `log` gets a message about long
     waits. Partners' completions are ordered by agent number. In evaluation all are by the policy. HACPO:
     arXiv:2603.02604. Sampling depends on the seed, the step and the agent, so that an agent resumed from a checkpoint
-    generates the same completions again: its own existing file must be equal and is kept.
+    generates the same completions again: if it has already written its file, the contents must be equal.
     """
     if not 0 <= agent < agents:
         raise UsageError(f"agents are numbered from 0 to {agents - 1}, got {agent}")
@@ -80,7 +80,7 @@ def exchange_rollouts(
             return {"prompt_ids": ids, "completion_ids": generate(ids), "logprobs": None}
         each, rest = divmod(size, agents)
         if rest:
-            raise UsageError(f"{agents} agents cannot share {size} completions of a prompt; make {agents} divide it")
+            raise UsageError(f"--num_generations must be a multiple of the number of agents, {agents}, got {size}")
         step, groups = trainer.state.global_step, len(ids) // size
         asked = content_hash([*prompts][::size])
         hashes = StepHashes(content_hash(ids[::size]), str(trainer.encoder.contract.tokenizer), asked)
@@ -175,8 +175,8 @@ def wait(path: Path, partner: int, step: int, timeout: float, log: Callable[[str
         waited = time.monotonic() - start
         if waited >= timeout:
             raise DataError(
-                f"{path}: agent {partner} has not written its completions of step {step} in {timeout:g} seconds; see "
-                "that it runs with the same folder, number of agents and batch settings, resume it, and then this one"
+                f"{path}: agent {partner} has not written its completions of step {step} in {timeout:g} seconds; "
+                "check that it runs with the same folder, number of agents and batch settings; resume it, then this one"
             )
         if waited >= next_log:
             log(f"step {step}: waiting for the completions of agent {partner} for {waited:.0f} seconds")

@@ -39,7 +39,7 @@ class Hints(NamedTuple):
 
 
 def with_hints(prompt: Messages, hints: Hints) -> Messages:
-    """Return the prompt with the hints appended to its system message, or as one; unchanged without hints.
+    """Return the prompt with the hints appended to its system message, or in a new one; unchanged without hints.
 
     >>> print(with_hints(({"role": "user", "content": "Why?"},), Hints(("Names a cause.",)))[0]["content"])
     Points that the answer should make:

@@ -47,7 +47,7 @@ class Penalty:
     def __post_init__(self) -> None:
         """Raise `ValueError` if `place` is unknown."""
         if self.place not in PENALTY_LEVELS:
-            raise ValueError(f"the KL penalty is in one of {', '.join(PENALTY_LEVELS)}, got {self.place!r}")
+            raise ValueError(f"the place of the KL penalty is one of {', '.join(PENALTY_LEVELS)}, got {self.place!r}")
 
     @property
     def in_reward(self) -> bool:

@@ -119,7 +119,7 @@ def _shares(settings: AlgorithmSettings, components: Sequence[str]) -> dict[str,
         except ValueError as error:
             raise UsageError(f"--weight is NAME=number, got '{text}'") from error
         if not math.isfinite(shares[name]):
-            raise UsageError(f"--weight is NAME=number, a finite one, got '{text}'")
+            raise UsageError(f"--weight is NAME=number with a finite number, got '{text}'")
     return shares
 
 

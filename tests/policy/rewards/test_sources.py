@@ -140,7 +140,7 @@ FAULTS = {
     "counts": (lambda examples: [1.0, 2.0], r"reward 'x' returned 2 values for 3 completions; mend"),
     "text": (
         lambda examples: [1.0, "good", 2.0],
-        r"reward 'x' says 'good', which is no number, for completion 1, ''; mend",
+        r"reward 'x' is 'good', which is no number, for completion 1, ''; mend",
     ),
     "inf": (
         lambda examples: [math.inf, 1.0, -math.inf],
@@ -185,7 +185,7 @@ def test_a_row_that_is_none_no_row_or_of_the_wrong_width_is_a_missing_reward():
     assert str(faults[0]) == "reward 'heads' returned a row of length 1 instead of 2 for completion 0, 'because'"
     rewards, faults = RewardSources({"heads": Listing()}, skip=True)(EXAMPLES)
     assert rewards.values[1].tolist() == [1.0, 2.0] and rewards.values[[0, 2]].isnan().all()
-    no_number = f"reward 'heads' says [3.0, 4.0], which is no number, for completion 2, {EXAMPLES[2].completion!r}"
+    no_number = f"reward 'heads' is [3.0, 4.0], which is no number, for completion 2, {EXAMPLES[2].completion!r}"
     assert [str(fault) for fault in faults] == [no_number]
 
 

@@ -65,7 +65,7 @@ def test_the_estimator_is_the_thinkers_and_refuses_what_makes_no_sense():
     )
     with pytest.raises(ValueError, match="needs two rewards, joint and solo, got 3"):
         ccpo()(torch.ones(4, 3), rollout([0] * 4))
-    with pytest.raises(ValueError, match="with weights of 1, got"):
+    with pytest.raises(ValueError, match="need weights of 1, got"):
         ccpo([1.0, 0.5])
     with pytest.raises(ValueError, match=r"lam is 0 or more, got -0\.1"):
         ccpo(lam=-0.1)
@@ -106,7 +106,7 @@ def test_a_thinkers_rewards_worked_out_by_hand():
 
 
 def test_what_cannot_be_paired_or_counted_twice_is_refused():
-    with pytest.raises(ValueError, match="completions make pairs and a group has 3"):
+    with pytest.raises(ValueError, match="pairs need groups of even size, got 3"):
         ccpo_solver(reward="r").change({"seen": 0}, Rewards(torch.ones(3, 1), ("r",)), rollout([0] * 3))
     with pytest.raises(ValueError, match="'r.solo' is already part of the difference"):
         ccpo_thinker(joint="r.joint", solo="r.solo").check(dr_grpo(), ["r.joint", "r.solo"])

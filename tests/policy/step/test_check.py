@@ -176,7 +176,7 @@ def test_a_missing_input_is_named():
 def test_pairs_of_an_evaluation_with_a_single_answer_are_refused_before_training():
     solver = algorithm(reward_transforms={"solver": made("ccpo_solver", reward="right")})
     assert not refusal(solver, run_inputs(sizes=[4]))
-    assert "a group has 1; give an even --num_generations" in refusal(solver, run_inputs(sizes=[4, 1]))
+    assert "got 1; set an even --num_generations" in refusal(solver, run_inputs(sizes=[4, 1]))
 
 
 def test_neither_state_nor_random_numbers_change():
