@@ -9,19 +9,19 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-Way = Literal["reference", "eager", "triton"]
+Backend = Literal["reference", "eager", "triton"]
 VARIABLE = "REWARDLAB_KERNELS"
 OLDEST = (8, 0)  # compute capability: bfloat16 products and asynchronous copies
 
 
-def way(tensor: Tensor) -> Way:
+def backend_of(tensor: Tensor) -> Backend:
     """Return the backend that runs an operation on this tensor: `triton`, `eager` or `reference`.
 
     The default is `triton` on a CUDA device of capability 8.0 or more with Triton installed, and `eager` (PyTorch only)
     elsewhere and for float64. The environment variable REWARDLAB_KERNELS=reference, eager or triton overrides the
     default and is read at each call. On a CPU, `triton` requires TRITON_INTERPRET=1 from the start of the process.
     """
-    requested = _requested_way()
+    requested = _requested_backend()
     if requested == "reference":
         return "reference"
     if tensor.dtype == torch.float64:
@@ -47,7 +47,7 @@ def backend() -> str:
     """Return the name of the backend for float32 tensors on this machine's best device, for messages."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        name = way(torch.empty(0, device=device))
+        name = backend_of(torch.empty(0, device=device))
     except ValueError as error:
         return f"none: {error}"
     return "triton's interpreter" if name == "triton" and device == "cpu" else name
@@ -58,14 +58,14 @@ def wide(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
-def _requested_way() -> Way | None:
+def _requested_backend() -> Backend | None:
     match os.environ.get(VARIABLE, ""):
         case "":
             return None
-        case "reference" | "eager" | "triton" as asked:
-            return asked
+        case "reference" | "eager" | "triton" as name:
+            return name
         case other:
-            raise ValueError(f"{VARIABLE} is reference, eager or triton, got {other!r}; unset it to choose by device")
+            raise ValueError(f"{VARIABLE} must be reference, eager or triton, got {other!r}; unset it for the default")
 
 
 def _check_triton(tensor: Tensor) -> None:
@@ -91,4 +91,4 @@ def bounds_of(lengths: Int[Tensor, " S"]) -> Int[Tensor, " _"]:
 def check_bounds(operation: str, bounds: Int[Tensor, " _"], total: int) -> None:
     """Raise `ValueError` unless `bounds` increases from 0 to `total`. Bounds on a GPU are not checked."""
     if bounds.is_cpu and (bounds[0] != 0 or bounds[-1] != total or (bounds.diff() < 0).any()):
-        raise ValueError(f"{operation}: bounds rise from 0 to the number of tokens, {total}; got {bounds.tolist()[:8]}")
+        raise ValueError(f"{operation}: bounds must increase from 0 to {total} (tokens), got {bounds.tolist()[:8]}")

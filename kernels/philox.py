@@ -31,7 +31,7 @@ def philox4x32(counter: Int[Tensor, "4 ..."], key: Int[Tensor, "2 ..."]) -> Int[
 def words(
     seed: Int[Tensor, "..."], index: Int[Tensor, "..."], position: Int[Tensor, "..."], stream: int
 ) -> Int[Tensor, "4 ..."]:
-    """Return the Philox words of key `seed` (64 bits) and counter (index, position, stream, 0), parts below 2³²."""
+    """Return the Philox words of key `seed` (64 bits) and counter (index, position, stream, 0), each below 2³²."""
     seed, index, position = torch.broadcast_tensors(seed, index, position)
     counter = torch.stack([index, position & WORD, torch.full_like(index, stream), torch.zeros_like(index)])
     return philox4x32(counter, torch.stack([seed & WORD, (seed >> 32) & WORD]))

@@ -78,7 +78,7 @@ class Rollout(NamedTuple):
 
 
 ON_REQUEST = ("states", "prompt_logprobs", "head", "teacher")
-"""Fields of `Rollout` that a run computes only if a formula reads them."""
+"""Fields of `Rollout` that are computed only if a formula of the run reads them."""
 
 
 @runtime_checkable
@@ -209,7 +209,7 @@ class Scheduler(Protocol):
 
 
 class Cycle(NamedTuple):
-    """Completions from which sources with the protocol `LearnsOnline` learn after the policy was trained on them."""
+    """Completions of a cycle, from which `LearnsOnline` sources learn after the policy was trained on them."""
 
     examples: Sequence[Example]
     rollout: Rollout
@@ -233,7 +233,7 @@ class Past(NamedTuple):
 
     advantage: Float[Tensor, "M L"]
     rollout: Rollout
-    """Rollout of the previous completions, with `total` and without `ON_REQUEST`."""
+    """Rollout of the previous completions, with `total` and without the fields of `ON_REQUEST`."""
     age: Int[Tensor, " M"] | None = None
     """Age of each completion in batches."""
     clipped: Float[Tensor, " M"] | None = None

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from rewardlab.kernels.dispatch import backend, way
+from rewardlab.kernels.dispatch import backend, backend_of
 
 
 def test_the_reference_or_the_interpreter_serves_where_it_is_asked_for(monkeypatch, triton):
@@ -14,18 +14,18 @@ def test_the_reference_or_the_interpreter_serves_where_it_is_asked_for(monkeypat
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     assert backend() == ("triton" if torch.cuda.is_available() else "triton's interpreter")
     monkeypatch.setenv("REWARDLAB_KERNELS", "triton")
-    assert way(torch.zeros(1, dtype=torch.float64)) == "eager"
+    assert backend_of(torch.zeros(1, dtype=torch.float64)) == "eager"
 
 
 def test_a_way_that_does_not_exist_or_cannot_run_is_told_so(monkeypatch, triton):
     monkeypatch.setenv("REWARDLAB_KERNELS", "cuda")
-    with pytest.raises(ValueError, match="REWARDLAB_KERNELS is reference, eager or triton, got 'cuda'"):
-        way(torch.zeros(1))
+    with pytest.raises(ValueError, match="REWARDLAB_KERNELS must be reference, eager or triton, got 'cuda'"):
+        backend_of(torch.zeros(1))
     monkeypatch.setenv("REWARDLAB_KERNELS", "triton")
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     with pytest.raises(ValueError, match="on a CPU needs TRITON_INTERPRET=1 from the start"):
-        way(torch.zeros(1))
+        backend_of(torch.zeros(1))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ValueError, match="Triton is not installed; pip install triton, or unset it"):
-        way(torch.zeros(1))
+        backend_of(torch.zeros(1))
     assert backend().startswith("none: REWARDLAB_KERNELS=triton")

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..dispatch import check_bounds, way
+from ..dispatch import backend_of, check_bounds
 from .eager import eager
 from .reference import reference
 
@@ -23,9 +23,9 @@ def discounted_scan(x: Float[Tensor, " T"], bounds: Int[Tensor, " _"], *, discou
     float64) without gradient. `bounds` is not checked on a GPU, since the check would synchronise.
     """
     if not (math.isfinite(discount) and 0 <= discount <= 1):
-        raise ValueError(f"discounted_scan: discount lies in [0, 1], got {discount}")
+        raise ValueError(f"discounted_scan: discount must lie in [0, 1], got {discount}")
     check_bounds("discounted_scan", bounds, len(x))
-    match way(x):
+    match backend_of(x):
         case "reference":
             return reference(x, bounds, discount=discount)
         case "eager":

@@ -36,13 +36,13 @@ def scan(x, bounds, y, discount, BLOCK: tl.constexpr):
         inside = t >= first
         value = tl.load(x + t, mask=inside, other=0.0).to(tl.float32)  # [BLOCK]
         decay = tl.full([BLOCK], 1.0, tl.float32) * discount
-        decay, value = tl.associative_scan((decay, value), 0, _then)
+        decay, value = tl.associative_scan((decay, value), 0, _compose)
         value += decay * carry
         tl.store(y + t, value, mask=inside)
         carry = tl.sum(tl.where(position == BLOCK - 1, value, 0.0), 0)
 
 
 @triton.jit
-def _then(decay, value, further_decay, further):
+def _compose(decay, value, further_decay, further):
     """Compose two maps y -> value + decay y of adjacent ranges of tokens; the second range precedes the first."""
     return decay * further_decay, further + further_decay * value

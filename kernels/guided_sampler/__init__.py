@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..dispatch import way
+from ..dispatch import backend_of
 from .eager import CELL, CELLS, TOKENS, Sampled, Truncation, eager, mixed, threshold
 from .reference import reference
 
@@ -44,7 +44,7 @@ def guided_sampler(
     _check(base, guides, weights)
     options = {"temperature": temperature, "seed": seed, "position": position}
     options |= {"top_k": top_k, "top_p": top_p, "min_p": min_p}
-    match way(base):
+    match backend_of(base):
         case "reference":
             return reference(base, guides, weights, **options)
         case "eager":

@@ -36,7 +36,7 @@ class Sampled(NamedTuple):
 class Truncation(NamedTuple):
     """Top-k, top-p and min-p of every row.
 
-    A limit is off at top_k = 0 or >= V (vocabulary size), top_p = 1, min_p = 0.
+    A limit has no effect at top_k = 0 or >= V (vocabulary size), top_p = 1, min_p = 0.
     """
 
     top_k: Int[Tensor, " N"]
@@ -44,11 +44,11 @@ class Truncation(NamedTuple):
     min_p: Float[Tensor, " N"]
 
     def on(self, vocabulary: int) -> Bool[Tensor, " N"]:
-        """Return which rows have a limit that is not off, also if it removes no token."""
+        """Return a mask of the rows with top-k, top-p or min-p, also if it removes no token."""
         return self.by_rank(vocabulary) | (self.top_p < 1) | (self.min_p > 0)
 
     def by_rank(self, vocabulary: int) -> Bool[Tensor, " N"]:
-        """Return which rows have a top-k limit."""
+        """Return a mask of the rows with top-k."""
         return (self.top_k > 0) & (self.top_k < vocabulary)
 
 
@@ -80,7 +80,7 @@ def draw_by_token(
 
 
 def truncation(top_k: Tensor | None, top_p: Tensor | None, min_p: Tensor | None, base: Tensor) -> Truncation:
-    """Return the limits of all rows. A limit of None is off."""
+    """Return the limits of all rows. None is no limit."""
     off = torch.zeros(len(base), dtype=torch.float64, device=base.device)
     return Truncation(
         off.long() if top_k is None else top_k,
@@ -194,9 +194,9 @@ def _facts(x: Float[Tensor, "N C 1024"], z: Float[Tensor, "N C 1024"], token: In
     return guided, base, entropy, ((mean - log_total) - (mean_base - log_total_base)).clamp_(min=0)
 
 
-def _all_true(all_of: Bool[Tensor, "..."]) -> bool:
+def _all_true(mask: Bool[Tensor, "..."]) -> bool:
     """Return whether all values are true; False for tensors on a GPU, where the test would synchronise."""
-    return all_of.is_cpu and bool(all_of.all())
+    return mask.is_cpu and bool(mask.all())
 
 
 def _sample(
@@ -219,7 +219,7 @@ def _sample(
 
 
 def _threshold(x: Float[Tensor, "N V"], limits: Truncation) -> Float[Tensor, " N"]:
-    """Return the threshold τ, from the largest logits only if they determine it, as is usual; synchronises."""
+    """Return the threshold τ, from the largest logits if they determine it, else from all; synchronises."""
     vocabulary = x.shape[1]
     width = max(1, int(torch.where(limits.by_rank(vocabulary), limits.top_k, 0).max()))
     if (limits.top_p < 1).any():

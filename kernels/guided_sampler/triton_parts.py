@@ -41,7 +41,7 @@ class Inputs(NamedTuple):
 
 
 class Scanned(NamedTuple):
-    """Results of `scan_cells` and `finish`, which the kernels of truncated rows read, and how rows are split."""
+    """Results of `scan_cells` and `finish`, which the kernels of truncated rows read, and the splits of a row."""
 
     sums: Tensor
     scales: Tensor
@@ -92,7 +92,7 @@ def seed_of(seed, row):
 
 @triton.jit
 def limits_of(top_k, top_p, min_p, row, t, vocabulary):
-    """Return whether a row is truncated (by its parameters only), k (0 if off), p, and log min-p (-inf if off)."""
+    """Return whether a row is truncated, by its parameters alone, its k (0 for none), p, and log min-p (or -inf)."""
     k = tl.load(top_k + row).to(tl.int64)
     p = tl.load(top_p + row).to(tl.float64)
     least = tl.load(min_p + row).to(tl.float64)
@@ -121,7 +121,7 @@ def share(p, total):
 
 @triton.jit
 def least_depth(depths, weights, enough, BITS: tl.constexpr):
-    """Return the least depth of BITS bits down to which integer weights sum to `enough`; all bits set if never."""
+    """Return the smallest depth d of BITS bits with Σ weights >= `enough` over depths <= d; all bits set if none."""
     last = 0
     for bit in range(BITS):
         step = HIGHEST_BIT >> (DEPTH_BITS - BITS + bit)

@@ -115,7 +115,7 @@ def bin_of(x):
 
 @triton.jit
 def reach(k, p, log_least, sums, row, splits, vocabulary, inverse, shift, SPLITS: tl.constexpr):
-    """Return a bound on depth: all kept tokens, and the k-th largest token, are at most this deep.
+    """Return an upper bound of the depths of the k-th largest token and of all tokens that truncation keeps.
 
     k: the k-th largest maximum of the splits. p: tokens deeper than log V - log(1 - p) have at most 1 - p of the mass.
     """
@@ -165,7 +165,7 @@ def undecided(histogram, row, k, p, log_least, total):
     """Return the bin of the k-th largest token, and the first and last undecided bin, which may contain a threshold.
 
     Also return the number and mass of tokens above the k-th largest's bin, and the mass above the first undecided bin.
-    The mass of the top k tokens, which top-p refers to, is known up to the mass of the k-th largest's bin.
+    Top-p is a share of the top k tokens' mass, which the histogram determines except for the k-th largest's bin.
     """
     bin = tl.arange(0, BINS)
     at = histogram + row.to(tl.int64) * HISTOGRAM + bin
@@ -225,7 +225,7 @@ def collect(
 
 @triton.jit
 def better(score, x, token, best, best_x, best_token):
-    """Return the best score so far with its x and token, after a block; of equal scores the smaller token wins."""
+    """Return the best score of `best` and of a block, with its x and token; of equal scores the smaller token wins."""
     block_best = tl.max(score, 0)
     winner = tl.min(tl.where(score == block_best, token, DEEPEST), 0)
     best_x = tl.where(block_best > best, tl.sum(tl.where(token == winner, x, 0.0), 0), best_x)
@@ -234,7 +234,7 @@ def better(score, x, token, best, best_x, best_token):
 
 @triton.jit
 def append(histogram, tokens, depths, row, token, x, mask, CAPACITY: tl.constexpr):
-    """Append a mask's tokens to the row's collected tokens. Tokens beyond CAPACITY are counted but not stored."""
+    """Append the masked tokens to the row's collected tokens. Tokens beyond CAPACITY are counted but not stored."""
     added = tl.sum(mask.to(tl.int32), 0)
     if added > 0:
         before = tl.atomic_add(histogram + row.to(tl.int64) * HISTOGRAM + 2 * BINS, added.to(tl.int64), sem="relaxed")
@@ -253,7 +253,7 @@ def draw(
     top_k, top_p, min_p, scales, histogram, tokens, depths, best_tokens, best_scores, token, facts, rows, splits,
     G: tl.constexpr, SPLITS: tl.constexpr, CAPACITY: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Store the kept token with the largest x + Gumbel. A row without kept tokens keeps the outputs of `finish`."""
+    """Store the unmasked token with the largest x + Gumbel. A row without such tokens keeps the outputs of `finish`."""
     row = tl.program_id(0)
     t, inverse = inverse_of(temperature, row)
     truncates, k, p, log_least = limits_of(top_k, top_p, min_p, row, t, vocabulary)
@@ -354,7 +354,7 @@ def deepest(
     base, base_step, guides, guides_step, guide_step, weights, row, vocabulary, inverse, shift, number, mass,
     G: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Return the least depth down to which a row has `number` tokens and `mass`, and the mass down to there."""
+    """Return the smallest depth d with `number` tokens and `mass` or more at depths <= d, and the mass of these."""
     last, total = 0, 0 * mass
     for bit in range(DEPTH_BITS):
         step = HIGHEST_BIT >> bit

@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..dispatch import Way, full_precision, on_gpu, way
+from ..dispatch import Backend, backend_of, full_precision, on_gpu
 from ..memory_limits import LINEAR_LOGPROB_CHUNK
-from .eager import EAGER, IGNORED, Engine, FormedInForward, Head, Recomputed, RowLoss
+from .eager import EAGER, IGNORED, Engine, GradientInForward, Head, Recomputed, RowLoss
 from .reference import LinearLogprob, reference
 
 __all__ = ["LinearLogprob", "LinearLoss", "linear_logprob", "linear_loss", "reference"]
@@ -34,15 +34,15 @@ def linear_logprob(
     and exist for `chunk // V` rows at a time, at least one; `chunk` is by default 2²⁴ on a CPU and 2²⁸ on a GPU. The
     backward pass recomputes them. A target of -100 is ignored: log π and entropy are 0 without gradient; other targets
     are in [0, V). Logits must be finite: with -inf in `bias` the entropy is undefined. If the loss of a row is a
-    function of its log π and entropy, `linear_loss` saves one matrix product of four.
+    function of its log π and entropy, `linear_loss` needs three matrix products instead of four.
     """
     _check(hidden, weight, temperature, softcap, chunk)
-    chosen = way(hidden)
+    backend = backend_of(hidden)
     with full_precision(hidden):
-        if chosen == "reference":
+        if backend == "reference":
             return reference(hidden, weight, target, bias=bias, temperature=temperature, softcap=softcap)
         head = Head(temperature, softcap, _rows(hidden, weight, chunk))
-        return LinearLogprob(*Recomputed.apply(hidden, weight, bias, target, head, _engine(chosen)))
+        return LinearLogprob(*Recomputed.apply(hidden, weight, bias, target, head, _engine(backend)))
 
 
 class LinearLoss(NamedTuple):
@@ -73,9 +73,9 @@ def linear_loss(
     pass.
     """
     _check(hidden, weight, temperature, softcap, chunk)
-    chosen = way(hidden)
+    backend = backend_of(hidden)
     with full_precision(hidden):
-        if chosen == "reference":
+        if backend == "reference":
             result = reference(hidden, weight, target, bias=bias, temperature=temperature, softcap=softcap)
             values = loss(*result, slice(0, len(hidden))).masked_fill(target == IGNORED, 0)
             return LinearLoss(values.sum(), result.logprob.detach(), result.entropy.detach())
@@ -83,12 +83,12 @@ def linear_loss(
         grad = torch.is_grad_enabled()
         needs_gradient = [tensor is not None and tensor.requires_grad and grad for tensor in (hidden, weight, bias)]
         return LinearLoss(
-            *FormedInForward.apply(hidden, weight, bias, target, head, _engine(chosen), loss, needs_gradient)
+            *GradientInForward.apply(hidden, weight, bias, target, head, _engine(backend), loss, needs_gradient)
         )
 
 
-def _engine(chosen: Way) -> Engine:
-    if chosen == "triton":
+def _engine(backend: Backend) -> Engine:
+    if backend == "triton":
         from .triton import TRITON
 
         return TRITON
@@ -102,9 +102,9 @@ def _rows(hidden: Tensor, weight: Tensor, chunk: int | None) -> int:
 
 
 def even_rows(rows: int, most: int) -> int:
-    """Return the rows per chunk for the fewest chunks of at most `most` rows, of even size.
+    """Return the rows per chunk for the smallest number of equal chunks of at most `most` rows.
 
-    The result is a multiple of 128 if that needs no further chunk.
+    The result is a multiple of 128 where this does not increase the number of chunks.
 
     >>> even_rows(8192, 1766), even_rows(8192, 100), even_rows(200, 150)
     (1664, 100, 128)
@@ -118,8 +118,8 @@ def _check(hidden: Tensor, weight: Tensor, temperature: float, softcap: float | 
     if hidden.shape[1] != weight.shape[1]:
         raise ValueError(f"linear_logprob: hidden is {hidden.shape[1]} wide and weight {weight.shape[1]}; pass [V, D]")
     if not (math.isfinite(temperature) and temperature > 0):
-        raise ValueError(f"linear_logprob: temperature is a number > 0, got {temperature}")
+        raise ValueError(f"linear_logprob: temperature must be a number > 0, got {temperature}")
     if softcap is not None and not softcap > 0:
-        raise ValueError(f"linear_logprob: softcap is a bound > 0 or None for no bound, got {softcap}")
+        raise ValueError(f"linear_logprob: softcap must be a bound > 0, or None for no bound, got {softcap}")
     if chunk is not None and chunk < 1:
-        raise ValueError(f"linear_logprob: chunk counts logits and is at least 1, got {chunk}")
+        raise ValueError(f"linear_logprob: chunk, a number of logits, must be at least 1, got {chunk}")

@@ -60,7 +60,7 @@ def gradients_in_chunks(
     inputs: Sequence[Any], needs_gradient: Sequence[bool], target: Tensor, head: Head, engine: Engine,
     upstream: Callable[[slice, Chunk], tuple[Tensor, Tensor]],
 ) -> list[Tensor | None]:  # fmt: skip
-    """Return the required gradients of hidden, weight and bias, >= float32; `upstream` returns g and q of a chunk."""
+    """Return those gradients of hidden, weight and bias that are required; `upstream` returns g and q of a chunk."""
     dtype = wide(inputs[0].dtype)
     needs = zip(inputs, needs_gradient, strict=True)
     totals = [torch.zeros_like(tensor, dtype=dtype) if want else None for tensor, want in needs]
@@ -153,7 +153,7 @@ EAGER = Engine(_score, _statistics, _gradient)
 
 
 def _blocks(a: Tensor) -> Iterator[slice]:
-    """Yield slices of rows that fit into a CPU's cache; on other devices a single slice of all rows."""
+    """Yield slices of rows whose logits fit into a CPU's cache; on other devices a single slice of all rows."""
     number = max(1, LINEAR_LOGPROB_BLOCK // a.shape[1] if a.is_cpu else len(a))
     return (slice(first, first + number) for first in range(0, len(a), number))
 
@@ -216,15 +216,15 @@ class Recomputed(torch.autograd.Function):
         return *_in_their_dtypes(totals, inputs), None, None, None
 
 
-class FormedInForward(torch.autograd.Function):
-    """A loss whose gradient is computed in the forward pass; the backward pass multiplies it by upstream."""
+class GradientInForward(torch.autograd.Function):
+    """A loss whose gradient is computed in the forward pass; the backward pass multiplies it by the upstream one."""
 
     @staticmethod
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, head: Head, engine: Engine,
         loss: RowLoss, needs_gradient: Sequence[bool],
     ) -> Any:  # fmt: skip
-        """Return the summed loss, log π and entropy, and keep the gradient."""
+        """Return the summed loss, log π and entropy, and store the gradient."""
         logprob, entropy = hidden.new_empty((2, len(hidden)), dtype=wide(hidden.dtype))
         total = logprob.new_zeros(())
 
@@ -243,9 +243,9 @@ class FormedInForward(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor, *_: Tensor) -> Any:
-        """Return the gradient stored by `forward` times upstream; raise an error on a second call."""
+        """Return the gradient stored by `forward` times the upstream one; raise an error on a second call."""
         if ctx.totals is None:
-            raise RuntimeError("linear_loss: its gradient is handed out once; call linear_loss again for another")
+            raise RuntimeError("linear_loss: only one backward pass is possible; call linear_loss again")
         totals, ctx.totals = [total if total is None else total.mul_(upstream) for total in ctx.totals], None
         return *_in_their_dtypes(totals, ctx.dtypes), *[None] * 5
 
@@ -257,8 +257,8 @@ def _derivatives(loss: RowLoss, chunk: Chunk, rows: slice) -> tuple[Tensor, Tens
         values = loss(*leaves, rows)
         if values.shape != leaves[0].shape:
             raise ValueError(
-                f"linear_loss: loss returns a value for each of {len(leaves[0])} rows, got the shape "
-                f"{tuple(values.shape)}; leave the sum to linear_loss"
+                f"linear_loss: loss must return one value for each of {len(leaves[0])} rows, got the shape "
+                f"{tuple(values.shape)}; linear_loss computes the sum"
             )
         if not values.requires_grad:
             return values, torch.zeros_like(leaves[0]), torch.zeros_like(leaves[1])
@@ -268,7 +268,7 @@ def _derivatives(loss: RowLoss, chunk: Chunk, rows: slice) -> tuple[Tensor, Tens
 
 
 def _refuse_other_leaves(values: Tensor, leaves: Sequence[Tensor]) -> None:
-    """Raise `ValueError` if the loss depends on another tensor that requires a gradient, which it would not get."""
+    """Raise `ValueError` if the loss depends on a tensor other than `leaves` that requires a gradient."""
     visited, ahead = set(), [values.grad_fn]
     while ahead:
         node = ahead.pop()
@@ -278,8 +278,8 @@ def _refuse_other_leaves(values: Tensor, leaves: Sequence[Tensor]) -> None:
         leaf = getattr(node, "variable", None)  # only nodes that accumulate a gradient have one
         if leaf is not None and not any(leaf is leave for leave in leaves):
             raise ValueError(
-                f"linear_loss: loss depends on a tensor of shape {tuple(leaf.shape)} that wants a gradient and would "
-                "get none; detach it, or take linear_logprob"
+                f"linear_loss: loss depends on a tensor of shape {tuple(leaf.shape)} that requires a gradient but "
+                "would get none; detach it, or use linear_logprob"
             )
         ahead += [further for further, _ in node.next_functions]
 

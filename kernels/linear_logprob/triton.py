@@ -5,8 +5,8 @@
     stream_forward     one row of products a = h Wᵀ per program: log Σ e^z, log π, entropy
     stream_backward    part of a row per program: dL/da
 
-The first two are for 16-bit states and heads of one dtype. Float32 has no matrix instructions to gain from: for
-float32, and for all gradients, cuBLAS computes the products of a chunk and the last two kernels read them.
+The first two are for 16-bit states and heads of one dtype. Float32 has no faster matrix instructions: for float32, and
+for all gradients, cuBLAS computes the products of a chunk and the last two kernels read them.
 """
 
 # pyright: reportGeneralTypeIssues=none
@@ -65,14 +65,14 @@ def fused(
     return LinearLogprob(*out)
 
 
-def serves(hidden: Tensor, weight: Tensor) -> bool:
-    """Return whether `fused` supports these tensors; unaligned rows, for example, would spill registers."""
+def supports(hidden: Tensor, weight: Tensor) -> bool:
+    """Return whether `fused` supports these tensors, by dtype and alignment; unaligned rows would spill registers."""
     fitting = hidden.dtype == weight.dtype and hidden.itemsize == 2 and hidden.stride(1) == weight.stride(1) == 1
     return fitting and (capability(hidden) == 0 or (aligned(hidden) and aligned(weight)))
 
 
 def _score(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, head: Head) -> tuple[Tensor, Tensor]:
-    if serves(hidden, weight):
+    if supports(hidden, weight):
         return fused(hidden, weight, target, bias=bias, temperature=head.temperature, softcap=head.softcap)
     return score_in_chunks(statistics, hidden, weight, bias, target, head)
 
@@ -127,7 +127,7 @@ def _cap(softcap: float | None) -> float:
 
 
 def _launch_with_scratch(device: torch.device, kernel: Any, grid: tuple[int, ...], /, **arguments: Any) -> None:
-    """Launch a kernel that creates descriptors, which need an allocator; it is set for this launch only."""
+    """Launch a kernel that creates descriptors, with an allocator that Triton uses for this launch only."""
 
     def scratch(size: int, alignment: int, stream: int | None) -> Tensor:
         return torch.empty(size, dtype=torch.int8, device=device)

@@ -17,9 +17,9 @@ PROCESSORS = {80: 108, 90: 132}
 INTERPRETER_PROCESSORS = 2
 ALIGNMENT = 16  # bytes
 GROUP = 16
-"""Row tiles that are scored at the same time, each against several shares of the vocabulary. At a width of 4,096 their
-hidden states are 16 MB, which a second-level cache of 50 MB keeps; those of all rows of a training step would be read
-from memory again for every vocabulary tile."""
+"""Number of row tiles that are scored at the same time, each against several shares of the vocabulary. At a width of
+4,096 their hidden states are 16 MB, which fit into a second-level cache of 50 MB; those of all rows of a training step
+would be read from memory again for every vocabulary tile."""
 _GROUP = tl.constexpr(GROUP)
 
 
@@ -55,7 +55,7 @@ def aligned(matrix: Tensor) -> bool:
 def shares(row_tiles: int, vocabulary_tiles: int, processors: int) -> int:
     """Return the number of parts (shares) of the vocabulary, so that row tiles times shares keep all processors busy.
 
-    The fewest shares with the shortest time (rounds times tiles per share); groups of `GROUP` row tiles keep all busy.
+    It is the smallest number with the shortest time: rounds of programs times vocabulary tiles per share.
     """
     least = min(vocabulary_tiles, max(1, processors // GROUP)) if row_tiles > GROUP else 1
     most = min(vocabulary_tiles, max(2 * least, 4 * processors // max(1, row_tiles)))
@@ -73,7 +73,7 @@ def processors_of(hidden: Tensor) -> int:
 
 @triton.jit
 def grouped(program, row_tiles, number):
-    """Return row tile and share of a program: GROUP row tiles take all shares in turn, then the next GROUP tiles do."""
+    """Return row tile and share of a program. All shares of GROUP row tiles come before those of the next GROUP."""
     first = program // (_GROUP * number) * _GROUP
     inside = program - first * number
     tiles = tl.minimum(row_tiles - first, _GROUP)

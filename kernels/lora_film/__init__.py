@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..dispatch import way
+from ..dispatch import backend_of
 from .eager import add_in_place
 from .reference import modulate, reference
 
@@ -40,13 +40,13 @@ def lora_film(
     block-diagonal.
     """
     _check(y, scale, core, shift, start)
-    chosen, film = way(x), {"scale": scale, "core": core, "shift": shift, "factor": factor, "start": start}
-    if chosen == "reference" or not y.is_contiguous() or _autograd_or_autocast(y, x, A, B, scale, core, shift):
+    backend, film = backend_of(x), {"scale": scale, "core": core, "shift": shift, "factor": factor, "start": start}
+    if backend == "reference" or not y.is_contiguous() or _autograd_or_autocast(y, x, A, B, scale, core, shift):
         return reference(y, x, A, B, **film)
-    if chosen == "triton":
-        from .triton import fused, serves
+    if backend == "triton":
+        from .triton import fused, supports
 
-        if serves(y, x, A, B, core, start):
+        if supports(y, x, A, B, core, start):
             return fused(y, x, A, B, **film)
     if start < len(y):
         add_in_place(y[start:], x[start:], A, B, scale, core, shift, factor)
@@ -62,12 +62,12 @@ def _autograd_or_autocast(*tensors: Tensor | None) -> bool:
 
 def _check(y: Tensor, scale: Tensor | None, core: Tensor | None, shift: Tensor | None, start: int) -> None:
     if scale is not None and core is not None:
-        raise ValueError("lora_film: scale and core are both given; a row is modulated by one of them")
+        raise ValueError("lora_film: scale and core exclude each other; pass one of them")
     if not 0 <= start <= len(y):
-        raise ValueError(f"lora_film: start lies in [0, {len(y)}], the rows of y, got {start}")
+        raise ValueError(f"lora_film: start must lie in [0, {len(y)}], the number of rows of y, got {start}")
     for modulation in (scale, core, shift):
         if modulation is not None and len(modulation) != 1 and len(modulation) != len(y) - start:
             raise ValueError(
-                f"lora_film: scale, core and shift have 1 row or {len(y) - start}, one for each row from start={start} "
-                f"on, got {len(modulation)}"
+                f"lora_film: scale, core and shift must have 1 row or {len(y) - start}, one for each row from "
+                f"start={start} on, got {len(modulation)}"
             )

@@ -11,7 +11,7 @@ from .reference import modulate
 
 
 def add_in_place(y: Tensor, x: Tensor, A: Tensor, B: Tensor, scale: Any, core: Any, shift: Any, factor: float) -> None:
-    """Add the adapter's output to y in place, with few operations, since every decoded token runs every layer's."""
+    """Add the adapter's output to y in place, with few operations: decoding runs this in each layer for each token."""
     dtype = wide(x.dtype) if x.is_cpu else x.dtype  # a CPU's small bfloat16 products cost ten times float32's
     A, B = _as(A, dtype), _as(B, dtype)
     u = _modulated(torch.mm(_as(x.reshape(-1, x.shape[2]), dtype), A.t()), x.shape[1], scale, core, shift)

@@ -39,13 +39,13 @@ class Tiles(NamedTuple):
 
 
 def tiles(positions: int) -> Tiles:
-    """Return tile sizes for a number of positions; few positions have more partial sums, to use all processors."""
+    """Return tile sizes for a number of positions. Fewer positions get more partial sums, to use all processors."""
     if positions <= FEW:
         return Tiles(positions=16, outputs=64, parts=16, core=WIDEST_CORE)
     return Tiles(positions=64, outputs=128, parts=4, core=16)
 
 
-def serves(y: Tensor, x: Tensor, A: Tensor, B: Tensor, core: Tensor | None, start: int) -> bool:
+def supports(y: Tensor, x: Tensor, A: Tensor, B: Tensor, core: Tensor | None, start: int) -> bool:
     """Return whether the kernels support these tensors, by contiguity, dtype of x and y, and rank."""
     contiguous = all(tensor.stride(-1) == 1 for tensor in (A, B)) and x.is_contiguous() and y.is_contiguous()
     widest = WIDEST if core is None else tiles((len(y) - start) * y.shape[1]).core
@@ -101,7 +101,7 @@ def _warps(positions: int, r: int) -> int:
 
 
 def _row_step(modulation: Tensor | None) -> int:
-    """Return the stride between rows of a contiguous modulation; 0 if one row serves all."""
+    """Return the stride between rows of a contiguous modulation; 0 if one row is used for all."""
     return 0 if modulation is None or len(modulation) == 1 else modulation[0].numel()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ..dispatch import check_bounds, way
+from ..dispatch import backend_of, check_bounds
 from .eager import eager
 from .reference import DIVERGENCES, LEVELS, THROUGH, ClipRule, PolicyLoss, divergence, reference
 
@@ -35,9 +35,9 @@ def policy_loss(
 
     r = π / old is the probability ratio, A the advantage, w the `weight`, sg the stop-gradient; the README derives the
     clip rule. Where r equals a bound, the gradient still flows. `weight` contains the normalisation (1 / (N length), 1
-    / Σ tokens, ...); the loss is a plain sum. `base` are the base policy's log-probabilities for KL_t, which is
-    measured also for β = 0. `corrected` multiplies KL_t by π_t / old_t: its mean is then that of tokens sampled from π,
-    and k3 has the gradient of KL(π | base) (DeepSeek-V3.2, arXiv:2512.02556). Rows [N, L] are sequences of length L
+    / Σ tokens, ...); the loss is a plain sum. `base` are the reference policy's log-probabilities. KL_t is also
+    measured for β = 0. `corrected` multiplies it by π_t / old_t: its mean is then that of tokens sampled from π, and
+    k3 has the gradient of KL(π | base) (DeepSeek-V3.2, arXiv:2512.02556). Rows [N, L] are sequences of length L
     with a mask. Tokens that are masked or have weight 0 are not read and not counted, and their gradient is exactly 0.
     Log-ratios beyond ±20 are clamped without a gradient, as in verl, also if the rule has no bound.
 
@@ -46,7 +46,7 @@ def policy_loss(
     """
     _check(logprob, (old, advantage, weight, base, mask), bounds, rule, beta, kl)
     chosen: dict[str, Any] = {"rule": rule, "mask": mask, "base": base, "beta": beta, "kl": kl, "corrected": corrected}
-    match way(logprob):
+    match backend_of(logprob):
         case "reference":
             return reference(logprob, old, advantage, weight, bounds, **chosen)
         case "eager":
@@ -76,5 +76,5 @@ def _check(
         )
     lengths = [len(other) for other in others if other is not None]
     if any(length != len(logprob) for length in lengths):
-        raise ValueError(f"policy_loss: logprob has {len(logprob)} tokens, the other tensors {lengths}; pack all alike")
+        raise ValueError(f"policy_loss: logprob has {len(logprob)} tokens, the other tensors {lengths}; use one length")
     check_bounds("policy_loss", bounds, len(logprob))

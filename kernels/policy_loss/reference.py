@@ -67,16 +67,16 @@ def reference(
 
 
 def divergence(kind: str, logprob: Float[Tensor, " T"], base: Float[Tensor, " T"]) -> Float[Tensor, " T"]:
-    """Estimate the KL divergence between the policy π and the base policy for every token, in nats.
+    """Estimate the KL divergence between the policy π and the reference policy for every token, in nats.
 
-    With d = log base - log π and tokens drawn from π (Schulman, "Approximating KL divergence", 2020):
+    With d = log base - log π and tokens sampled from π (Schulman, "Approximating KL divergence", 2020):
 
         k1       -d                  mean KL(π | base), may be negative; its gradient has mean 0
         k2       d² / 2              mean near KL(π | base), never negative; its gradient's mean is that of KL(π | base)
         k3       e^d - d - 1         mean KL(π | base), never negative; its gradient's mean is that of KL(base | π)
         forward  d e^d - (e^d - 1)   mean KL(base | π), never negative (RAPO, arXiv:2510.03865): e^d k3 at -d
 
-    Means hold for tokens of the present policy; see `corrected` of `policy_loss` for those of an older one.
+    Means hold for tokens of the current policy; see `corrected` of `policy_loss` for those of an older one.
     """
     gap = base - logprob
     match kind:
@@ -114,7 +114,7 @@ class Tokens(NamedTuple):
 def tokens_of(
     logprob: Tensor, old: Tensor, advantage: Tensor, weight: Tensor, mask: Tensor | None, base: Tensor | None
 ) -> Tokens:
-    """Convert the arguments of `policy_loss`: NaN where masked becomes 0, only `logprob` keeps its gradient."""
+    """Convert the arguments of `policy_loss`: masked tokens become 0, also NaN; only `logprob` keeps its gradient."""
     live = weight.detach() != 0
     live = live if mask is None else live & mask
 
@@ -128,7 +128,7 @@ def tokens_of(
 def per_token(
     tokens: Tokens, drift: Float[Tensor, " T"], rule: ClipRule, beta: float, kl: str, corrected: bool
 ) -> tuple[Float[Tensor, " T"], Float[Tensor, "T 5"]]:
-    """Return w (L + β KL) and the terms of `PolicyLoss.sums` per token; `drift` is its sequence's mean log-ratio."""
+    """Return w (L + β KL) and the terms of `PolicyLoss.sums` per token; `drift` is the sequence's mean log-ratio."""
     log_ratio = torch.where(tokens.live, _at_level(tokens.logprob - tokens.old, drift, rule.level), 0)
     low, high, low_negative, high_negative = log_bounds(rule)
     gain = tokens.advantage >= 0

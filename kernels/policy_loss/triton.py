@@ -80,7 +80,7 @@ def sequence_loss(
     """Compute Σ w (L + beta KL) of one sequence, its gradient per token, and its sums. The clip bounds are logarithms.
 
     A sequence's ratio depends on all its tokens, and so does its gradient, the same for each of them:
-    -r / n (Σ w A over A >= 0 if r is in bounds there + Σ w A over A < 0 if it is there), from one pass before.
+    -r / n (Σ w A over A >= 0, if r is within these tokens' bounds, + the same for A < 0), from a previous pass.
     """
     sequence = tl.program_id(0)
     first, end = tl.load(bounds + sequence), tl.load(bounds + sequence + 1)
@@ -132,7 +132,7 @@ def sequence_loss(
 def clipped_loss(
     log_r, token_logprob, w, A, low, high, low_negative, high_negative, THROUGH: tl.constexpr
 ):  # fmt: skip
-    """Return w L, -w A r with r in its bounds, and whether the ratio is outside of them, each [BLOCK]."""
+    """Return w L, -w A clamp(r), and whether the ratio r is outside its bounds, each [BLOCK]."""
     lower = tl.where(A >= 0, low, low_negative)
     upper = tl.where(A >= 0, high, high_negative)
     grad = -w * A * clamped(log_r, lower, upper)
@@ -183,7 +183,7 @@ def clamped(x, low, high):
 
 @triton.jit
 def slope(x, low, high, weighted):
-    """Return the derivative of -clamp(e^x) `weighted` with respect to x, where `weighted` is Σ w A; 0 if that is 0."""
+    """Return the derivative of -clamp(e^x) · `weighted` with respect to x; `weighted` is Σ w A, and 0 gives 0."""
     return tl.where((x < low) | (x > high) | (weighted == 0), 0.0, -weighted * clamped(x, low, high))
 
 

@@ -3,7 +3,7 @@
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ..dispatch import check_bounds, full_precision, way
+from ..dispatch import backend_of, check_bounds, full_precision
 from .eager import absorbed, attend
 from .reference import reference
 
@@ -34,7 +34,7 @@ def r2m_attention(
     """
     _check(query, states, bounds, {"W_q": W_q, "W_k": W_k, "W_v": W_v, "W_o": W_o}, mask)
     with full_precision(query):
-        match way(query):
+        match backend_of(query):
             case "reference":
                 return reference(query, states, bounds, W_q, W_k, W_v, W_o, mask=mask)
             case "eager":

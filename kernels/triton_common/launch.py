@@ -11,9 +11,9 @@ from torch import Tensor
 from triton import knobs
 
 WARPS, STAGES = 4, 3
-"""Warps and pipeline stages of a program that names no others: Triton's defaults."""
+"""Default numbers of warps and pipeline stages of a program, as in Triton."""
 MANY_WARPS = 8
-"""Warps of a program that reads a whole row alone, or whose tile would spill the registers of four warps."""
+"""Number of warps of a program that reads a row alone, or whose tile would spill the registers of four warps."""
 INTERPRETED: bool = knobs.runtime.interpret
 """Whether this process runs kernels in Triton's interpreter. Triton decides this when a kernel is defined."""
 

@@ -60,8 +60,8 @@ def check_verdicts(rewards: Tensor, formula: str) -> None:
     odd = rewards[~rewards.isnan() & (rewards != 0) & (rewards != 1)]
     if len(odd):
         raise UsageError(
-            f"{formula}: rewards are verdicts of 0 or 1, got {odd[0].item():g}; leave their weight at 1, and a KL in "
-            "the loss"
+            f"{formula}: rewards are verdicts of 0 or 1, got {odd[0].item():g}; keep their weight at 1, and a KL "
+            "penalty in the loss"
         )
 
 
@@ -83,14 +83,14 @@ def standardise(x: Float[Tensor, " M"], epsilon: float) -> Float[Tensor, " M"]:
 
 
 def bounds_of_rows(rows: Float[Tensor, "N L"]) -> Int[Tensor, " _"]:
-    """Return the cumulative bounds of the N rows as packed sequences in the flattened tensor."""
+    """Return the bounds [N + 1] of the N rows in the flattened tensor, where they are packed sequences."""
     N, L = rows.shape
     return torch.arange(0, N * L + 1, L, device=rows.device) if L else torch.zeros(N + 1, dtype=torch.long)
 
 
 def last_token(response: Bool[Tensor, "N L"]) -> Bool[Tensor, "N L"]:
     """Return a mask of the last token that the policy generated in each completion. All False for empty completions."""
-    remaining = response.flip(1).cumsum(1).flip(1)  # number of own tokens from this position on
+    remaining = response.flip(1).cumsum(1).flip(1)  # number of the policy's tokens from this position on
     return response & (remaining == 1)
 
 
@@ -100,7 +100,7 @@ def end_column(response: Bool[Tensor, "N L"]) -> Int[Tensor, " N"]:
     return (response * columns).amax(1)
 
 
-def own_first(response: Bool[Tensor, "N L"]) -> Int[Tensor, "N L"]:
+def policy_tokens_first(response: Bool[Tensor, "N L"]) -> Int[Tensor, "N L"]:
     """Return a column order that puts the policy's tokens before tokens from tools and padding, in each row."""
     return (~response).byte().sort(dim=1, stable=True).indices
 

@@ -23,7 +23,7 @@ class Steps(NamedTuple):
     """The completion's other rewards, such as a verdict, in float64; NaN if missing."""
 
     def at_tokens(self, values: Float[Tensor, "N K"], response: Bool[Tensor, "N L"]) -> Float[Tensor, "N L"]:
-        """Return values of steps at the tokens of the steps; 0 outside completions and for missing rewards."""
+        """Return the value of each token's step; 0 outside completions and for missing rewards."""
         live = response & self.exists.any(1, keepdim=True)
         return torch.where(live, torch.where(self.exists, values, 0).gather(1, self.index), 0)
 
@@ -34,13 +34,13 @@ class Steps(NamedTuple):
 
 
 def steps_of(name: str, rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Steps:
-    """Return the steps of an estimator's rewards [N, L], which include the step rewards, or of outcomes [N].
+    """Return the steps of an estimator's input: token rewards [N, L] with step rewards, or completion rewards [N].
 
     Raise `ValueError` with the estimator's `name` if the rollout has no step rewards.
     """
     check_finite(rewards)
     if rollout.steps is None:
-        raise ValueError(f"{name}: no reward source scores steps; take a process reward model, or another advantage")
+        raise ValueError(f"{name}: no reward source scores steps; use a process reward model, or another advantage")
     ends = rollout.response & ~rollout.steps.isnan()
     step_rewards = torch.where(ends, rollout.steps.double(), 0)
     outcome = rewards.double() if rewards.dim() == 1 else (rewards - step_rewards).sum(1)

@@ -37,7 +37,7 @@ def are(
             return torch.zeros_like(as_float(rewards))
         if len(r.unique()) == 2:
             warnings.warn(
-                "are: of rewards with two values the centre is the more frequent one; take grpo", stacklevel=2
+                "are: if rewards have two values, the centre is the more frequent one; use grpo", stacklevel=2
             )
         if seed is not None:
             r = r[torch.randperm(len(r), generator=torch.Generator().manual_seed(seed)).to(r.device)]

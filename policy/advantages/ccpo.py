@@ -20,11 +20,11 @@ def ccpo(weights: Sequence[float] | None = None, *, lam: float = 0.2, middle: fl
     if lam < 0:
         raise ValueError(f"ccpo: lam is 0 or more, got {lam}")
     if any(weight != 1 for weight in weights or ()):
-        raise ValueError(f"ccpo: rewards are joint and solo with weights of 1, got {weights}; leave --weight out")
+        raise ValueError(f"ccpo: the rewards joint and solo need weights of 1, got {weights}; leave --weight out")
 
     def estimate(rewards: Float[Tensor, "N K"], rollout: Rollout) -> Float[Tensor, " N"]:
         if rewards.shape[1] != 2:
-            raise ValueError(f"ccpo: rewards are two, joint and solo, got {rewards.shape[1]}")
+            raise ValueError(f"ccpo: needs two rewards, joint and solo, got {rewards.shape[1]}")
         return adv_ccpo(rewards[:, 0], rewards[:, 1], rollout.group, lam, middle)[0]
 
     return estimate

@@ -40,7 +40,7 @@ def dacr(
         if rewards.shape[1] != len(COMPONENTS):
             raise ValueError(f"dacr: rewards are {', '.join(COMPONENTS)}, got {rewards.shape[1]}")
         if loc == "are" and len(rewards[~rewards.isnan()].unique()) == 2:
-            warnings.warn("dacr: of verdicts the are centre is the more frequent one; take loc=mean", stacklevel=2)
+            warnings.warn("dacr: are's centre of verdicts is the more frequent one; use loc=mean", stacklevel=2)
         return adv_dacr(rewards[:, [0, 2]], rewards[:, [1, 3]], rollout.group, gamma, centre, epsilon)[:, 0]
 
     return estimate

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ...kernels.discounted_scan import discounted_scan
 from ..types import AdvantageEstimator, Rollout, TokenEstimator
-from ._groups import as_float, at_last_token, bounds_of_rows, check_finite, last_token, own_first
+from ._groups import as_float, at_last_token, bounds_of_rows, check_finite, last_token, policy_tokens_first
 
 
 def gae(*, gamma: float = 1.0, lam: float = 0.95) -> AdvantageEstimator:
@@ -23,7 +23,7 @@ def gae(*, gamma: float = 1.0, lam: float = 0.95) -> AdvantageEstimator:
         (values,) = rollout.require("gae", "values")
         r = at_last_token(as_float(rewards), rollout.response)
         live = rollout.response & ~(r.isnan() & rollout.response).any(1, keepdim=True)
-        order = own_first(rollout.response)
+        order = policy_tokens_first(rollout.response)
         r, values, response = (tensor.gather(1, order) for tensor in (r, values, rollout.response))
         values = torch.where(response, values, 0)
         following = torch.cat([values[:, 1:], torch.zeros_like(values[:, :1])], 1)

@@ -23,7 +23,7 @@ def gdpo(weights: Sequence[float] | None = None, *, partial: bool = False, epsil
         if len(w) != rewards.shape[1]:
             raise ValueError(f"gdpo: {len(w)} weights for {rewards.shape[1]} rewards; give one for each")
         if not any(w):
-            raise ValueError("gdpo: no reward has a weight other than 0, so none counts; give one a weight")
+            raise ValueError("gdpo: all rewards have weight 0; set a weight other than 0")
         rewards, w = as_float(rewards)[:, [weight != 0 for weight in w]], [weight for weight in w if weight]
         missing = rewards.isnan().all(1) if partial else rewards.isnan().any(1)
         parts = [groups(component.masked_fill(missing, torch.nan), rollout.group) for component in rewards.unbind(1)]

@@ -31,14 +31,14 @@ def laser(
     shares = [0.9, 0.1] if weights is None else list(weights)
     if len(shares) != 2:
         raise ValueError(
-            f"laser: weights are of two rewards, the verifier's and the policy's log-probability, got {len(shares)} "
-            "without those of weight 0; give two, or take grpo for the verifier's alone"
+            "laser: two rewards need a weight other than 0, the verifier's and the policy's log-probability, got "
+            f"{len(shares)}; weight both, or use grpo for the verifier's alone"
         )
 
     def estimate(rewards: Float[Tensor, "N K"], rollout: Rollout) -> Float[Tensor, " N"]:
         if rewards.shape[1] != 2:
             raise ValueError(
-                f"laser: rewards are two, the verifier's and the policy's log-probability, got {rewards.shape[1]}"
+                f"laser: needs two rewards, the verifier's and the policy's log-probability, got {rewards.shape[1]}"
             )
         if not shares[1]:
             return shares[0] * grpo(epsilon=epsilon)(rewards[:, 0], rollout)

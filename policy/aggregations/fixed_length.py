@@ -12,7 +12,7 @@ def fixed_length(length: int) -> Aggregation:
     w_it is the weight of token t of completion i, N the number of completions and L_max = `length`.
     """
     if length < 1:
-        raise ValueError(f"fixed_length: length is the longest completion's, at least 1, got {length}")
+        raise ValueError(f"fixed_length: length, the maximum completion length, must be at least 1, got {length}")
 
     def weigh(response: Bool[Tensor, "N L"], completions: float, tokens: float) -> Float[Tensor, "N L"]:
         return response.float() / (length * max(completions, 1.0))

@@ -39,7 +39,7 @@ def concentration(states: Float[Tensor, "T D"], start: int, weight: float = 8.0)
 
     `states` are hidden states of the last layer; the question starts at token `start`, after the template and system
     message. Within the question the pairs are those of the lower triangle. Ours: the means are over the pairs of these
-    two blocks. The released code reads the inputs of the last MLP, and its slices select rows alone.
+    two blocks. The released code reads the inputs of the last MLP, and takes means over all columns.
     """
     unit = torch.nn.functional.normalize(states.double(), dim=1)
     cosines = unit[start:] @ unit.T

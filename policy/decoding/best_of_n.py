@@ -20,9 +20,9 @@ def expected_best_of_n(
 
     E_p = Σ_i v_i (C(le_i, n) - C(lt_i, n)) / (eq_i C(M, n)),   le_i, lt_i, eq_i = |{j: r_j <=, <, = r_i}|
 
-    Exact expectation over all draws of n without replacement; ties share the place of the best. Without ties it is the
-    estimator of Nakano et al. 2021, arXiv:2112.09332, appendix I. If both are verdicts of 0 or 1, it is pass@n; if
-    both are verdicts of the answer times verdicts of the reasoning, it is CoT-Pass@n (arXiv:2506.14245).
+    Exact expectation over all subsets of n completions; the values of completions that tie for the best are averaged.
+    Without ties it is the estimator of Nakano et al. 2021, arXiv:2112.09332, appendix I. If r = v are verdicts of 0 or
+    1, it is pass@n; if they are verdicts of the answer times those of the reasoning, CoT-Pass@n (arXiv:2506.14245).
     """
     total = rewards.shape[1]
     if not (rewards.isfinite() & values.isfinite()).all():
@@ -30,7 +30,7 @@ def expected_best_of_n(
             "best-of-n needs a finite reward and value of every completion; leave prompts without them out"
         )
     if not all(1 <= n <= total for n in ns):
-        raise ValueError(f"best-of-n of {total} completions to a prompt needs 1 <= n <= {total}, got {list(ns)}")
+        raise ValueError(f"best-of-n from {total} completions of a prompt needs 1 <= n <= {total}, got {list(ns)}")
     ordered = rewards.sort(1).values
     below, up_to = (torch.searchsorted(ordered, rewards, right=right) for right in (False, True))
     chances = [_all_among(total, n).to(rewards.device) for n in ns]
@@ -51,7 +51,7 @@ def best_of_n_kl(n: int) -> float:
     (Beirami et al. 2024, arXiv:2401.01879).
     """
     if n < 1:
-        raise ValueError(f"best-of-n takes the best of 1 completion or more, got {n}")
+        raise ValueError(f"best-of-n needs n of 1 or more, got {n}")
     return math.log(n) - (n - 1) / n
 
 
@@ -75,7 +75,7 @@ def expected_gains(
     """Estimate the gain in value of best-of-n by reward, for every n (default: 2, 4, 8, ... and M).
 
     The gain of a prompt is `expected_best_of_n` minus the mean value of its completions. Completions whose reward or
-    value is NaN are left out, and so is every n that no prompt has enough completions for. Equal completions count as
+    value is NaN are left out, as is every n for which no prompt has enough completions. Equal completions count as
     often as they were sampled, since the expectation is over the policy.
     """
     most = rewards.shape[1]

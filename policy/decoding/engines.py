@@ -74,7 +74,7 @@ def prompts_of(encoder: Encoder, requests: Sequence[Request]) -> list[list[int]]
     for request in requests:
         if any(id >= len(encoder.tokenizer) for id in request.prefix):
             raise UsageError(
-                f"the prefix {request.prefix} has ids without a token; give ids below {len(encoder.tokenizer)}"
+                f"the prefix {request.prefix} has ids outside the vocabulary; use ids below {len(encoder.tokenizer)}"
             )
     return [[*encoder.encode_prompt(request.prompt), *request.prefix] for request in requests]
 
@@ -84,14 +84,14 @@ def positions(decoder: DecodingModel) -> int:
     return context_length(language_model(decoder), decoder.encoder.tokenizer)
 
 
-def room_of(decoder: DecodingModel, prompts: Sequence[Sequence[int]]) -> list[int]:
+def max_completion_lengths(decoder: DecodingModel, prompts: Sequence[Sequence[int]]) -> list[int]:
     """Return the maximum number of tokens of each completion; raise `DataError` if a prompt leaves no room."""
     limit = positions(decoder)
     for prompt in prompts:
         if len(prompt) >= limit:
             raise DataError(
-                f"a prompt has {len(prompt)} tokens and the context of '{language_model(decoder).config.name_or_path}' "
-                f"{limit}; shorten it to {limit - 1} at most"
+                f"a prompt has {len(prompt)} tokens, but '{language_model(decoder).config.name_or_path}' has a context "
+                f"of {limit}; shorten it to at most {limit - 1}"
             )
     return [limit - len(prompt) for prompt in prompts]
 
@@ -115,9 +115,9 @@ def preferences_of(guide: DecodingModel, requests: Sequence[Request]) -> Float[T
 
 
 def shared_vocabulary(decoders: Sequence[DecodingModel]) -> int:
-    """Return the number n of token ids that all models share: ids 0 to n - 1 are the same tokens in all models.
+    """Return the size n of the smallest vocabulary of several models.
 
-    n is the size of the smallest vocabulary. Raise `DataError` if an id below n is another token in one of the models.
+    Raise `DataError` if an id below n is not the same token in all models.
     """
     tokens = [_tokens(decoder.encoder.tokenizer) for decoder in decoders]
     size = min(*map(len, tokens), *(embedding_rows(language_model(decoder)) for decoder in decoders))
@@ -125,9 +125,9 @@ def shared_vocabulary(decoders: Sequence[DecodingModel]) -> int:
         differing = next((id for id in range(size) if tokens[0][id] != other[id]), None)
         if differing is not None:
             raise DataError(
-                f"token {differing} is {tokens[0][differing]!r} to '{decoders[0].encoder.tokenizer.name_or_path}' and "
-                f"{other[differing]!r} to '{follower.encoder.tokenizer.name_or_path}'; "
-                "base and guide need one vocabulary"
+                f"token {differing} is {tokens[0][differing]!r} in '{decoders[0].encoder.tokenizer.name_or_path}' and "
+                f"{other[differing]!r} in '{follower.encoder.tokenizer.name_or_path}'; "
+                "base and guide need the same vocabulary"
             )
     return size
 
@@ -183,11 +183,11 @@ class SharedBackbone:
         """Open a session; see `Engine`."""
         base, guide = (prompts_of(decoder.encoder, requests) for decoder in (self.base, self.guide))
         if self.late and base != guide:
-            raise UsageError("with late=True base and guide read the same prompt; give both one chat template")
+            raise UsageError("with late=True, base and guide must read the same prompt; use one chat template for both")
         alpha = preferences_of(self.guide, requests)
         weights = torch.tensor([[float(request.weight)] for request in requests])
         used = _used(weights)
-        capacity = _shortest(room_of(self.base, base), room_of(self.guide, guide))
+        capacity = _shortest(max_completion_lengths(self.base, base), max_completion_lengths(self.guide, guide))
         model = language_model(self.base)
         with ExitStack() as stack:
             stack.enter_context(exclusively([model]))
@@ -215,7 +215,7 @@ class SeparateModels:
         by_name = dict(guides) if isinstance(guides, Mapping) else {} if guides is None else {GUIDE: guides}
         for name, decoder in by_name.items() if self.by_objective else ():
             if decoder.adapter is not None and decoder.adapter.settings.follows_preference:
-                raise UsageError(f"the guide '{name}' follows a preference itself; give it alone, not by objective")
+                raise UsageError(f"the guide '{name}' is conditioned on a preference; pass it alone, not by objective")
         self.guides, self.guide_models = tuple(by_name), list(by_name.values())
         self.models = (base, *self.guide_models)
         self.eos, self.counters = end_tokens(base), Counters()
@@ -228,7 +228,7 @@ class SeparateModels:
         used = _used(weights)
         decoders = [self.base, *(self.guide_models[index] for index in used)]
         prompts = [prompts_of(decoder.encoder, requests) for decoder in decoders]
-        capacity = _shortest(*map(room_of, decoders, prompts))
+        capacity = _shortest(*map(max_completion_lengths, decoders, prompts))
         with ExitStack() as stack:
             stack.enter_context(exclusively([language_model(decoder) for decoder in decoders]))
             stack.enter_context(_adapted(self.base, None, start=len(requests)))
@@ -301,7 +301,7 @@ def open_engine(
     guides = parse_arms(arms)
     folders = [folder for _, folder in guides]
     if len(guides) > 1 and not all(objective for objective, _ in guides):
-        raise UsageError(f"several reward models go by objective, as name=folder; got {' '.join(arms)}")
+        raise UsageError(f"several reward models need an objective each, as name=folder; got {' '.join(arms)}")
     contracts = {folder: load_contract(Path(folder)) for folder in folders if (Path(folder) / FILE).exists()}
     for objective, folder in guides:
         _check_objective(objective, folder, contracts[folder].objectives if folder in contracts else UNNAMED)
@@ -328,7 +328,7 @@ def open_engine(
     if not shares_backbone:
         return SeparateModels(decoder, guide), objectives
     late = adapter is not None and adapter.settings.from_layer > 0
-    late = late and guide.contract.template == decoder.contract.template  # base and guide then read the same prompt
+    late = late and guide.contract.template == decoder.contract.template  # otherwise their prompts differ
     return SharedBackbone(guide, encoder=decoder.encoder, late=late), objectives
 
 
@@ -343,7 +343,7 @@ def _check_objective(objective: str, folder: str, stated: tuple[str, ...]) -> No
     if objective and stated != UNNAMED and OVERALL not in stated and objective not in stated:
         raise UsageError(
             f"--arm {objective}={folder}: its {FILE} says that it was trained for {', '.join(stated)}; write "
-            f"{stated[0]}={folder}, or name the folder of a model for {objective}"
+            f"{stated[0]}={folder}, or give the folder of a model for {objective}"
         )
 
 
@@ -352,7 +352,7 @@ def check_room(engine: Engine, prompts: Sequence[tuple[str, Messages]]) -> None:
     for id, prompt in prompts:
         for decoder in engine.models:
             try:
-                room_of(decoder, [decoder.encoder.encode_prompt(prompt)])
+                max_completion_lengths(decoder, [decoder.encoder.encode_prompt(prompt)])
             except DataError as error:
                 raise DataError(f"{error} (the prompt with id {id})") from error
 
@@ -380,7 +380,7 @@ def check_guides(base: str | None, folders: Sequence[str]) -> str:
     if base or adapters:
         return base or load_settings(adapters[0]).base
     raise UsageError(
-        f"--base is missing: {' '.join(folders)} is no adapter, which alone knows its base model; name the base"
+        f"--base is missing: only an adapter names its base model, and {' '.join(folders)} is none; set --base"
     )
 
 

@@ -74,7 +74,7 @@ def token_texts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
 
 
 class CompletionReader:
-    """Incremental reader of one request's tokens. It detects the end, and returns text that never changes later."""
+    """Incremental reader of one request's tokens. Detects the end, and returns text that later tokens cannot change."""
 
     def __init__(self, request: Request, tokenizer: Any, eos: frozenset[int], capacity: int):
         self.request = request
@@ -99,7 +99,7 @@ class CompletionReader:
         return min(self.request.max_new_tokens, self.room)
 
     def read(self, tokens: Sequence[int]) -> str:
-        """Append tokens, at most up to the end of the completion. Return the new text that never changes later."""
+        """Append tokens up to the end of the completion. Return the new text that later tokens cannot change."""
         chunk = self._until_end(tokens)
         if self.request.stop:
             self._read_for_stops(chunk)
@@ -235,7 +235,7 @@ def stream(
 def _pieces(
     token_readers: Sequence[CompletionReader], log: Steps, first: int, engine: Engine, session: Session
 ) -> Iterator[TextPiece]:
-    """Yield pieces with the tokens of the steps from `seen` on, for rows that were not finished."""
+    """Yield the pieces of the steps from `first` on, for rows that were not finished before."""
     for row, tokens in enumerate(log.tokens[:, first : log.done].tolist()):
         reader = token_readers[row]
         if reader.finished:

@@ -22,7 +22,7 @@ FACTS = ("base", "mixed", "sampled", "entropy", "kl")
 class Annealing(NamedTuple):
     """T_t = max(1 + τ_max - exp(t / d), τ_min) times the temperature for token t >= c of a completion, else 1 times it.
 
-    EAD 2025, arXiv:2510.05251. The first tokens decide most and are sampled hotter than the last ones.
+    EAD 2025, arXiv:2510.05251. The first tokens have the largest effect and are sampled at a higher temperature.
     """
 
     decay: float

@@ -120,7 +120,7 @@ def derived(seed: int, step: int, sample: int) -> int:
 def _scored(score: Score, candidates: Sequence[Candidate]) -> np.ndarray:
     scores = np.asarray(score(candidates), float) if candidates else np.empty(0)
     if scores.shape != (len(candidates),):
-        raise UsageError(f"a score gives one number per candidate, [{len(candidates)}], got shape {scores.shape}")
+        raise UsageError(f"a score must return one number per candidate, [{len(candidates)}], got shape {scores.shape}")
     return scores
 
 
@@ -150,8 +150,8 @@ def step_beam(
 ) -> Ranked:
     """Search up to `finished` complete completions of one request; `request.stop` may be an end-of-thought marker.
 
-    A step ends with `step_end`, which stays in the chain; every kept prefix gets `branches` continuations, by default
-    2 beam. Duplicate chains count once (our choice; SAGE does not say). A chain that reaches `max_new_tokens`, the end
+    A step ends with `step_end`, which stays in the chain; each prefix in the beam gets `branches` continuations, by
+    default 2 `beam`. Duplicate chains count once (ours). A chain that reaches `max_new_tokens`, the end
     of the context or `max_steps` leaves the beam too; such completions, with `finished` "length" or "context", are
     returned only if none is complete. Fewer than `finished` are returned if no chain is left to continue. A step is one
     batch and computes its prefixes again.
@@ -159,7 +159,7 @@ def step_beam(
     branches = 2 * beam if branches is None else branches
     _check(beam=beam, finished=finished, branches=branches, max_steps=max_steps, characters_of_step_end=len(step_end))
     steps = _Steps(engine, request, branches, step_end)
-    live, complete, cut, unscored = [steps.nothing()], [], [], 0
+    live, complete, cut, unscored = [steps.empty()], [], [], 0
     for step in range(max_steps):
         chains = steps.continued(live, step)
         scores = _scored(score, [Candidate(request.prompt, chain.completion) for chain in chains])
@@ -179,7 +179,7 @@ def step_beam(
 def _check(**numbers: int) -> None:
     for name, number in numbers.items():
         if number < 1:
-            raise UsageError(f"step_beam: {name} is a number from 1 on, got {number}")
+            raise UsageError(f"step_beam: {name} must be at least 1, got {number}")
 
 
 class _Chain(NamedTuple):
@@ -197,7 +197,7 @@ class _Steps:
         with engine.session([request]) as session:
             (self.room,) = session.room
 
-    def nothing(self) -> DecodedCompletion:
+    def empty(self) -> DecodedCompletion:
         """Return the empty chain."""
         empty = np.empty(0)
         guides = dict.fromkeys(self.engine.guides, empty)
@@ -208,7 +208,7 @@ class _Steps:
         parents = [chain for chain in live for _ in range(self.branches)]
         continuations = [self._next(chain, step, index) for index, chain in enumerate(parents)]
         pieces = decode(self.engine, continuations, batch_size=len(continuations), progress=False)
-        chains = [self._longer(*pair) for pair in zip(parents, pieces, strict=True)]
+        chains = [self._concatenated(*pair) for pair in zip(parents, pieces, strict=True)]
         return [*{chain.completion.tokens: chain for chain in reversed(chains)}.values()][::-1]
 
     def _next(self, chain: DecodedCompletion, step: int, sample: int) -> Request:
@@ -220,8 +220,8 @@ class _Steps:
             stop=self.stop,
         )
 
-    def _longer(self, chain: DecodedCompletion, piece: DecodedCompletion) -> _Chain:
-        """Concatenate both and read them from the start: a stop string may span two steps."""
+    def _concatenated(self, chain: DecodedCompletion, piece: DecodedCompletion) -> _Chain:
+        """Return the chain with the piece appended, read again from the start: a stop string may span two steps."""
         reader = CompletionReader(self.request, self.engine.base.encoder.tokenizer, self.engine.eos, self.room)
         reader.read([*chain.tokens, *piece.tokens])
 

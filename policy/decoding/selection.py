@@ -32,7 +32,7 @@ def usable_completions(
 ) -> tuple[Bool[np.ndarray, "P M"], Counter[str]]:
     """Return which completions may be selected, and the number of the others by reason.
 
-    Of equal completions of a prompt only the first is usable, blank ones and those without a reward are not.
+    Of equal completions of a prompt only the first is usable. Blank ones and those without a reward are not usable.
     """
     usable, dropped = np.zeros(rewards.shape, bool), Counter[str]()
     for row, texts in enumerate(completions):
@@ -58,8 +58,8 @@ def without_length(
 ) -> Float[np.ndarray, "P M"]:
     """r - λ n for completions of n characters, or r - λ n / max n over the prompt's completions if `relative`
 
-    The first is that of RLHF Workflow 2024, arXiv:2405.07863; the second the part of Optima 2024, arXiv:2410.08115,
-    that counts tokens. λ = `penalty`.
+    The first is that of RLHF Workflow 2024, arXiv:2405.07863; the second is the length term of Optima 2024,
+    arXiv:2410.08115. λ = `penalty`.
 
     >>> without_length(np.array([[1.0, 0.5]]), np.array([[40, 10]]), 0.8, relative=True).round(2).tolist()
     [[0.2, 0.3]]
@@ -92,7 +92,7 @@ def select_pairs(
     margin: float = 0.0,
     ranking: Float[np.ndarray, "P M"] | None = None,
 ) -> tuple[list[PickedPair], Counter[str]]:
-    """Return the best completion of each prompt against its worst, or a random other one, and counts of other prompts.
+    """Return pairs of each prompt's best completion with its worst or a random other one, and counts of other prompts.
 
     Prompts have no pair if they have fewer than two usable completions ("single"), the two rewards are equal ("tie"),
     or they differ by less than `margin` ("margin"). With a `ranking`, best and worst are those of the ranking, and the
@@ -117,7 +117,7 @@ def select_pairs(
 
 
 def win_shares(pairs: Sequence[Sequence[int]], parts: Float[np.ndarray, "P M E"]) -> Float[np.ndarray, " Q"]:
-    """Return the share of E rewards or members by which the chosen completion of each pair is better; a tie is 1/2."""
+    """Return the share of E rewards or ensemble members that prefer the chosen completion of a pair; ties are 1/2."""
     rows, chosen, rejected = np.array(pairs, int).reshape(-1, 3).T
     return (1 + np.sign(parts[rows, chosen] - parts[rows, rejected])).mean(1) / 2
 

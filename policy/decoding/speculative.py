@@ -8,12 +8,12 @@
 
 Every token then has the distribution p given the previous ones, for any q (appendix A.1 there). Our addition: the ARM's
 logits are already computed for drafted tokens, so p costs only one parallel forward pass of the big model, and w z_arm
-cancels in p / q: a large weight makes draft and target no less alike. Truncation applies to both, and greedy decoding
-is the case of two point masses.
+cancels in p / q: a large weight does not make draft and target differ more. Truncation applies to both, and in greedy
+decoding both are point masses.
 
 Randomness: token t of a completion uses the three uniform numbers of philox stream 5 at (seed, index 0, position t):
-for the draft, for the test, and for the draw after a rejection or a full draft. Nothing that is kept depends on the
-numbers of a rejected draft, so that its positions can use them again.
+for the draft, for the test, and for the draw after a rejection or a full draft. The completion does not depend on the
+numbers of rejected drafts, so that the next draft at these positions uses them again.
 """
 
 from collections.abc import Sequence
@@ -37,9 +37,9 @@ from .engines import (
     DecodingModel,
     end_tokens,
     language_model,
+    max_completion_lengths,
     preferences_of,
     prompts_of,
-    room_of,
     shared_vocabulary,
 )
 from .guided import CompletionReader
@@ -91,14 +91,14 @@ def speculate(
     if big.adapter is not None:
         raise UsageError("the big model has an adapter of its own; give the model without it, or merge it first")
     if draft < 1:
-        raise UsageError(f"draft is a number of tokens from 1 on, got {draft}")
+        raise UsageError(f"draft, a number of tokens, must be at least 1, got {draft}")
     if any(request.annealing for request in requests):
         raise UsageError("speculative decoding samples at one temperature; leave out annealing, or use decode")
     if not requests:
         return []
     vocabulary, ends, alphas = shared_vocabulary([big, guide]), end_tokens(big), preferences_of(guide, requests)
     prompts = [prompts_of(decoder.encoder, requests) for decoder in (big, guide)]
-    capacities = map(min, room_of(big, prompts[0]), room_of(guide, prompts[1]))
+    capacities = map(min, max_completion_lengths(big, prompts[0]), max_completion_lengths(guide, prompts[1]))
     models, completions = [language_model(decoder) for decoder in (big, guide)], []
     with ExitStack() as stack:
         stack.enter_context(exclusively(models))
@@ -106,15 +106,15 @@ def speculate(
             requests, *prompts, capacities, alphas.split(1), strict=True
         ):
             reader = CompletionReader(request, big.encoder.tokenizer, ends, capacity)
-            target = Reading(models[0], big_prompt, rows=1, vocabulary=vocabulary)
-            drafter = Reading(models[1], other, rows=1 + (request.weight != 0), vocabulary=vocabulary)
+            target = CachedLM(models[0], big_prompt, rows=1, vocabulary=vocabulary)
+            drafter = CachedLM(models[1], other, rows=1 + (request.weight != 0), vocabulary=vocabulary)
             with guide.adapter.serving(guide.adapter.modulations(alpha), start=1):
-                completions.append(Writing(reader, target, drafter, ends, draft).finish(len(big_prompt)))
+                completions.append(Generation(reader, target, drafter, ends, draft).finish(len(big_prompt)))
     return completions
 
 
-class Reading:
-    """One model on a growing text, in identical rows with different adapters; can be rewound."""
+class CachedLM:
+    """A language model and its cache of a growing text, in identical rows with different adapters; can be rewound."""
 
     def __init__(self, model: Any, prompt: Sequence[int], *, rows: int, vocabulary: int):
         self.model, self.prompt, self.rows, self.vocabulary = model, list(prompt), rows, vocabulary
@@ -125,7 +125,7 @@ class Reading:
         self._cache_argument = cache_argument(model)
         self._cache.activate_past_recording()  # sliding-window caches keep what a rewind needs
         if not self._cache.is_croppable:
-            raise UsageError(f"a {model.config.model_type} cannot take back what it has read; use decode instead")
+            raise UsageError(f"the cache of a {model.config.model_type} cannot be cropped; use decode instead")
 
     def read(self, completion: Sequence[int], last: int) -> Logits:
         """Read up to the end of the completion; return logits after each of its `last` tokens, or after the prompt."""
@@ -166,10 +166,10 @@ class _Target(NamedTuple):
     p: Float[Tensor, "L V"]
 
 
-class Writing:
+class Generation:
     """Generates one completion in rounds of drafting and verification."""
 
-    def __init__(self, reader: CompletionReader, big: Reading, small: Reading, ends: frozenset[int], draft: int):
+    def __init__(self, reader: CompletionReader, big: CachedLM, small: CachedLM, ends: frozenset[int], draft: int):
         self.reader, self.big, self.small, self.draft = reader, big, small, draft
         self.request = reader.request
         self.ends = frozenset() if self.request.ignore_eos else ends
@@ -201,17 +201,17 @@ class Writing:
             if number_accepted < len(draft.tokens):
                 rest = residual(target.p[number_accepted], draft.q[number_accepted])
             else:
-                target = self._target(base, torch.cat([draft.guides, self._guides_behind(text, draft)]))
+                target = self._target(base, torch.cat([draft.guides, self._guides_after(text, draft)]))
                 rest = target.p[number_accepted]
             new = [*new, draw(rest, float(noise[REST, number_accepted]))]
             self.reader.read(new[-1:])
         self._facts.append(facts(*target, new[: len(self.reader.tokens) - len(written)]))
-        for reading in (self.big, self.small):
-            reading.rewind(len(written) + number_accepted)
+        for model in (self.big, self.small):
+            model.rewind(len(written) + number_accepted)
         self.drafted, self.accepted = self.drafted + len(draft.tokens), self.accepted + number_accepted
 
     def _drafted(self, written: Sequence[int], noise: Sequence[float]) -> _Draft:
-        """Draft a token for every random number, or up to one that ends the completion."""
+        """Draft one token after `written` for each random number; stop at a token that ends the completion."""
         tokens, q, guides = [], [], []
         for number in noise:
             here = self._target(*self.small.read([*written, *tokens], 1))
@@ -222,7 +222,7 @@ class Writing:
                 break
         return _Draft(tokens, torch.cat(q).to(self.big.device), torch.cat(guides).to(self.big.device))
 
-    def _guides_behind(self, text: Sequence[int], draft: _Draft) -> Float[Tensor, "1 G V"]:
+    def _guides_after(self, text: Sequence[int], draft: _Draft) -> Float[Tensor, "1 G V"]:
         """Return the guide's logits after a full draft; the small model's step is reused by the next round."""
         if self.request.weight == 0:
             return draft.guides[:1]
@@ -237,7 +237,7 @@ class Writing:
 
 
 def uniforms(seed: int, start: int, number: int) -> Float[Tensor, "3 N"]:
-    """Return three numbers in (0, 1) for each completion token from `start` on: draft, test, rest."""
+    """Return random numbers in (0, 1) for completion tokens from `start` on; rows for draft, test, draw after both."""
     positions = torch.arange(start, start + number)
     return philox.uniform(philox.words(torch.tensor(seed), torch.tensor(0), positions, STREAM))[:3]
 
@@ -251,7 +251,7 @@ def mixture(base: Float[Tensor, "L V"], guides: Float[Tensor, "L G V"], weight: 
 
 
 def probabilities(u: Float[Tensor, "L V"], request: Request) -> Float[Tensor, "L V"]:
-    """softmax(u / T), truncated as in `guided_sampler`, in float64; at temperature 0 one-hot on the best token."""
+    """Return softmax(u / T), truncated as in `guided_sampler`, in float64; at temperature 0, one-hot vectors."""
     if request.temperature == 0:
         return torch.nn.functional.one_hot(u.argmax(1), u.shape[1]).double()
     x = u / request.temperature
@@ -267,14 +267,14 @@ def probabilities(u: Float[Tensor, "L V"], request: Request) -> Float[Tensor, "L
 def accepted(
     p: Float[Tensor, "D V"], q: Float[Tensor, "D V"], tokens: Sequence[int], uniform: Float[Tensor, " N"]
 ) -> int:
-    """Return the number of the D tokens before the first that fails its test U < p(x) / q(x); N >= D."""
+    """Return the number of accepted drafts: those before the first with U >= p(x) / q(x). N >= D."""
     token_ids = torch.tensor(tokens, device=p.device)[:, None]
     of_p, of_q = (probabilities.gather(1, token_ids).squeeze(1) for probabilities in (p, q))
     return int((uniform[: len(tokens)].to(p.device) * of_q < of_p).long().cumprod(0).sum())
 
 
 def residual(p: Float[Tensor, " V"], q: Float[Tensor, " V"]) -> Float[Tensor, " V"]:
-    """max(p - q, 0), unnormalised; p itself if they differ by less than rounding."""
+    """Return max(p - q, 0), unnormalised; p if p and q are equal up to rounding."""
     rest = (p - q).clamp_min(0)
     return rest if rest.any() else p
 

@@ -34,7 +34,7 @@ INTERFACES = {
     "V1Processor": "vllm.v1.sample.logits_processor",
     "V2Processor": "vllm.v1.worker.gpu.sample.logits_processor",
 }
-CPU_SLOTS = "on a CPU vLLM gives rows without a LoRA what is in the last slot (vllm-project/vllm#48421)"
+CPU_SLOTS = "on a CPU, vLLM applies the LoRA of the last slot to rows without a LoRA (vllm-project/vllm#48421)"
 
 
 def combine(
@@ -137,9 +137,9 @@ class GuidedPairs:
         scheduler = vllm_config.scheduler_config
         if scheduler.enable_chunked_prefill or scheduler.long_prefill_token_threshold:
             # a row with a partly processed prompt cannot be told from one with a complete prompt
-            raise UsageError("pairs need whole prompts; start vLLM with enable_chunked_prefill=False")
+            raise UsageError("pairs need each prompt in one prefill; start vLLM with enable_chunked_prefill=False")
         if vllm_config.speculative_config is not None:
-            raise UsageError("pairs draw one token a step; start vLLM without speculative decoding")
+            raise UsageError("pairs sample one token per step; start vLLM without speculative decoding")
         if vllm_config.device_config.device_type == "cpu" and vllm_config.lora_config.max_loras < 2:
             raise UsageError(f"{CPU_SLOTS}; start it with max_loras=2")
 
@@ -274,7 +274,7 @@ def vllm_guided(
     """
     engine = llm.llm_engine
     if engine.has_unfinished_requests():
-        raise UsageError("the engine has unfinished requests; let them end before guided ones begin")
+        raise UsageError("the engine has unfinished requests; let them end before submitting guided ones")
     lora = _lora_request(lora_path)
     if engine.vllm_config.device_config.device_type == "cpu":
         for other in {*engine.list_loras()} - {lora.lora_int_id}:  # this one then gets the first slot: see `CPU_SLOTS`
@@ -318,7 +318,7 @@ def _lora_request(folder: Path) -> Any:
     except (OSError, ValueError) as error:
         raise DataError(f"{folder} holds no PEFT LoRA ({error}); write one with export_lora") from error
     if biased:
-        raise DataError(f"{folder} has a LoRA bias, which vLLM does not know; export an adapter without shift")
+        raise DataError(f"{folder} has a LoRA bias, which vLLM does not support; export an adapter without shift")
     return _vllm("vllm.lora.request").LoRARequest(name, zlib.crc32(name.encode()) % (2**31 - 1) + 1, str(folder))
 
 
@@ -365,8 +365,8 @@ def waves(prompts: Sequence[int], completion: int, capacity: Capacity) -> Iterat
     for index, prompt in enumerate(prompts):
         if not capacity.less(prompt, completion).enough:
             raise UsageError(
-                f"prompt {index} has {prompt} tokens, its completion up to {completion}; a pair of them is more than "
-                f"the engine has room for: {capacity}; raise max_num_batched_tokens, max_num_seqs or the KV cache"
+                f"prompt {index} has {prompt} tokens, its completion up to {completion}; a pair of them exceeds "
+                f"the engine's {capacity}; raise max_num_batched_tokens, max_num_seqs or the KV cache"
             )
         if not remaining.less(prompt, completion).enough:
             yield wave

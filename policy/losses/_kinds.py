@@ -25,7 +25,7 @@ class TokenLoss:
 
     compute: Callable[[Tensor, Tensor, Tensor], Tensor]
     of_partners: Callable[[Tensor, Tensor], Tensor] | None = None
-    """(log π(y_t), A_t) -> losses of tokens that partner models generated; by default `compute`."""
+    """(log π(y_t), A_t) -> losses of the tokens of partner models; by default, they also have the loss `compute`."""
     agents: int = 1
     """Number of agents, of which the policy is the first (`n_own_completions`)."""
 
@@ -36,20 +36,20 @@ class TokenLoss:
         advantage: Float[Tensor, "N L"],
         weight: Float[Tensor, "N L"],
         response: Bool[Tensor, "N L"],
-        own: Bool[Tensor, " N"] | None = None,
+        is_own: Bool[Tensor, " N"] | None = None,
     ) -> Float[Tensor, ""]:
         """Compute the sum Σ_t w_t L_t of token losses L and weights w over the completions with non-zero weight.
 
-        `own` is the mask of the policy's completions, by default all.
+        `is_own` marks the completions of the policy, by default all; the others are from partner models.
         """
         mask = response & (weight != 0)
         losses = self.compute(logprob[mask], old[mask], advantage[mask])
-        if self.of_partners is not None and own is not None:
-            by_policy = own[:, None].expand_as(mask)[mask]
+        if self.of_partners is not None and is_own is not None:
+            by_policy = is_own[:, None].expand_as(mask)[mask]
             losses = torch.where(by_policy, losses, self.of_partners(logprob[mask], advantage[mask]))
         if not isinstance(losses, Tensor) or losses.shape != logprob[mask].shape:
             shape = [*losses.shape] if isinstance(losses, Tensor) else type(losses).__name__
-            raise ValueError(f"a loss of tokens returns one loss for each of {int(mask.sum())} tokens, got {shape}")
+            raise ValueError(f"a token loss must return one value for each of {int(mask.sum())} tokens, got {shape}")
         return (weight[mask] * losses).sum()
 
 
@@ -77,7 +77,7 @@ class CompletionLossInputs(NamedTuple):
 
 
 CompletionLoss = Callable[[CompletionLossInputs], Tensor]
-"""Returns unweighted losses [N] of completions. The loss may compare the completions of a group, such as `p3o`."""
+"""Returns unweighted losses [N] of completions. The loss may compare the completions of a group, as `p3o` does."""
 
 
 def clipped_with_partners(of_partners: Callable[[Tensor, Tensor], Tensor], epsilon: float, agents: int) -> TokenLoss:

@@ -1,4 +1,4 @@
-"""Critique-GRPO: PPO on first attempts, and a loss that lifts unlikely tokens on refinements."""
+"""Critique-GRPO: PPO on first attempts, and on refinements a loss that raises the probability of unlikely tokens."""
 
 from torch import Tensor
 
@@ -6,13 +6,13 @@ from ._kinds import TokenLoss, clipped_with_partners
 
 
 def critique_grpo(*, gamma: float = 0.1, epsilon: float = 0.2, agents: int = 1) -> TokenLoss:
-    """own completions    L = -min(r A, clip(r, 1 - ε, 1 + ε) A), which is `ppo`      Critique-GRPO: arXiv:2506.03106
+    """first attempts    L = -min(r A, clip(r, 1 - ε, 1 + ε) A), which is `ppo`      Critique-GRPO: arXiv:2506.03106
 
-    refinements    L = -π / (π + γ) A
+    refinements       L = -π / (π + γ) A
 
     π is the policy's probability of a token without the critique in the prompt, and A its advantage; the gradient is
-    largest at π = γ, 0.1 in the released code. The advantages are those of `grpo` over attempts and refinements
-    together. The first completions of a group are the policy's (`n_own_completions`), the rest refinements or
+    largest at π = γ, 0.1 in the released code. The advantages are those of `grpo`, with attempts and refinements in
+    one group. The first completions of a group are the policy's (`n_own_completions`), the rest refinements or
     completions of partner models. Left out: the generation of critiques and refinements.
     """
     if gamma <= 0:

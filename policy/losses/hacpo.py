@@ -18,13 +18,13 @@ def hacpo(
 ) -> PerCompletionLoss:
     """With s = (π(y) / π_old(y))^{1/|y|}, where π_old is the model that generated y        HACPO: arXiv:2603.02604
 
-    own completions       L = -min(s A, clip(s, 1 - low, 1 + high) A), which is `gspo`
-    partners' ones    L = -s sg[s]^α A where f <= s <= 1, -A where s > 1, 0 where s < f,   f = 1 - δ + m δ_step <= 1
+    by the policy    L = -min(s A, clip(s, 1 - low, 1 + high) A), which is `gspo`
+    by partners      L = -s sg[s]^α A where f <= s <= 1, -A where s > 1, 0 where s < f,   f = 1 - δ + m δ_step <= 1
 
     sg stops the gradient and A is the advantage. m is the number of optimizer steps since the completions were
     generated. A partner's completion has a gradient only if f <= s <= 1, for A of either sign. δ in [0, 1] has no
-    default: the paper has .8 (.9 for one pair) in a table and .2 in its text, and δ_step .025 or .01, α 1 or 3. f is a
-    bound of s, not of s^α, as in the authors' code. The first completions of a group are the policy's
+    default: the paper has .8 (.9 for one pair) in a table and .2 in its text, and δ_step .025 or .01, α 1 or 3. As in
+    the authors' code, f bounds s, not s^α. The first completions of a group are the policy's
     (`n_own_completions`). A completion with a NaN advantage has no loss.
     """
     if not 0 <= delta <= 1 or delta_step < 0 or alpha < 0 or agents < 1:

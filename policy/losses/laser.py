@@ -1,4 +1,4 @@
-"""LaSeR: a policy loss, and an error of the policy's own last-token self-reward against the verifier's verdict."""
+"""LaSeR: a policy loss, and the squared error of the policy's last-token self-reward from the verifier's verdict."""
 
 from collections.abc import Callable
 
@@ -17,9 +17,9 @@ def laser(
     L is the policy loss `loss`, λ = `weight`. z is the `token`, an id of a token that the policy does not use, after
     completion y of prompt x; its log-probability is at the sampling temperature. v in {0, 1} is the reward `verdict`,
     and n_i the number of completions of the generation with the same verdict. Truncated completions and those without
-    a verdict have no error. c = `reference` is that of `advantages.laser`. β, λ and the balance of the two classes are
-    those of the released code, whose warm-up of 200 steps is left out. The reward `laser` measures log π(z | x, y) for
-    the advantage.
+    a verdict have no second term. c = `reference` is that of `advantages.laser`. β, λ and the balance of the two
+    classes are those of the released code, whose warm-up of 200 steps is left out. The reward `laser` measures
+    log π(z | x, y) for the advantage.
     """
     if weight < 0 or token < 0:
         raise ValueError(f"laser: weight and the id of the token are 0 or more, got {weight} and {token}")

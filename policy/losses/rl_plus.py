@@ -1,4 +1,4 @@
-"""RL-PLUS: PPO on the policy's completions, and a bounded ratio with an exploration bonus on those of partners."""
+"""RL-PLUS: PPO on the policy's completions, a bounded ratio with an exploration bonus on those of partner models."""
 
 from torch import Tensor
 
@@ -6,9 +6,9 @@ from ._kinds import TokenLoss, clipped_with_partners
 
 
 def rl_plus(*, epsilon: float = 0.2, power: float = 0.5, agents: int = 1) -> TokenLoss:
-    """own completions    L = -min(r A, clip(r, 1 - ε, 1 + ε) A), which is `ppo`            RL-PLUS: arXiv:2508.00222
+    """by the policy    L = -min(r A, clip(r, 1 - ε, 1 + ε) A), which is `ppo`              RL-PLUS: arXiv:2508.00222
 
-    partners' ones    L = -2 π / (sg π + ω) A (1 - sg π)^γ,   ω = (sg π + 1) / 2
+    by partners      L = -2 π / (sg π + ω) A (1 - sg π)^γ,   ω = (sg π + 1) / 2
 
     π is the policy's probability of a token, A its advantage, and sg stops the gradient. The ratio does not depend on
     the partner's probabilities and lies between 0 and 1; (1 - sg π)^γ with γ = `power` gives more weight to unlikely

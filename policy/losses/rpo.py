@@ -26,7 +26,7 @@ def rpo(*, beta: float, eta: float, scale: float = 0.0, rate: float = 1.0, margi
 
     def loss(completions: CompletionLossInputs) -> Float[Tensor, " N"]:
         if completions.base is None:
-            raise ValueError("rpo: the completions have no log-probabilities under a base; leave --measure_kl on")
+            raise ValueError("rpo: the completions have no reference log-probabilities; leave --measure_kl on")
         valid, group = ~completions.advantage.isnan(), completions.group
         r = completions.advantage.detach()
         same = group[:, None] == group

@@ -17,7 +17,7 @@ from ..step.forward import states_of
 
 States = Sequence[Float[Tensor, "S P"]]
 Reads = Callable[[States, Sequence[Example], Generator], States]
-"""Maps hidden states of the policy and completions to the states that the reward model reads."""
+"""(hidden states of the policy, completions, generator) -> the states that the reward model reads."""
 
 
 def identity(states: States, examples: Sequence[Example], generator: Generator) -> States:
@@ -56,7 +56,7 @@ def fixed(states: States, examples: Sequence[Example], generator: Generator) -> 
 
 @dataclass(frozen=True)
 class R2MArguments:
-    """Settings of the reward model's updates; defaults are R2M's own, and `CONTROLS` has those of its baselines."""
+    """Settings of the reward model's updates; defaults are those of R2M, and `CONTROLS` has its baselines."""
 
     learning_rate: float = 1e-6
     alpha: float = 0.3
@@ -70,7 +70,7 @@ class R2MArguments:
     """Rewards that determine best and worst of a group: those that the policy was trained on ("annotation"), or those
     on the states after training ("refreshed")."""
     objectives: tuple[str, ...] = ()
-    """Objectives that form one pair per group each. All objectives if empty."""
+    """Objectives, each with one pair of completions per group. All objectives if empty."""
     batch_groups: int = 0
     """Number of groups per optimizer step. 0: all groups of the cycle. The update is one pass in both cases."""
     max_grad_norm: float = 1.0
@@ -103,7 +103,7 @@ CONTROLS: Mapping[str, Mapping[str, Any]] = {
     "unrefreshed": {"refresh": False},  # the states at rating time, not those after the policy's update
     "full_update": {"learns": "everything"},  # the body is trained as well
 }
-"""Changes of `R2MArguments` for each control, for `dataclasses.replace`. From the paper's G.5 and 5.4, and ours.
+"""Arguments of `R2MArguments` that each control changes. They are from the paper's G.5 and 5.4, or our own.
 
 Another control is `reads=stale(start policy, encoder)`: the same features of the completion, from a fixed policy. An
 ensemble's mean - λ std is a separate source: `rm.kinds.ensemble.model` with a pessimism of λ.

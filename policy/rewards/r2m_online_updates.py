@@ -24,7 +24,7 @@ from .r2m_controls import R2MArguments, States
 
 @dataclass(frozen=True)
 class Anchor:
-    """External labels for the update: in some groups of each cycle, a labeller gives P(best is better than worst)."""
+    """External labels for the update: a labeller returns P(best is better than worst) for some groups of each cycle."""
 
     labeller: Labeller
     groups: int
@@ -96,8 +96,8 @@ class OnlineR2M:
         self.columns = _columns(model.contract.objectives, arguments.objectives)
         if anchor and (len(self.columns) != 1 or arguments.alpha == 1):
             raise UsageError(
-                f"an anchor labels pairs of one objective, and alpha is {arguments.alpha} with {len(self.columns)} "
-                "objectives; name one, and give alpha less than 1"
+                f"an anchor needs a single objective and alpha < 1, got {len(self.columns)} objectives and alpha "
+                f"{arguments.alpha}; change these arguments"
             )
         head = [*model.head.parameters()]
         body = [parameter for parameter in model.body.model.parameters() if parameter.requires_grad]
@@ -232,7 +232,7 @@ class OnlineR2M:
         """Label the pairs of random groups by the labeller; return all pairs, and metrics of the model's agreement."""
         if anchor.groups > len(batch.rows):
             raise UsageError(
-                f"an anchor is to label {anchor.groups} groups and the cycle has {len(batch.rows)}; ask for fewer"
+                f"an anchor labels {anchor.groups} groups, but the cycle has {len(batch.rows)}; set fewer groups"
             )
         groups = torch.randperm(len(batch.rows), generator=random)[: anchor.groups]
         groups = groups[~pairs.wins[groups].isnan()]
@@ -240,7 +240,7 @@ class OnlineR2M:
         labeller = anchor.labeller if PartialState().is_main_process else lambda *_: float("nan")  # rank 0 asks
         for group in groups.tolist():
             best, worst = (batch.examples[batch.rows[group, side[group]]] for side in (pairs.best, pairs.worst))
-            labels[group] = ask(labeller, best, worst, random)
+            labels[group] = label_pair(labeller, best, worst, random)
         labels = broadcast_object_list([labels])[0]
         self.calls += len(groups)
         wins = torch.full_like(labels, torch.nan) if anchor.only else pairs.wins.clone()
@@ -270,7 +270,7 @@ class OnlineR2M:
         if other := [name for name in settings if state["made"].get(name) != settings[name]]:
             raise DataError(
                 f"the checkpoint's feedback reward has {other[0]} {state['made'].get(other[0])} and this run's "
-                f"{settings[other[0]]}; resume with what the run was started with"
+                f"{settings[other[0]]}; resume with the settings of the first start"
             )
         self.model.head.load_state_dict(state["head"])
         if state["body"] is not None:
@@ -309,14 +309,14 @@ def rows_of_groups(group: Int[Tensor, " N"]) -> Int[Tensor, "G R"]:
     return group.argsort(stable=True).view(len(sizes), -1)
 
 
-def ask(labeller: Labeller, first: Example, second: Example, random: Generator) -> float:
+def label_pair(labeller: Labeller, first: Example, second: Example, random: Generator) -> float:
     """Return the labeller's P(first is better), or NaN. The order is random, to cancel the labeller's position bias."""
     swapped = bool(torch.randint(2, (), generator=random))
     completions = (second.text, first.text) if swapped else (first.text, second.text)
     chance = float(labeller(first.prompt, completions))
     if not (np.isnan(chance) or 0 <= chance <= 1):
         raise DataError(
-            f"a labeller gives P(first is better) in [0, 1] or NaN, got {chance} for {completions[0][:60]!r}"
+            f"a labeller must return P(first is better) in [0, 1] or NaN, got {chance} for {completions[0][:60]!r}"
         )
     return 1 - chance if swapped else chance
 

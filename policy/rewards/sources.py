@@ -85,7 +85,7 @@ class RewardSources:
         )
         self._of_steps = [name for name, source in self.sources.items() if isinstance(source, RewardsSteps)]
         if len(self._of_steps) > 1:
-            raise UsageError("two sources reward single steps; name one of them")
+            raise UsageError("two sources reward single steps; use one of them")
         self.learners: dict[str, Any] = {name: s for name, s in self.sources.items() if isinstance(s, LearnsOnline)}
         if unused := [name for name in watched if name in self._of_steps]:
             raise UsageError(f"'{unused[0]}' rewards steps and is only watched; name it with --reward")
@@ -176,7 +176,7 @@ class RewardSources:
         """Size of the file `record` in bytes, for a checkpoint."""
         return self.record.stat().st_size if self.record and self.record.exists() else 0
 
-    def forget_after(self, recorded: int) -> None:
+    def truncate_record(self, recorded: int) -> None:
         """Truncate the file `record` to its size at a checkpoint, since the later steps are repeated."""
         if self.record and self.recorded > recorded:
             os.truncate(self.record, recorded)
@@ -201,27 +201,27 @@ class RewardSources:
 
     def _read(self, name: str, returned: Any, examples: Sequence[Example]) -> tuple[np.ndarray, list[Fault]]:
         """Convert the result of one source to rewards [N, K] and faults."""
-        nothing = np.full((len(examples), len(self._components(name))), np.nan)
+        rewards = np.full((len(examples), len(self._components(name))), np.nan)
         try:
             if isinstance(returned, BaseException):
                 raise returned
-            rows = [_components_of(row, nothing.shape[1]) for row in returned]
+            rows = [_components_of(row, rewards.shape[1]) for row in returned]
         except CheckFailed:  # such as a server whose contract has changed: this must end the run
             raise
         except Exception as error:  # user functions raise arbitrary errors
-            return nothing, [Fault(name, None, f"raised {type(error).__name__}: {error}", None)]
+            return rewards, [Fault(name, None, f"raised {type(error).__name__}: {error}", None)]
         if len(rows) != len(examples):
-            return nothing, [Fault(name, None, f"gave {len(rows)} values for {len(examples)} completions", None)]
+            return rewards, [Fault(name, None, f"returned {len(rows)} values for {len(examples)} completions", None)]
         faults = []
         for index, row in enumerate(rows):
             reasons = [reason for value in row if (reason := _reward_fault(value))]
-            if len(row) != nothing.shape[1]:
-                reasons.append(f"gave a row of length {len(row)} instead of {nothing.shape[1]}")
+            if len(row) != rewards.shape[1]:
+                reasons.append(f"returned a row of length {len(row)} instead of {rewards.shape[1]}")
             if reasons:
                 faults.append(Fault(name, index, reasons[0], examples[index]))
             else:
-                nothing[index] = [np.nan if value is None else float(value) for value in row]
-        return nothing, faults
+                rewards[index] = [np.nan if value is None else float(value) for value in row]
+        return rewards, faults
 
     def _rate(self, name: str, source: Any, arguments: tuple[Any, ...]) -> np.ndarray:
         """Return the rewards of a reward model, and update the share of completions that it truncates."""
@@ -260,7 +260,7 @@ class RewardSources:
         except Exception as error:  # user models raise arbitrary errors, as in `_read`
             return nothing, nothing[0], [*faults, Fault(name, None, f"raised {type(error).__name__}: {error}", None)]
         if members.shape[1:] != values.shape:
-            reason = f"gave members' scores of shape {members.shape} for {len(examples)} completions"
+            reason = f"returned members' scores of shape {members.shape} for {len(examples)} completions"
             return nothing, nothing[0], [*faults, Fault(name, None, reason, None)]
         return np.where(np.isnan(values), np.nan, members), values, faults
 
@@ -312,5 +312,5 @@ def _reward_fault(value: object) -> str:
     if value is None:
         return ""
     if not isinstance(value, (Real, np.number)):
-        return f"says {value!r}, which is no number,"
+        return f"is {value!r}, which is no number,"
     return f"is {value}" if np.isinf(float(value)) else ""

@@ -50,7 +50,7 @@ class ProcessRewards:
 
     def __init__(self, model: ProcessRewardModel, scale: float = 1.0):
         if len(model.contract.objectives) != 1:
-            raise UsageError(f"a step has one reward; the model has {', '.join(model.contract.objectives)}")
+            raise UsageError(f"process rewards need a single objective, got {', '.join(model.contract.objectives)}")
         if not np.isfinite(scale) or scale == 0:
             raise UsageError(f"the scale of process rewards is a number other than 0, got {scale}")
         self.model, self.scale, self.contract = model, scale, model.contract

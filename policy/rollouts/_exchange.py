@@ -63,9 +63,9 @@ def exchange_rollouts(
     Each of the n agents trains in its own process, on the same prompts in the same order; models and tokenizers may
     differ (`retokenized`). In each step an agent writes its completions and their log-probabilities atomically to a
     file in `folder`, and waits at most `timeout` seconds for its partners' files; `log` gets a message about long
-    waits. Partners' completions are ordered by agent number. In evaluation all are the policy's own. HACPO:
+    waits. Partners' completions are ordered by agent number. In evaluation all are by the policy. HACPO:
     arXiv:2603.02604. Sampling depends on the seed, the step and the agent, so that an agent resumed from a checkpoint
-    generates the same completions again: its own existing file must be equal and is kept.
+    generates the same completions again: if it has already written its file, the contents must be equal.
     """
     if not 0 <= agent < agents:
         raise UsageError(f"agents are numbered from 0 to {agents - 1}, got {agent}")
@@ -80,7 +80,7 @@ def exchange_rollouts(
             return {"prompt_ids": ids, "completion_ids": generate(ids), "logprobs": None}
         each, rest = divmod(size, agents)
         if rest:
-            raise UsageError(f"{agents} agents cannot share {size} completions to a prompt; make them a multiple")
+            raise UsageError(f"--num_generations must be a multiple of the number of agents, {agents}, got {size}")
         step, groups = trainer.state.global_step, len(ids) // size
         hashes = StepHashes(
             content_hash(ids[::size]), str(trainer.encoder.contract.tokenizer), content_hash([*prompts][::size])
@@ -162,9 +162,9 @@ def store(path: Path, completions: AgentCompletions, hashes: StepHashes) -> Agen
     pairs = zip(chain(*stored.logprobs), chain(*completions.logprobs), strict=False)
     if stored.completions != completions.completions or any(abs(logprob - other) > NEAR for logprob, other in pairs):
         raise DataError(
-            f"{path} holds other completions than this agent has just written: it is of another run, or this machine "
-            "does not repeat its draws; name an empty folder for a new run, or delete this agent's files from this "
-            "step on"
+            f"{path} has other completions than this agent has now generated: it is from another run, or sampling is "
+            "not reproducible on this machine; use an empty folder for a new run, or delete this agent's files from "
+            "this step on"
         )
     return stored
 
@@ -176,8 +176,8 @@ def wait(path: Path, partner: int, step: int, timeout: float, log: Callable[[str
         waited = time.monotonic() - start
         if waited >= timeout:
             raise DataError(
-                f"{path}: agent {partner} has not written its completions of step {step} in {timeout:g} seconds; see "
-                "that it runs with the same folder, number of agents and batch settings, resume it, and then this one"
+                f"{path}: agent {partner} has not written its completions of step {step} in {timeout:g} seconds; "
+                "check that it runs with the same folder, number of agents and batch settings; resume it, then this one"
             )
         if waited >= next_log:
             log(f"step {step}: waiting for the completions of agent {partner} for {waited:.0f} seconds")
@@ -226,10 +226,10 @@ def read(path: Path, hashes: StepHashes, number: int, tokenizer: Any = None) -> 
 def retokenized(
     texts: Sequence[tuple[str, bool]], logprobs: Sequence[Sequence[float]], tokenizer: Any
 ) -> AgentCompletions:
-    """Encode completions of an agent with another tokenizer; their tokens share log π_j(y) equally.
+    """Encode completions of an agent with another tokenizer; each token of y gets an equal share of log π_j(y).
 
-    The sums of log-probabilities are the agent's, as HACPO's ratio of whole completions needs them; those of single
-    tokens are not. A completion is never empty: an empty text becomes an end-of-text token.
+    Only the sums of log-probabilities are those of the agent, which HACPO's ratio of completions reads. A completion
+    is never empty: an empty text becomes an end-of-text token.
     """
     end, ids = [tokenizer.eos_token_id], []
     for text, ended in texts:

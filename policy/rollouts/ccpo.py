@@ -38,9 +38,7 @@ def ccpo(
         plain = [as_prompt(prompt) for prompt in prompts]
         size = group_size(trainer.args, training=trainer.model.training)
         if alone and size % 2:
-            raise UsageError(
-                f"ccpo draws half of a group's completions without a thought and a group has {size}; make it even"
-            )
+            raise UsageError(f"ccpo: half of a group has no thought, so --num_generations must be even, got {size}")
         with_thoughts = [index for index in range(len(plain)) if not alone or index % size < size // 2]
         seeds = [derived(seed, trainer.state.global_step + 1, index) for index in with_thoughts]
         texts = sample_texts(model, [with_role(plain[index], text) for index in with_thoughts], seeds, longest)
@@ -63,7 +61,7 @@ def _encode(prompts: Sequence[Messages], policy: DecodingModel, longest: int) ->
     capacity = positions(policy) - longest
     if (most := max(map(len, ids))) > capacity:
         raise UsageError(
-            f"ccpo: a prompt and its thought have {most} tokens, and the policy's context leaves {capacity} beside a "
-            "completion; lower longest, or --max_completion_length"
+            f"ccpo: a prompt with its thought has {most} tokens, but the policy's context has room for {capacity} and "
+            "a completion; lower longest, or --max_completion_length"
         )
     return ids

@@ -23,9 +23,9 @@ def dacr(
     The rewrite follows the partner's critique. All three form one completion, with the partner's turns between them.
     Only the policy's tokens are trained on, with one advantage. The language model `partner` (path or Hub id) has its
     own conversation in each row, with the system message in the file `role` if given, and is not trained. A turn of the
-    policy has at most --max_completion_length tokens and uses the run's sampling settings, one of the partner at most
-    `longest` at temperature 1; seeds are derived from the seed, the step, the turn and the index. Evaluation does the
-    same. Needs `--reward 'dacr(reward=SOURCE)'`, which rates the turns.
+    policy has at most --max_completion_length tokens and uses the run's sampling settings; a turn of the partner has
+    at most `longest`, at temperature 1. Seeds are derived from the seed, the step, the turn and the index. Evaluation
+    does the same. Needs `--reward 'dacr(reward=SOURCE)'`, which rates the turns.
     """
     if longest < 1:
         raise ValueError(f"dacr: the partner's turns have 1 token or more, got longest={longest}")

@@ -31,9 +31,7 @@ def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64,
     def rollout(prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
         ids, size = trainer._tokenize_prompts(list(prompts))[0], int(trainer.num_generations)
         if r >= size:
-            raise UsageError(
-                f"sage searches {r} completions of each group and a group has {size}; lower r or give it more"
-            )
+            raise UsageError(f"sage: r is {r} and a group has {size} completions; lower r, or raise --num_generations")
         tokens_by_row: dict[int, list[int]] = {}
         if trainer.model.training:
             step, settings = trainer.state.global_step + 1, sampling_arguments(trainer.args)

@@ -39,7 +39,7 @@ class Hints(NamedTuple):
 
 
 def with_hints(prompt: Messages, hints: Hints) -> Messages:
-    """Return the prompt with the hints appended to its system message, or as one; unchanged without hints.
+    """Return the prompt with the hints appended to its system message, or in a new one; unchanged without hints.
 
     >>> print(with_hints(({"role": "user", "content": "Why?"},), Hints(("Names a cause.",)))[0]["content"])
     Points that the answer should make:
@@ -66,21 +66,21 @@ def scaffold_rollouts(
     *,
     longest: int | None = None,
     seed: int = 0,
-    written_by: RolloutSource | None = None,
+    rollouts: RolloutSource | None = None,
 ) -> RolloutSource:
     """Create a rollout function that generates with hints in the prompts and returns the prompts without them.
 
     Log-probabilities, ratios, KL and gradients are all for the prompt without hints. There is no correction for the
     different prompt at generation (RuscaRL, arXiv:2508.16949). Completion i of a group is the i-th row of its prompt.
     A prompt that would have more than `longest` tokens with its hints gets none, as do all prompts in evaluation.
-    `written_by` is another rollout function, such as `server_rollouts`; by default the trainer's own generation. Random
-    draws depend on the seed, the step and the row. With a schedule whose attribute `after_failure` is true, only groups
+    `rollouts` generates the completions, for example `server_rollouts`; by default the trainer does. Random choices of
+    hints depend on the seed, the step and the row. With a schedule whose attribute `after_failure` is true, only groups
     without a reward above 0 are generated again with hints, with ratios relative to the policy with the hints.
     """
 
     def generate(prompts: Sequence[Messages], trainer: Any) -> list[list[int]]:
-        if written_by is not None:
-            return written_by(prompts, trainer)["completion_ids"]
+        if rollouts is not None:
+            return rollouts(prompts, trainer)["completion_ids"]
         return trainer._generate_single_turn(*trainer._tokenize_prompts(prompts), num_generations=1)[0]
 
     def rollout(prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def failed_rows(prompts: Sequence[Messages], completion_ids: Sequence[Sequence[i
     """Return the rows of the groups in which no completion has a total reward above 0."""
     if len(prompts) % trainer.num_generations:
         raise UsageError(
-            "this scaffold rates whole groups; make the batch of a process a multiple of --num_generations"
+            "this scaffold rates complete groups; make the batch of each process a multiple of --num_generations"
         )
     if trainer.sources.reads_states:
         raise UsageError("this scaffold rates completions as they are generated; leave out rewards by hidden states")
@@ -156,7 +156,7 @@ def hinted_logprobs(
         device, parts = trainer.accelerator.device, zip(before, after, strict=True)
         tokens, attention = (torch.cat([x.flip(1), y], 1).long().to(device) for x, y in parts)
         read = trainer._get_per_token_logps_and_entropies
-        logps = read(trainer.model, tokens, attention, after.tokens.shape[1])[0]
-        for row, values in zip(rows, logps.float().tolist(), strict=True):
+        read_logprobs = read(trainer.model, tokens, attention, after.tokens.shape[1])[0]
+        for row, values in zip(rows, read_logprobs.float().tolist(), strict=True):
             logprobs[row] = values[: len(completion_ids[row])]
     return logprobs

@@ -13,7 +13,7 @@ def mpo(*, gap: float, side: str) -> Scheduler:
     r are the rewards of the prompt's completions and γ = `gap`, which the paper does not fix. The paper trains DPO on
     the pairs with a large gap first (`side=large` with `--loss rpo(...)`), then PPO on the prompts with a small gap,
     with the DPO policy as the reference (`side=small`, `--reference`). Weights have mean 1 over the completions with a
-    reward, or are all 0 if no prompt is on the side.
+    reward, or are all 0 if no prompt fulfils the condition.
     """
     if gap <= 0 or side not in ("small", "large"):
         raise ValueError(f"mpo: gap is above 0 and side is small or large, got {gap} and {side!r}")

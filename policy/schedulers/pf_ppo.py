@@ -16,7 +16,7 @@ def pf_ppo(kind: str, *, power: float = 2.0) -> Scheduler:
     best_worst   equal weights for the best and the worst of a group, 0 for the others
     best_random  4 for the best of a group, 1 for the others
 
-    Tied scores have equal weights: each completion with the highest score of a group is a best one. The weights are
+    Tied scores have equal weights: all completions with the highest score of a group are best ones. The weights are
     those of the released code. Ours: they are computed within groups, with mean 1 in each group.
     """
     if kind not in KINDS:

@@ -47,7 +47,7 @@ class Penalty:
     def __post_init__(self) -> None:
         """Raise `ValueError` if `place` is unknown."""
         if self.place not in PENALTY_LEVELS:
-            raise ValueError(f"the KL penalty is in one of {', '.join(PENALTY_LEVELS)}, got {self.place!r}")
+            raise ValueError(f"the place of the KL penalty is one of {', '.join(PENALTY_LEVELS)}, got {self.place!r}")
 
     @property
     def in_reward(self) -> bool:
@@ -101,8 +101,8 @@ class Algorithm:
     apart: bool = False
     """Whether the estimator gets the weighted components [N, K] separately instead of their sum [N]."""
     on_missing: str = "group"
-    """Rule for completions with some missing rewards: the name of a rule of `without_reward`. Completions that the rule
-    keeps are trained on their remaining rewards."""
+    """Rule for completions with some missing rewards, one of `without_reward`. Completions that it does not drop are
+    trained on their remaining rewards."""
     penalty: Penalty = field(default_factory=Penalty)
     entropy: float = 0.0
     """Weight of the entropy bonus in the loss."""
@@ -115,9 +115,9 @@ class Algorithm:
     """User's name of the formula in each field, such as `my_code:advantage(x=1)`, for error messages."""
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` if the transforms are in the wrong order or the KL penalty would have no effect."""
+        """Raise `ValueError` for transforms in the wrong order or without effect, and an unusable KL penalty."""
         if self.on_missing not in ON_MISSING:
-            raise ValueError(f"what a missing reward does is one of {', '.join(ON_MISSING)}, got {self.on_missing!r}")
+            raise ValueError(f"on_missing is one of {', '.join(ON_MISSING)}, got {self.on_missing!r}")
         if self.apart and self.penalty.in_reward:
             raise ValueError(
                 "an estimator of separate reward components cannot use a KL penalty in the reward; put it in the loss"
@@ -199,7 +199,7 @@ class Algorithm:
         if self.apart:
             if rewards.steps is not None:
                 raise ValueError(
-                    "an estimator of separate reward components cannot use step rewards; take another advantage"
+                    "an estimator of separate reward components cannot use step rewards; use another advantage"
                 )
             components = rewards.values[:, [rewards.index(name) for name in trained]]
             if self.on_missing == "strict":  # the estimator decides what a row with some of them is worth to its group
@@ -225,14 +225,14 @@ class Algorithm:
         of_tokens = next((name for name, advantage in stages.items() if advantage.dim() == 2), None)
         if token_rewards and of_tokens == "estimate" and not isinstance(self.advantage, TokenEstimator):
             raise ValueError(
-                "the estimator returns advantages of tokens and there are rewards of tokens, which it is not given; "
-                "return a policy.types.TokenEstimator of it"
+                "the estimator returns token advantages but does not get the token rewards of this run; wrap it in "
+                "policy.types.TokenEstimator"
             )
         if of_tokens and not isinstance(self.rule, ClipRule | TokenLoss):
             stage = "the estimator" if of_tokens == "estimate" else f"'{of_tokens}'"
             raise ValueError(
-                f"a loss of whole completions reads one advantage for each, and {stage} returns one for every token; "
-                "take another one, or a clip rule such as ppo for the loss"
+                f"a loss of whole completions reads one advantage for each, but {stage} returns one for every token; "
+                "use another one, or a clip rule such as ppo for the loss"
             )
 
     def _weights(
@@ -256,11 +256,11 @@ class TransformChain:
     def __init__(self, slot: str, transforms: Mapping[str, Transform]):
         for name, transform in transforms.items():
             if transform.slot != slot:
-                raise ValueError(f"'{name}' changes {transform.slot}s and is among the transforms of {slot}s")
+                raise ValueError(f"'{name}' transforms {transform.slot}s but is listed as a transform of {slot}s")
         for (first, before), (second, after) in pairwise(transforms.items()):
             if before.stage > after.stage:
                 raise ValueError(
-                    f"'{second}' is of stage {after.stage} ({STAGES[after.stage]}) and comes after '{first}' of "
+                    f"'{second}' is of stage {after.stage} ({STAGES[after.stage]}) but comes after '{first}' of "
                     f"stage {before.stage} ({STAGES[before.stage]}); put it before"
                 )
         self.transforms = dict(transforms)
@@ -296,8 +296,8 @@ def without_reward(missing: Bool[Tensor, "N K"], group: Int[Tensor, " N"], rule:
 
     strict   at least one reward is missing.
     sum      all rewards are missing, as in TRL. A missing reward then acts like a reward of 0 in the sum.
-    group    all rewards are missing, or at least one that another completion of the group has. A reward that the whole
-             group lacks does not apply to the prompt.
+    group    all rewards are missing, or at least one that another completion of the group has. A reward that all
+             completions of the group lack does not apply to the prompt.
     """
     if rule == "strict" or not missing.shape[1]:
         return missing.any(1)

@@ -104,8 +104,8 @@ def _missing_reward_rule(settings: AlgorithmSettings, *, separate: bool) -> tupl
         return settings.on_missing, {"partial": settings.on_missing != "strict"}
     if settings.on_missing == "sum":
         raise UsageError(
-            f"--advantage {settings.advantage} needs all rewards of a completion, so there is no sum of those that it "
-            "has; leave --on_missing out"
+            f"--advantage {settings.advantage} needs all rewards of a completion and cannot sum some of them; leave "
+            "--on_missing out"
         )
     return "strict", {}
 
@@ -119,7 +119,7 @@ def _shares(settings: AlgorithmSettings, components: Sequence[str]) -> dict[str,
         except ValueError as error:
             raise UsageError(f"--weight is NAME=number, got '{text}'") from error
         if not math.isfinite(shares[name]):
-            raise UsageError(f"--weight is NAME=number, a finite one, got '{text}'")
+            raise UsageError(f"--weight is NAME=number with a finite number, got '{text}'")
     return shares
 
 
@@ -142,7 +142,7 @@ def _rule(text: str, agents: int) -> Any:
         ) from error
     if not (isinstance(loss, torch.Tensor) and loss.shape == (4,)):
         raise UsageError(
-            f"--loss {text} is neither a clip rule nor a loss of whole completions: it returns {loss!r} for four{more}"
+            f"--loss {text} is neither a clip rule nor a loss of whole completions: for four it returns {loss!r}{more}"
         )
     return rule
 
@@ -206,8 +206,8 @@ def _run_once(algorithm: Algorithm, inputs: RunInputs, size: int) -> None:
     scored = _guarded_algorithm(algorithm, *rollout.response.shape)(rewards, rollout)
     if inputs.watched and scored.total[: 2 * size].isnan().any():
         raise ValueError(
-            f"the reward that is trained on reads what is only watched ({', '.join(inputs.watched)}); name it with "
-            "--reward, and give it a --weight of 0 if only a transform reads it"
+            f"the trained reward depends on rewards that are only watched ({', '.join(inputs.watched)}); use --reward "
+            "for them, with a --weight of 0 if only a transform reads them"
         )
     if algorithm.auxiliary:
         algorithm.auxiliary.targets([*scored.rewards.values()][-1], rollout)
@@ -290,7 +290,7 @@ ROLES = {"advantage": "the advantage estimator", "rule": "the loss"}
 
 
 def _title(algorithm: Algorithm, field: str) -> str:
-    """Return the role of the formula in a field of `Algorithm`, and the user's name for the formula."""
+    """Return a formula's role and the name that the user gave it, for messages; `field` is a field of `Algorithm`."""
     role, name = ROLES.get(field, f"the {field}"), algorithm.formulas.get(field)
     return f"{role} '{name}'" if name else role
 

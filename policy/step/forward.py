@@ -18,7 +18,7 @@ from ...rm.types import Example
 from ..advantages._groups import last_token
 
 Batch = dict[str, Any]
-"""Columns of a batch of completions, by name."""
+"""Columns of a batch of completions by name, as tensors with one row per completion."""
 STATE_DTYPE = torch.bfloat16  # of states on the CPU: changes R2M's rewards by at most 1 % of the largest
 
 
@@ -158,8 +158,8 @@ def vocabulary_logprobs(model: Any, temperature: float) -> Callable[[Float[Tenso
     """Return the function `Rollout.head` of an unwrapped model, at the sampling temperature."""
     if not head_reads_last_states(model):
         raise UsageError(
-            "a formula applies the policy's output head to hidden states, and this policy's head is not a linear layer "
-            "on the last ones, or its weights are partitioned; leave the formula out"
+            "a formula needs an output head that is a linear layer on the last hidden states and has its weights on "
+            "one device, which this policy lacks; leave the formula out"
         )
     return lambda states: (head_logits(model, states) / temperature).log_softmax(-1)
 

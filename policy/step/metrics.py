@@ -193,7 +193,7 @@ def _completions(rollout: Rollout) -> list[list[int]]:
 
 
 def learning_signal(scored: Scored, group: Int[Tensor, " N"]) -> "LearningSignal":
-    """Count the missing, truncated and equal rewards of a batch of completions."""
+    """Return the counts of missing, truncated and equal rewards of a batch of completions."""
     earned = scored.earned if scored.earned.dim() == 1 else scored.earned.sum(1)
     rewarded, statistics = ~scored.total.isnan(), groups(earned, group)
     n_missing = sum((rows.int() for rows in scored.missing.values()), torch.zeros_like(group))
@@ -249,7 +249,7 @@ class LearningSignal:
     def warning(self, before: "LearningSignal") -> str:
         """Return a warning about missing rewards in this batch. Empty if the counts `before` already include some."""
         if self.steps_without_reward and not before.steps_without_reward:
-            return f"none of {self.completions} completions has a reward ({self._missing}), so they train nothing"
+            return f"none of {self.completions} completions has a reward ({self._missing}), so none is trained on"
         if self.partial and not before.partial and not self.steps_without_reward:
             return (
                 f"{self.partial} of {self.completions} completions lack some of their rewards ({self._missing}); "
@@ -264,7 +264,7 @@ class LearningSignal:
             return ""
         if self.without_reward == self.completions:
             some = self.partial == self.completions
-            remedy = "; each lacks some only, see --on_missing" if some else ""
+            remedy = "; each has some of its rewards, see --on_missing" if some else ""
             return f"none of {self.completions} completions had a reward ({self._missing}){remedy}"
         return (
             f"every advantage was 0: {self.equal_groups} of {self.groups} groups had equal rewards, and of "

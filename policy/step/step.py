@@ -29,12 +29,12 @@ def token_objective(
     *,
     base: Float[Tensor, "N L"] | None = None,
     importance: Tensor | float = 1.0,
-    own: Bool[Tensor, " N"] | None = None,
+    is_own: Bool[Tensor, " N"] | None = None,
 ) -> PolicyLoss:
     """Compute Σ_t w_t (i_t L_t + β KL_t) over the tokens t of a micro-batch.
 
     w are token weights, i importance weights (`importance`), L token losses and β the coefficient of the KL penalty.
-    L is 0 if the loss is one of whole completions. `own` is the mask of completions by the policy, not by partners.
+    L is 0 if the loss is one of whole completions. `is_own` marks the completions by the policy, not by partners.
     """
     clips, penalty = isinstance(algorithm.rule, ClipRule), algorithm.penalty
     in_loss = penalty.place == "loss"
@@ -52,7 +52,7 @@ def token_objective(
         corrected=penalty.corrected and in_loss,
     )
     if isinstance(algorithm.rule, TokenLoss):
-        of_rule = algorithm.rule.total(logprob, old, advantages, weights * importance, response, own)
+        of_rule = algorithm.rule.total(logprob, old, advantages, weights * importance, response, is_own)
         loss = loss._replace(total=loss.total + of_rule)
     return loss
 
@@ -303,7 +303,7 @@ class PolicyStep:
             response,
             base=batch.get("base"),
             importance=batch.get("importance_sampling_ratio", 1.0),
-            own=self._own_rows(batch, batch_rows or len(response)),
+            is_own=self._is_own(batch, batch_rows or len(response)),
         )
         total = loss.total
         if not isinstance(algorithm.rule, ClipRule | TokenLoss):
@@ -328,8 +328,8 @@ class PolicyStep:
         target, weight = (batch[f"auxiliary_{name}"][:, 0] for name in ("target", "weight"))
         return self.algorithm.auxiliary.total(completion_states(states, rows), rows.response, target, weight, head)
 
-    def _own_rows(self, batch: Batch, batch_rows: int) -> Bool[Tensor, " B"] | None:
-        """Return the mask of the policy's completions for a loss of tokens that treats those of partners apart."""
+    def _is_own(self, batch: Batch, batch_rows: int) -> Bool[Tensor, " B"] | None:
+        """Return a mask of the policy's completions; None if the loss is the same for those of partners."""
         rule = self.algorithm.rule
         if not isinstance(rule, TokenLoss) or rule.of_partners is None:
             return None

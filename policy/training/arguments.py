@@ -33,7 +33,7 @@ TOKENISED = {
     "truncation_mode": "--on_long",
     "model_init_kwargs": "--dtype and --attn_implementation",
 }
-"""TRL arguments of the preparation of data and models, which rewardlab does -> what to set instead."""
+"""TRL arguments for the preparation of data and models, which rewardlab does itself -> what to set instead."""
 
 
 @dataclass
@@ -67,7 +67,7 @@ class PolicyArguments(TrainerDefaults, GRPOConfig):
 
     taken_over = TAKEN_OVER
     disable_dropout: bool = field(
-        default=True, metadata={"help": "Train without dropout, so that ratios compare one function."}
+        default=True, metadata={"help": "Train without dropout, which would change probability ratios."}
     )
     rollout_steps: int = field(
         default=0, metadata={"help": "Steps between rollout files, rounded up to whole generations; 0 writes none."}
@@ -93,7 +93,7 @@ class PolicyArguments(TrainerDefaults, GRPOConfig):
         return int(self.steps_per_generation or 1) * self.num_iterations
 
     def cycles(self, prompts: int) -> int:
-        """Return how often completions are generated in a run over that many prompts."""
+        """Return how often completions are generated in a run over this number of prompts."""
         if self.max_steps > 0:
             return math.ceil(self.max_steps * self.gradient_accumulation_steps / self.cycle)
         an_epoch = prompts // (int(self.generation_batch_size or 1) // int(self.num_generations or 1))
@@ -101,11 +101,11 @@ class PolicyArguments(TrainerDefaults, GRPOConfig):
 
     def check_shared_prompts(self, comparing: Sequence[str]) -> None:
         """Raise `UsageError` if a reward compares completions of a prompt that are spread over several processes."""
-        answers, steps = self.num_generations or 1, self.steps_per_generation or 1
+        size, steps = self.num_generations or 1, self.steps_per_generation or 1
         rows = self.per_device_train_batch_size * steps
-        if comparing and self.world_size > 1 and rows % answers:
+        if comparing and self.world_size > 1 and rows % size:
             raise UsageError(
-                f"'{comparing[0]}' compares the {answers} answers to a prompt, and each process rates {rows} answers; "
+                f"'{comparing[0]}' compares the {size} completions of a prompt, but a process rates {rows} in all; "
                 "make --per_device_train_batch_size times --steps_per_generation a multiple of --num_generations"
             )
 
@@ -114,12 +114,12 @@ class PolicyArguments(TrainerDefaults, GRPOConfig):
         steps, rest = divmod(self.cycle, self.gradient_accumulation_steps)
         if rest:
             raise UsageError(
-                f"completions are generated every {self.cycle} micro-batches and the optimizer moves every "
+                f"completions are generated every {self.cycle} micro-batches and the optimizer steps every "
                 f"{self.gradient_accumulation_steps}; make the first a multiple of the second"
             )
         if self.save_strategy == "epoch":
             raise UsageError(
-                "a checkpoint is taken every save_steps; save_strategy epoch may split a batch of completions"
+                "save_strategy epoch may split a batch of completions; set save_strategy steps and save_steps"
             )
         self.rollout_steps = steps * math.ceil(self.rollout_steps / steps)
         if self.save_steps >= 1:
@@ -147,7 +147,7 @@ class DpoArguments(TrainerDefaults, DPOConfig):
 
 
 def refuse_balancing(coefficient: float) -> None:
-    """Raise `UsageError` if TRL would add the load-balancing loss of a mixture of experts, which our loss lacks."""
+    """Raise `UsageError` for a mixture of experts, whose load-balancing loss TRL would add and our loss lacks."""
     raise UsageError(
         f"router_aux_loss_coef is {coefficient:g} for this mixture of experts, and its balancing loss is not computed "
         "here; train without it by router_aux_loss_coef 0"
@@ -158,8 +158,8 @@ def check_run(args: PolicyArguments, algorithm: Algorithm, replay: Replay | None
     """Raise `UsageError` for arguments that contradict the replay, the loss, or rewards that compare completions."""
     if replay and args.num_iterations < 2:
         raise UsageError(
-            "a replay takes the first pass over each batch of completions; give num_iterations of 2 or more"
+            "a replay replaces the first pass over each batch of completions; set num_iterations to 2 or more"
         )
     if compares_completions(algorithm.rule) and not args.disable_dropout:
-        raise UsageError("this loss reads every completion twice, which dropout would change; set disable_dropout True")
+        raise UsageError("this loss needs two equal forward passes, which dropout prevents; set disable_dropout True")
     args.check_shared_prompts(comparing)

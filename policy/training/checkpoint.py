@@ -22,7 +22,7 @@ FORMULAS, TENSORS = "algorithm.json", "beside.pt"
 
 
 @dataclass
-class TrainedBeside:
+class TrainedState:
     """State trained together with the policy: formulas, critic, replay buffer, online reward models and curriculum.
 
     Online reward models and curriculum are `learners`: after each cycle they learn from its completions and from the
@@ -67,11 +67,11 @@ class TrainedBeside:
         (folder / FORMULAS).write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
         torch.save(tensors, folder / TENSORS)  # loads without running code
 
-    def load(self, folder: Path, *, leads: bool) -> tuple[float, LearningSignal]:
-        """Load all states from a checkpoint; return the last KL and the learning signal. Rank 0 `leads`."""
+    def load(self, folder: Path, *, is_main: bool) -> tuple[float, LearningSignal]:
+        """Load all states from a checkpoint; return the last KL and the learning signal. Rank 0 has `is_main`."""
         state, tensors = load_state(folder)
-        if leads:
-            self.sources.forget_after(state["faults"])
+        if is_main:
+            self.sources.truncate_record(state["faults"])
         self.algorithm.load(state["algorithm"])
         if self.critic:
             self.critic.load(tensors["learner"])
@@ -90,5 +90,5 @@ def load_state(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     except FileNotFoundError as error:
         raise DataError(f"{folder}: no checkpoint of a policy's training ({error.filename} is missing)") from error
     if absent := {"algorithm", "kl", "faults"} - formulas.keys():
-        raise DataError(f"{folder / FORMULAS}: no {', '.join(sorted(absent))}; resume with the version that wrote it")
+        raise DataError(f"{folder / FORMULAS} lacks {', '.join(sorted(absent))}; resume with the version that wrote it")
     return formulas, tensors

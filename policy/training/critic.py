@@ -25,7 +25,7 @@ class CriticArguments:
     lam: float = 0.95
     """λ of the critic's targets: GAE returns with the discount γ of the advantages."""
     clip: float = math.inf
-    """Maximum distance of a value from its old value beyond which it gets no gradient; inf disables clipping."""
+    """Distance of a value from its old value beyond which the value gets no gradient; inf disables clipping."""
     max_grad_norm: float = 1.0
     hidden: int = 0
     """Width of the critic's hidden layer. With 0 the critic is linear."""
@@ -75,7 +75,7 @@ def critic_returns(scored: Scored, rollout: Rollout, gamma: float, lam: float) -
 
 
 class CriticLearner:
-    """Critic with its own optimizer, kept outside the policy module, whose parameters TRL saves and synchronises."""
+    """Critic with its own optimizer, outside the policy module, since TRL saves and synchronises that module."""
 
     def __init__(self, width: int, arguments: CriticArguments, device: torch.device):
         self.arguments = arguments

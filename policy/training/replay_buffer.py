@@ -97,7 +97,7 @@ def select_rows(batches: Sequence[Batch], advantages: Tensor, size: int) -> Batc
     """Select `size` rows with an advantage, with the total weight of an average batch. Padding rows have weight 0."""
     live = ~advantages.isnan().flatten(1).any(1) if advantages.dim() > 1 else ~advantages.isnan()
     if live.sum() > size:
-        raise UsageError(f"the replay chose {int(live.sum())} completions and a batch has {size}; let it choose fewer")
+        raise UsageError(f"the replay selected {int(live.sum())} completions, but a batch has {size}; select fewer")
     device, newest = advantages.device, batches[-1]
     joint: Batch = {}
     for name, values in newest.items():

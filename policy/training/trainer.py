@@ -43,7 +43,7 @@ from ..step.forward import (
 from ..step.step import PolicyStep, Processes
 from ..types import ON_REQUEST, Cycle, Replay, Rollout
 from .arguments import PolicyArguments, check_run, refuse_balancing
-from .checkpoint import TrainedBeside
+from .checkpoint import TrainedState
 from .critic import CriticArguments, CriticLearner
 from .prompts import CURRICULUM, CurriculumSampler, refuse_variants, spread_over_variants
 from .replay_buffer import ReplayBuffer
@@ -122,7 +122,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         width = self.language_model.config.get_text_config().hidden_size
         self.learner = CriticLearner(width, critic, self.accelerator.device) if critic else None
         learners = sources.learners | ({CURRICULUM: curriculum} if curriculum else {})
-        self.beside = TrainedBeside(algorithm, sources, learners, self.learner, self.replay_buffer)
+        self.trained_state = TrainedState(algorithm, sources, learners, self.learner, self.replay_buffer)
         self._log_ratios: list[Tensor] = []
         self.live, self.learns, self.kl, self.signal = False, False, 0.0, metrics.LearningSignal()
         check_composition(algorithm, self._run_inputs())
@@ -186,7 +186,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         return [self.encoder.encode_prompt(as_prompt(prompt)) for prompt in prompts], None, {}
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        """Override: store the completions and return rewards of 0. Rewards are computed later, with hidden states."""
+        """Override: store the completions and return rewards of 0. Rewards are computed later, from hidden states."""
         texts = self.processing_class.batch_decode(
             completion_ids_list, skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
@@ -223,10 +223,10 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         changes = {"updates": updates, "critic": critic, "corrected": bool(self.use_vllm)}
         batch |= step.loss_inputs(scored, rollout, width=rows.response.shape[1], **changes)
         if training:
-            examples = gather_object(self._examples) if writes or self.beside.learners else []
+            examples = gather_object(self._examples) if writes or self.trained_state.learners else []
             if writes:
                 self._write_rollouts(examples, rollout, scored, inputs, batch)
-            self.beside.start(Cycle(examples, rollout, scored.total, None, scored.advantage))
+            self.trained_state.start(Cycle(examples, rollout, scored.total, None, scored.advantage))
             if self.replay_buffer:
                 self.replay_buffer.next_cycle(batch, scored, rollout)
         return batch
@@ -296,7 +296,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         return inputs
 
     def rows_of(self, inputs):
-        """Override: allow splitting a micro-batch if memory is short. Not with several processes (collective calls)."""
+        """Override: allow splitting a micro-batch if memory is short, except in distributed training."""
         return len(inputs["weights"]) if self.accelerator.num_processes == 1 else None
 
     def _position(self, inputs: Batch) -> dict[str, int]:
@@ -325,7 +325,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
             inputs["valued"] = True  # not again if the piece is repeated for lack of memory
         if self.sources.learners and self.sources.reads_states and training:
             states = own_states(reading.states.detach(), rows)
-            self.beside.record(inputs["row"].tolist(), states, self._position(inputs)["batch_rows"])
+            self.trained_state.record(inputs["row"].tolist(), states, self._position(inputs)["batch_rows"])
         regularised = algorithm.penalty.beta != 0 or algorithm.entropy != 0
         self.learns |= training and bool((inputs["advantages"] * weights).any())
         self.live |= self.learns or (training and regularised and bool(weights.any()))
@@ -358,13 +358,13 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         super()._save_checkpoint(model, trial)
         if self.args.should_save:
             folder = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
-            self.beside.save(folder, self.kl, self.signal)
+            self.trained_state.save(folder, self.kl, self.signal)
 
     def _load_optimizer_and_scheduler(self, checkpoint):
         """Override: also load the state of critic, formulas, replay buffer and online reward models."""
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:
-            self.kl, self.signal = self.beside.load(Path(checkpoint), leads=self.accelerator.is_main_process)
+            self.kl, self.signal = self.trained_state.load(Path(checkpoint), is_main=self.accelerator.is_main_process)
 
     def _run_epoch(self, **epoch):
         """Override: stop immediately if the KL budget was exhausted at the loaded checkpoint."""
@@ -392,6 +392,6 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
     def end_step(self) -> bool:
         """Train online reward models and the curriculum after a cycle. Return whether the KL budget is exhausted."""
         if self._step % self.cycle == 0:
-            for name, value in self.beside.learn():
+            for name, value in self.trained_state.learn():
                 self._note(name, value)
         return self.kl > self.args.kl_budget

@@ -49,14 +49,14 @@ def gate(delta: tuple[float, float] | list[float], eta: float, epsilon: float) -
 def halves(group: Int[Tensor, " N"]) -> tuple[Bool[Tensor, " N"], Int[Tensor, " N"]]:
     """Return a mask of the rows in the first half of their group, and the row index of each row's pair partner.
 
-    >>> [one.tolist() for one in halves(torch.tensor([0, 0, 0, 0, 1, 1]))]
+    >>> [part.tolist() for part in halves(torch.tensor([0, 0, 0, 0, 1, 1]))]
     [[True, True, False, False, True, False], [2, 3, 0, 1, 5, 4]]
     """
     same = group[:, None] == group
     number, rank = same.sum(1), same.tril(-1).sum(1)
     if (number % 2).any():
         odd = int(number[number % 2 == 1][0])
-        raise ValueError(f"ccpo_solver: completions make pairs and a group has {odd}; give an even --num_generations")
+        raise ValueError(f"ccpo_solver: pairs need groups of even size, got {odd}; set an even --num_generations")
     joint = 2 * rank < number
     target_index = torch.where(joint, rank + number // 2, rank - number // 2)
     return joint, (same & (rank == target_index[:, None])).to(torch.uint8).argmax(1)

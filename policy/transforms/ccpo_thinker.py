@@ -30,7 +30,7 @@ def ccpo_thinker(
 
     def check(estimator: AdvantageEstimator, trained: Sequence[str]) -> None:
         if solo in trained:
-            raise ValueError(f"ccpo_thinker: '{solo}' is in the difference already; give it --weight {solo}=0")
+            raise ValueError(f"ccpo_thinker: '{solo}' is already part of the difference; set --weight {solo}=0")
 
     return Transform("reward", change, start={"seen": 0}, check=check)
 

@@ -13,7 +13,7 @@ def confucius3(*, slope: float = -0.256, offset: float = 1.256) -> Transform:
 
     Rewards are 1 for a right and -1 for a wrong completion (`rollout.total`), so a prompt that is never solved has the
     factor 1.512 and one that is always solved 1. α = `slope` and c = `offset` are the paper's. Its A = R - μ is
-    `--advantage dr_grpo`, with `--aggregation fixed_length`, as the paper normalises by no length.
+    `--advantage dr_grpo`, with `--aggregation fixed_length`, as the paper does not normalise by the length.
     """
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:

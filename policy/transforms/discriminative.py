@@ -1,4 +1,4 @@
-"""DelTA: more weight for tokens whose gradients tell good completions from bad ones."""
+"""DelTA: more weight for tokens whose gradients distinguish good completions from bad ones."""
 
 import torch
 from jaxtyping import Float
@@ -43,7 +43,7 @@ def own_side_probability(v: Float[Tensor, "M D"], A: Float[Tensor, " M"], passes
 
 
 def margins(v: Float[Tensor, "M D"], A: Float[Tensor, " M"], weight: Float[Tensor, " M"]) -> Float[Tensor, " M"]:
-    """Return m: by how much each token is closer to its own side's weighted mean than to the other's, squared."""
+    """Return m = ‖v - μ_other‖² - ‖v - μ_own‖² of each token, with the means μ of both sides weighted by `weight`."""
     good, bad = (
         (v - (weight * side) @ v / (weight * side).sum().clamp_min(1e-8)).square().sum(1) for side in (A > 0, A < 0)
     )

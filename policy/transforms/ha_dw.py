@@ -13,9 +13,9 @@ def ha_dw(*, lam: float = 1.0, eta: float = 0.1, window: int = 50) -> Transform:
     """A' = λ exp(-sgn(A) d) A,  d = p̂ - C;   C <- (1 - η σ) C + η σ p̄       HA-DW: Yang et al. 2026, arXiv:2601.08521
 
     Rewards are in [0, 1] (`rollout.total`): p̂ is the mean of the completion's group, p̄ the mean of the step. C is the
-    running accuracy of the policy, and σ the standard deviation (N - 1) of the last `window` values of C. Others use
-    λ = 1.0 or 1.3. Ours: C is the value before the current step and starts as p̄ of the first step. With fewer than two
-    values σ is 1, since C would otherwise never change.
+    running accuracy of the policy, and σ the standard deviation (N - 1) of the last `window` values of C. λ is 1.0
+    or 1.3 elsewhere. Ours: C is the value before the current step and starts as p̄ of the first step. With fewer than
+    two values σ is 1, since C would otherwise never change.
     """
     if lam <= 0 or not 0 <= eta <= 1 or window < 2:
         raise ValueError(

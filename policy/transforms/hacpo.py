@@ -30,7 +30,7 @@ def hacpo(*, floor: float, window: int = 5, epsilon: float = 1e-4, agents: int =
         if (total < 0).any():
             raise ValueError(
                 f"hacpo: capabilities are divided by one another, so rewards are 0 or more; got {total.min().item()}; "
-                "take a verdict, or a reward transform that lifts them"
+                "use verdicts, or a reward transform that adds a constant"
             )
         agent = writers(rollout.group, agents)
         means = [*state["means"], agents_means(total, agent, agents)][-window:]

@@ -1,4 +1,4 @@
-"""Lp-Reg: unlikely tokens of bad completions are pulled towards a distribution without noise tokens."""
+"""Lp-Reg: regularisation of unlikely tokens of bad completions towards a distribution without noise tokens."""
 
 import math
 
@@ -16,7 +16,7 @@ def lp_reg(*, kappa: float = 0.02, share: float = 0.01, weight: float = 1.0) -> 
     noise and does not change. The least likely tokens are `share` of the tokens with A < 0, by π(y_t). c = `weight`.
     The term is the gradient of the paper's penalty c KL(π_proxy | π), with the estimator k3, at π = π_old: exact in the
     first optimizer step after generation. κ, share and c are those of the released code, whose clip range is
-    `dapo(low=1, high=9)`. Ours: at least one token is selected, and tokens of equal probability together.
+    `dapo(low=1, high=9)`. Ours: at least one token is selected, and ties are included.
     """
     if not 0 < kappa <= 1 or not 0 < share <= 1 or weight < 0:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""ProGRPO: larger advantages for completions of which the policy is less confident than of the prompt."""
+"""ProGRPO: larger advantages for completions in which the policy is less confident than in the prompt."""
 
 import torch
 from jaxtyping import Bool, Float

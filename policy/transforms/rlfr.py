@@ -1,4 +1,4 @@
-"""RLFR: a penalty of tokens whose hidden states lie off the flow to those of right completions."""
+"""RLFR: a penalty on tokens whose hidden states deviate from the flow to the states of right completions."""
 
 import torch
 from jaxtyping import Bool, Float

@@ -1,4 +1,4 @@
-"""SDPO: distillation of the policy with a good completion in its prompt into the policy without it."""
+"""SDPO: distillation into the policy from the policy with a good completion in its prompt."""
 
 import torch
 from jaxtyping import Float
@@ -10,8 +10,8 @@ from ..types import Rollout, State, Transform
 def sdpo(*, weight: float = 1.0, keep: float = 0.0) -> Transform:
     """A'_t = κ A_t + w (log π_T(y_t) - log π(y_t))                              SDPO 2026, arXiv:2601.20802
 
-    π_T is the self-teacher (`rollout.teacher`): the policy π, with the prompt's best other completion in its prompt if
-    that has a reward above the mean; other completions have only κ A. With `--loss reinforce` the gradient of the
+    π_T is the self-teacher (`rollout.teacher`): the policy π, with the best other completion of the group in its prompt
+    if that has a reward above the mean; without one, A' is κ A. With `--loss reinforce` the gradient of the
     second term is that of w KL(π | π_T) on sampled tokens, the released code's distillation without full logits. w =
     `weight`; κ = `keep` is 0 in the paper. Left out: a teacher with averaged weights, feedback of an environment or
     judge, and the distillation of whole distributions.

@@ -37,7 +37,7 @@ CASES = [
     (f"{SCALAR} --max_steps 0", 2, "--max_steps is at least 1, or -1"),
     (f"{SCALAR} --seed -1", 2, "--seed is a whole number in 0..4294967295, got -1"),
     (f"{RL} --temperature 0", 2, "--temperature is above 0 and finite, got 0.0"),
-    (f"{RL} --weight rm=inf", 2, "--weight is NAME=number, a finite one, got 'rm=inf'"),
+    (f"{RL} --weight rm=inf", 2, "--weight is NAME=number with a finite number, got 'rm=inf'"),
     (f"{DECODE} --max_new_tokens 0", 2, "--max_new_tokens is at least 1, got 0"),
     (f"{SAMPLE} --base {{w}}/policy --n 0", 2, "--n is at least 1, got 0"),
     (f"{SAMPLE} --base {{w}}/policy --share 0", 2, "--share is a share in (0, 1], got 0.0"),

@@ -109,9 +109,9 @@ def test_every_gradient_has_its_own_precision_and_no_rows_are_no_numbers():
 def test_a_wrong_argument_is_told_what_is_wrong():
     """Widths are asked of the check itself, as the tests' annotations would refuse the shapes first."""
     for options, message in (
-        ({"temperature": 0.0}, "temperature is a number > 0, got 0.0"),
-        ({"softcap": -1.0}, "softcap is a bound > 0 or None for no bound, got -1.0"),
-        ({"chunk": 0}, "chunk counts logits and is at least 1, got 0"),
+        ({"temperature": 0.0}, "temperature must be a number > 0, got 0.0"),
+        ({"softcap": -1.0}, "softcap must be a bound > 0, or None for no bound, got -1.0"),
+        ({"chunk": 0}, "chunk, a number of logits, must be at least 1, got 0"),
     ):
         with pytest.raises(ValueError, match=message):
             linear_logprob(**example(CASE, torch.float32) | options)
@@ -223,16 +223,16 @@ def test_all_logits_of_a_loss_are_never_there_at_once(way):
 
 
 def test_what_a_loss_may_not_do_is_refused():
-    with pytest.raises(ValueError, match=r"loss returns a value for each of 3 rows, got the shape \(\)"):
+    with pytest.raises(ValueError, match=r"loss must return one value for each of 3 rows, got the shape \(\)"):
         linear_loss(**example(CASE, torch.float32), loss=lambda logprob, entropy, rows: logprob.mean())
     value = torch.zeros(9, requires_grad=True)
-    with pytest.raises(ValueError, match=r"depends on a tensor of shape \(9,\) that wants a gradient"):
+    with pytest.raises(ValueError, match=r"depends on a tensor of shape \(9,\) that requires a gradient"):
         linear_loss(**example(CASE, torch.float32), loss=lambda logprob, entropy, rows: logprob * (2 * value)[rows])
     arguments = example(CASE, torch.float32)
     arguments["hidden"].requires_grad_()
     total = linear_loss(**arguments, loss=surrogate).total
     total.backward(retain_graph=True)
-    with pytest.raises(RuntimeError, match="linear_loss: its gradient is handed out once"):
+    with pytest.raises(RuntimeError, match="linear_loss: only one backward pass is possible"):
         total.backward()
 
 

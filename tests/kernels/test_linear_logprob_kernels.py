@@ -56,12 +56,12 @@ def test_hopper_copies_whole_tiles_where_rows_are_aligned(capability, width, blo
 def test_scores_are_left_to_a_library_where_tiles_do_not_pay():
     def serves(width, dtype):
         one = torch.empty(5, width, dtype=dtype, device="meta")
-        return kernels.serves(one, one)
+        return kernels.supports(one, one)
 
     with recorded(90):
         assert serves(64, torch.bfloat16) and serves(64, torch.float16)
         assert not serves(65, torch.bfloat16) and not serves(64, torch.float32)
-        assert not kernels.serves(torch.empty(5, 64).half(), torch.empty(5, 64))
+        assert not kernels.supports(torch.empty(5, 64).half(), torch.empty(5, 64))
 
 
 def test_shares_fill_the_processors_to_the_end_group_by_group():

@@ -89,9 +89,9 @@ def test_autocast_chooses_the_precision_of_the_products():
 
 def test_a_wrong_use_is_told_what_is_wrong():
     arguments = example(FILM, torch.float32)
-    with pytest.raises(ValueError, match="scale and core are both given"):
+    with pytest.raises(ValueError, match="scale and core exclude each other"):
         lora_film(**arguments | {"core": torch.zeros(2, 5, 5)})
-    with pytest.raises(ValueError, match=r"start lies in \[0, 4\], the rows of y, got 5"):
+    with pytest.raises(ValueError, match=r"start must lie in \[0, 4\], the number of rows of y, got 5"):
         lora_film(**arguments | {"start": 5})
     with pytest.raises(ValueError, match="1 row or 2, one for each row from start=2 on, got 3"):
         lora_film(**arguments | {"scale": torch.zeros(3, 5), "shift": None})

@@ -250,8 +250,8 @@ def test_a_wrong_use_is_told_what_is_wrong():
     told("kl is one of k1, k2, k3, forward, got 'k4'", kl="k4")
     told("beta is a finite number, got inf", beta=INF)
     told("beta is 0.1, but the reference log-probabilities are missing", beta=0.1)
-    told(r"bounds rise from 0 to the number of tokens, 23; got \[0, 22\]", *given[:4], torch.tensor([0, 22]))
+    told(r"bounds must increase from 0 to 23 \(tokens\), got \[0, 22\]", *given[:4], torch.tensor([0, 22]))
     # Asked of the check itself, as the tests' annotations would refuse the shapes first
     logprob, old, advantage, weight, bounds = world()
-    with pytest.raises(ValueError, match=r"logprob has 23 tokens, the other tensors \[22, 23, 23\]; pack all alike"):
+    with pytest.raises(ValueError, match=r"logprob has 23 tokens, the other tensors \[22, 23, 23\]; use one length"):
         _check(logprob, (old[1:], advantage, weight, None, None), bounds, PPO, 0.0, "k3")

@@ -59,7 +59,7 @@ def save_state(trainer: Any, folder: Path) -> None:
         {"model": trainer.model.state_dict(), "optimizer": trainer.optimizer.state_dict()}, folder / "trainer.pt"
     )
     if isinstance(trainer, PolicyTrainer):
-        trainer.beside.save(folder, trainer.kl, trainer.signal)
+        trainer.trained_state.save(folder, trainer.kl, trainer.signal)
 
 
 def load_into(trainer: Any, folder: Path) -> None:
@@ -68,7 +68,7 @@ def load_into(trainer: Any, folder: Path) -> None:
     trainer.model.load_state_dict(state["model"])
     trainer.optimizer.load_state_dict(state["optimizer"])
     if isinstance(trainer, PolicyTrainer):
-        trainer.kl, trainer.signal = trainer.beside.load(folder, leads=trainer.accelerator.is_main_process)
+        trainer.kl, trainer.signal = trainer.trained_state.load(folder, is_main=trainer.accelerator.is_main_process)
 
 
 def read_state(folder: Path) -> dict[str, Tensor]:

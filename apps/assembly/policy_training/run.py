@@ -185,7 +185,7 @@ def _rollouts(config: RlConfig, arguments: PolicyArguments, facts: RunFacts) -> 
     hints, schedule = hints_by_prompt(facts), build("policy.scaffolds", config.scaffold)
     longest = positions(facts.policy) - (arguments.max_completion_length or 0)
     return scaffold_rollouts(
-        lambda prompt: hints[prompt_text(prompt)], schedule, longest=longest, seed=arguments.seed, written_by=served
+        lambda prompt: hints[prompt_text(prompt)], schedule, longest=longest, seed=arguments.seed, rollouts=served
     )
 
 
@@ -194,7 +194,7 @@ def run(trainer: PolicyTrainer, work: Path, *, resume: bool) -> dict[str, Any]:
     leads = trainer.accelerator.is_main_process
     checkpoint = checkpoint_to_resume(work / CHECKPOINTS, log, resume=resume, leads=leads)
     if not checkpoint and leads:  # an attempt without a checkpoint is repeated with its faults
-        trainer.sources.forget_after(0)
+        trainer.sources.truncate_record(0)
     arguments = trainer.args
     train_until_signal(trainer, checkpoint, every=arguments.cycle // arguments.gradient_accumulation_steps)
     early = trainer.state.global_step < trainer.state.max_steps

@@ -30,7 +30,7 @@ def attend(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """softmax(q kᵀ s + mask) v as [N, L, H, W], H / G heads per key; for L > 1 by Transformers' own function.
+    """Return softmax(q kᵀ s + mask) v as [N, L, H, W], with H / G queries per key; by Transformers for L > 1.
 
     Two batched matrix products for all rows. PyTorch's fused CPU kernel processes rows and heads one after the other:
     16 layers of 4 rows take 5.5 ms per token, the two products 1.5 ms (18 query and 6 key heads, 80 positions, two
@@ -76,7 +76,7 @@ TRANSPOSED = range(2, 5)
 
 
 class FewRowsLinear(nn.Linear):
-    """A linear layer without gradients that is fast for few rows; in other precisions than float32 `nn.Linear`.
+    """A linear layer without gradients that is fast for few rows; `nn.Linear` itself in precisions other than float32.
 
     Decoding should take the time of reading the weights, whatever the number of rows. PyTorch's product x Wᵀ, which is
     MKL's, does not: all layers of a SmolLM2-135M take these milliseconds on an AMD EPYC with one thread.
@@ -194,7 +194,7 @@ class Forward:
         self._cache_argument = cache_argument(model)
         windows = sliding_windows(model)
         self.is_static = windows is not None and {tensor.device for tensor in model.parameters()} == {model.device}
-        """Whether a step is a function of tensors on one device, with shapes that `grow` names."""
+        """Whether a step is a function of tensors on one device, with shapes that the result of `grow` determines."""
         self._tokens = torch.zeros(self.rows, self.width, dtype=torch.long)
         self._mask = torch.zeros(self.rows, self.width + steps, dtype=torch.long)
         for row, prompt in enumerate(prompts):
@@ -225,11 +225,11 @@ class Forward:
         """Count one more position; return the number of slots that the next step reads, which fixes its shapes."""
         self.read += 1
         if isinstance(self._cache, StaticCache):
-            self._cache.show(self._rounded(self.read))
+            self._cache.set_visible(self._rounded(self.read))
         return self._rounded(self.read)
 
     def step(self, tokens: Int[Tensor, " N"]) -> Float[Tensor, "M V"]:
-        """Return the logits after one more token per row, N repeated for M = N, 2N, ...; repeatable until `advance`."""
+        """Return the logits after one more token per row; M is a multiple of N. May be repeated before `advance`."""
         tokens = tokens.repeat(self.rows // len(tokens))[:, None]
         return self._run(tokens, self._positions, self._step_mask())
 
@@ -276,7 +276,7 @@ class Forward:
 def visible_slots(
     slots: Int[Tensor, " S"], starts: Int[Tensor, "M 1"], slot: Int[Tensor, "1"], window: int | None
 ) -> Bool[Tensor, "M S"]:
-    """Return which slots a query at `slot` reads: those from its row's start to itself, at most `window` of them."""
+    """Return a mask of the slots that a query at `slot` reads: from its row's start to itself, at most `window`."""
     visible = (slots >= starts) & (slots <= slot)
     return visible if window is None else visible & (slots > slot - window)
 
@@ -339,7 +339,7 @@ class StaticCache(Cache):
         self.static_layers = [StaticLayer(slots, slot, zeroed=zeroed) for _ in range(layers)]
         super().__init__(layers=[*self.static_layers])
 
-    def show(self, slots: int) -> None:
+    def set_visible(self, slots: int) -> None:
         """Set the number of slots that the next step reads."""
         for layer in self.static_layers:
             layer.visible = slots

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ....kernels.dispatch import way, wide
+from ....kernels.dispatch import backend_of, wide
 from ....kernels.guided_sampler import guided_sampler
 from ....rm.backbones.forward_hooks import cache_argument
 from ....rm.errors import UsageError
@@ -49,7 +49,7 @@ class SessionModel(NamedTuple):
     base: int
     """1 if the first rows of this model belong to the base model, else 0."""
     guides: int
-    """Number of guides whose logits each forward pass gives."""
+    """Number of guides whose logits each forward pass returns."""
 
 
 class Session:
@@ -78,7 +78,7 @@ class Session:
 
     @property
     def is_static(self) -> bool:
-        """Whether a step is a function of tensors on one device, with shapes that `grow` names."""
+        """Whether a step is a function of tensors on one device, with shapes that the result of `grow` determines."""
         devices = {part.forward.model.device for part in self._parts}
         return len(devices) == 1 and all(part.forward.is_static for part in self._parts)
 
@@ -124,7 +124,7 @@ def exclusively(models: Sequence[nn.Module]) -> Iterator[None]:
         raise UsageError("base and guide are one model; decode an adapter on its base with SharedBackbone")
     for model in models:
         if not cache_argument(model):
-            raise UsageError(f"{type(model).__name__} takes no key-value cache; decode a model that does")
+            raise UsageError(f"{type(model).__name__} takes no key-value cache; decoding needs a model that does")
     if any(model in _busy for model in models):
         raise UsageError("the model is decoding another batch; finish or close that one first")
     _busy.update(models)
@@ -175,12 +175,11 @@ class Steps:
 
     def _start(self) -> None:
         logits = self.session.start()
-        rows, guides = logits.guides.shape[:2]
+        base, (rows, guides) = logits.base, logits.guides.shape[:2]
         facts = len(FACTS) + (guides if self.guide_logprobs else 0)
-        dtype = wide(logits.base.dtype)
-        self.facts = torch.zeros(rows, self.steps, facts, dtype=dtype, device=logits.base.device)
-        if self.session.is_static and way(logits.base) == "triton" and logits.base.is_cuda and self.steps >= GRAPH_FROM:
-            self._graphed = GraphedStep(self._step, logits.base.device)
+        self.facts = torch.zeros(rows, self.steps, facts, dtype=wide(base.dtype), device=base.device)
+        if self.session.is_static and base.is_cuda and backend_of(base) == "triton" and self.steps >= GRAPH_FROM:
+            self._graphed = GraphedStep(self._step, base.device)
         self._sample(logits)
 
     def _step(self) -> None:

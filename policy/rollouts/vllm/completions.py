@@ -78,10 +78,10 @@ def completions(url: str, ids: Sequence[list[int]], parameters: dict[str, Any], 
     body = {"model": model, "prompt": ids, **parameters, "logprobs": 0, "return_token_ids": True}
     choices = sorted(request(f"{url}/v1/completions", timeout, body)["choices"], key=lambda choice: choice["index"])
     if len(choices) != len(ids):
-        raise DataError(f"{url}: {len(choices)} completions to {len(ids)} prompts")
+        raise DataError(f"{url} returned {len(choices)} completions for {len(ids)} prompts")
     if not all(choice.get("token_ids") for choice in choices):
         raise UsageError(
-            f"{url}: its completions have no token_ids; take a server that knows return_token_ids, as vLLM's"
+            f"{url}: its completions have no token_ids; use a server that supports return_token_ids, such as vLLM's"
         )
     return choices
 
@@ -127,4 +127,4 @@ def request(address: str, timeout: float, body: dict[str, Any] | None = None) ->
     except httpx.HTTPStatusError as error:
         raise DataError(f"{address}: {error.response.status_code} {error.response.text[:200]}") from error
     except (httpx.HTTPError, ValueError) as error:
-        raise DataError(f"{address}: no answer ({error}); is the server up?") from error
+        raise DataError(f"{address}: no response ({error}); check that the server is running") from error

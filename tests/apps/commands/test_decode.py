@@ -152,7 +152,7 @@ def test_a_guide_per_objective_shares_the_bases_weights(base, prompts, tmp_path,
     code, lines, _ = run(capsys, "--base", base, "--arm", *named, "--preference", "helpful=1,harmless=0", *asked)
     assert lines[-1]["forwards"] % 2 == 0  # the other guide is not read
     _, _, err = run(capsys, "--base", base, "--arm", *arms, *asked)
-    assert "several reward models go by objective, as name=folder" in err
+    assert "several reward models need an objective each, as name=folder" in err
 
 
 def test_unguided_completions_have_weight_0_and_no_preference(base, prompts, capsys):

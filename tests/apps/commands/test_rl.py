@@ -168,7 +168,7 @@ def test_prompts_come_from_rows_pairs_and_lines_and_long_ones_are_left_out(rl, t
     code, _, err, _ = rl(*flags, "--max_completion_length", 252, output="full")
     assert code == 3 and "none of 5 prompts has 4 tokens or fewer" in err  # the policy reads 256 tokens
     code, _, err, _ = rl("--reward", f"gold={GOLD}", data=data[1], output="few")
-    assert code == 2 and "a batch of answers takes 4 prompts and there are 1" in err
+    assert code == 2 and "a generation batch needs 4 prompts, got 1" in err
 
 
 def test_the_reference_may_be_another_model_or_a_mixture(rl, tmp_path):

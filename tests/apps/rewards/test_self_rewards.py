@@ -81,7 +81,7 @@ def test_a_run_is_trained_by_its_own_verdict_with_the_constant_that_one_watched_
 
 def test_a_search_that_cannot_be_made_is_refused(rl):
     for flags, message in (
-        (["--rollouts", "sage(r=4)"], "searches 4 completions of each group and a group has 4"),
+        (["--rollouts", "sage(r=4)"], "sage: r is 4 and a group has 4 completions"),
         (["--rollouts", "sage(r=0)"], "sage: r, m and max_steps are 1 or more"),
         (["--rollouts", "sag"], "did you mean 'sage'?"),
         (["--rollouts", "sage(seed=3)"], "no argument 'seed'"),

@@ -106,7 +106,7 @@ def test_a_constant_reward_and_one_of_weight_0_change_nothing_under_gdpo():
     torch.testing.assert_close(gdpo()(torch.stack([one, torch.full_like(one, 1000.0)], 1), rollout()), expected)
     missing = torch.stack([torch.full_like(one, NAN), one], 1)
     torch.testing.assert_close(gdpo([0.0, 1.0])(missing, rollout()), expected)
-    with pytest.raises(ValueError, match="no reward has a weight other than 0"):
+    with pytest.raises(ValueError, match="all rewards have weight 0"):
         gdpo([0.0, 0.0])(missing, rollout())
 
 

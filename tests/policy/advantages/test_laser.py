@@ -43,7 +43,7 @@ def test_it_is_its_plain_loop_of_two_rewards():
     rewards, finished = drawn(), (True, False, True, True) * 2
     found = laser([0.8, 0.2], reference=-23.0)(rewards, rollout(finished))
     assert found.tolist() == pytest.approx(by_loop(rewards.tolist(), finished, (0.8, 0.2)))
-    with pytest.raises(ValueError, match="log-probability, got 3 without those of weight 0; give two"):
+    with pytest.raises(ValueError, match="log-probability, got 3; weight both"):
         laser([1.0, 1.0, 1.0], reference=-23.0)
     with pytest.raises(ValueError, match="log-probability, got 1"):
         laser(reference=-23.0)(drawn()[:, :1], rollout())

@@ -104,7 +104,7 @@ def swapped(words, first, second):
 def test_another_vocabulary_is_refused_and_padding_rows_and_further_tokens_are_cut_off(base, words, make_guide):
     bees = words.convert_tokens_to_ids("bees")
     other = swapped(words, "bees", "honey")
-    with pytest.raises(DataError, match=f"token {bees} is 'bees' to .* and 'honey' to .* need one vocabulary"):
+    with pytest.raises(DataError, match=f"token {bees} is 'bees' in .* and 'honey' in .* need the same vocabulary"):
         SeparateModels(decoding_model(base, words), make_guide(tokenizer=other))
     wide, more = copy.deepcopy(base), copy.deepcopy(words)
     wide.resize_token_embeddings(len(words) + 40, mean_resizing=False)
@@ -135,7 +135,7 @@ def test_preferences_prompts_and_engines_that_make_no_sense_are_refused(base, wo
     with pytest.raises(UsageError, match="a preference is missing; give shares of helpful"):
         decode(by_objective, requests(None))
     long = Request(user_turn("bees " * 300), EVEN)
-    with pytest.raises(DataError, match="a prompt has 30[0-9] tokens and the context of .* 256; shorten it to 255"):
+    with pytest.raises(DataError, match="has 30[0-9] tokens, but .* a context of 256; shorten it to at most 255"):
         decode(SharedBackbone(make_guide()), [long])
 
 
@@ -143,14 +143,14 @@ def test_engines_that_make_no_sense_are_refused_and_one_serves_one_batch_at_a_ti
     guide = make_guide(from_layer=1)
     with pytest.raises(UsageError, match="needs a guide with an adapter; decode two models with SeparateModels"):
         SharedBackbone(decoding_model(base, words))
-    with pytest.raises(UsageError, match="the guide 'helpful' follows a preference itself"):
+    with pytest.raises(UsageError, match="the guide 'helpful' is conditioned on a preference"):
         SeparateModels(decoding_model(base, words), {"helpful": guide})
     with pytest.raises(UsageError, match="base and guide are one model; decode an adapter on its base with Shared"):
         decode(SeparateModels(guide, guide), requests(EVEN))
     other = copy.deepcopy(words)
     other.chat_template = "<|system|> please </s> " + words.chat_template
     late = SharedBackbone(guide, encoder=decoding_model(base, other).encoder, late=True)
-    with pytest.raises(UsageError, match="with late=True base and guide read the same prompt"):
+    with pytest.raises(UsageError, match="with late=True, base and guide must read the same prompt"):
         decode(late, requests(EVEN))
     engine = SharedBackbone(make_guide())
     first = stream(engine, requests(EVEN))

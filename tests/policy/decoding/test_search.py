@@ -113,12 +113,12 @@ def test_what_makes_no_sense_is_refused(engine):
         best_of_n(engine, requests(1, EVEN), 0, mean_logprob())
     with pytest.raises(UsageError, match=r"one number per candidate, \[2\], got shape \(\)"):
         best_of_n(engine, requests(1, EVEN), 2, lambda candidates: 1.0)
-    with pytest.raises(UsageError, match="branches is a number from 1 on, got 0"):
+    with pytest.raises(UsageError, match="branches must be at least 1, got 0"):
         step_beam(engine, requests(1, EVEN)[0], good_words, branches=0)
-    with pytest.raises(UsageError, match="step_end is a number from 1 on, got 0"):
+    with pytest.raises(UsageError, match="step_end must be at least 1, got 0"):
         step_beam(engine, requests(1, EVEN)[0], good_words, step_end="")
     assert best_of_n(engine, [], 2, good_words) == []
-    for prefix, sentence in (((-1,), "prefix is a tuple of token ids"), ((10**6,), "ids without a token")):
+    for prefix, sentence in (((-1,), "prefix is a tuple of token ids"), ((10**6,), "ids outside the vocabulary")):
         with pytest.raises(UsageError, match=sentence):
             decode(engine, requests(1, EVEN, prefix=prefix))
 

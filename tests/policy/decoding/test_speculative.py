@@ -11,7 +11,15 @@ from rewardlab.benchmarks.garden import models
 from rewardlab.policy.decoding.engines import SeparateModels, decoding_model
 from rewardlab.policy.decoding.guided import CompletionReader, decode
 from rewardlab.policy.decoding.requests import Request
-from rewardlab.policy.decoding.speculative import Writing, accepted, draw, probabilities, residual, speculate, uniforms
+from rewardlab.policy.decoding.speculative import (
+    Generation,
+    accepted,
+    draw,
+    probabilities,
+    residual,
+    speculate,
+    uniforms,
+)
 from rewardlab.policy.decoding.static.steps import Logits
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.errors import UsageError
@@ -105,9 +113,8 @@ def count(words, big, small, arm, *, number, draft, **settings):
     for seed in range(number):
         request = Request(BEES, seed=seed, max_new_tokens=length, ignore_eos=True, **settings)
         reads = [Table(big[None]), Table(torch.stack([small, arm][: 1 + (request.weight != 0)]))]
-        answer, counts = Writing(CompletionReader(request, words, frozenset(), 100), *reads, frozenset(), draft).finish(
-            1
-        )
+        reader = CompletionReader(request, words, frozenset(), 100)
+        answer, counts = Generation(reader, *reads, frozenset(), draft).finish(1)
         found[answer.tokens] += 1
         drafted, kept = drafted + counts.drafted, kept + counts.accepted
     return found, kept / drafted
@@ -260,6 +267,6 @@ def test_what_cannot_be_done_is_refused(base, big, words, guide):
         speculate(big, decoding_model(copy.deepcopy(base), words), requests(1))
     with pytest.raises(UsageError, match="big model has an adapter of its own"):
         speculate(guide, guide, requests(1))
-    with pytest.raises(UsageError, match="draft is a number of tokens from 1 on, got 0"):
+    with pytest.raises(UsageError, match="draft, a number of tokens, must be at least 1, got 0"):
         speculate(big, guide, requests(1), draft=0)
     assert speculate(big, guide, []) == []

@@ -84,7 +84,7 @@ def test_the_words_of_a_request_make_it_a_member_and_nonsense_is_refused():
 def test_an_engine_that_could_part_pairs_is_refused():
     for engine, message in (
         (config(chunked=True), "enable_chunked_prefill=False"),
-        (config(longest=64), "whole prompts"),
+        (config(longest=64), "each prompt in one prefill"),
         (config(speculative=object()), "without speculative decoding"),
         (config(device="cpu"), "max_loras=2"),
     ):

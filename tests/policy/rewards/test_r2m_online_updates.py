@@ -14,7 +14,7 @@ from rewardlab.policy.decoding.engines import SeparateModels, decoding_model
 from rewardlab.policy.decoding.guided import decode
 from rewardlab.policy.decoding.requests import Request
 from rewardlab.policy.rewards.r2m_controls import CONTROLS, R2MArguments, fixed, noise, shuffled, stale
-from rewardlab.policy.rewards.r2m_online_updates import Anchor, OnlineR2M, ask, rows_of_groups
+from rewardlab.policy.rewards.r2m_online_updates import Anchor, OnlineR2M, label_pair, rows_of_groups
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.step import forward as head
 from rewardlab.policy.step.algorithm import Penalty
@@ -293,19 +293,19 @@ def test_a_labellers_liking_for_a_place_favours_nobody():
     """Whoever always likes the first answer gives 1 and 0 about equally often."""
     first, second = Example(user_turn("q"), "a"), Example(user_turn("q"), "b")
     random = torch.Generator().manual_seed(0)
-    found = [ask(lambda prompt, answers: 1.0, first, second, random) for _ in range(200)]
+    found = [label_pair(lambda prompt, answers: 1.0, first, second, random) for _ in range(200)]
     assert 80 < sum(found) < 120
-    assert all(ask(lambda prompt, answers: float(answers[0] == "a"), first, second, random) == 1 for _ in range(20))
-    with pytest.raises(DataError, match=r"gives P\(first is better\) in \[0, 1\] or NaN, got 7.0"):
-        ask(lambda prompt, answers: 7.0, first, second, random)
+    assert all(label_pair(lambda _, texts: float(texts[0] == "a"), first, second, random) == 1 for _ in range(20))
+    with pytest.raises(DataError, match=r"must return P\(first is better\) in \[0, 1\] or NaN, got 7.0"):
+        label_pair(lambda prompt, answers: 7.0, first, second, random)
 
 
 def test_what_an_anchor_cannot_do_and_groups_of_two_sizes_are_refused(source, cycles):
     with pytest.raises(UsageError, match="labels one group or more in every cycle, got 0"):
         Anchor(SURE, 0)
-    with pytest.raises(UsageError, match=r"alpha is 1.0 with 1 objectives; .* alpha less than 1"):
+    with pytest.raises(UsageError, match=r"needs a single objective and alpha < 1, got 1 objectives and alpha 1.0"):
         source(alpha=1.0, anchor=Anchor(SURE, 1))
-    with pytest.raises(UsageError, match="to label 9 groups and the cycle has 8"):
+    with pytest.raises(UsageError, match="labels 9 groups, but the cycle has 8"):
         play(source(anchor=Anchor(SURE, 9)), cycles())
     assert rows_of_groups(torch.tensor([1, 0, 1, 0])).tolist() == [[1, 3], [0, 2]]
     with pytest.raises(ValueError, match=r"groups are of one size, got \[2, 1\]"):

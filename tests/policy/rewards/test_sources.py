@@ -118,7 +118,7 @@ class Failing(Members):
 FAILS = {
     "rate": "raised RuntimeError: no server",
     "spread": "raised RuntimeError: no server",
-    "shape": "gave members' scores of shape (2, 2, 1) for 3 completions",
+    "shape": "returned members' scores of shape (2, 2, 1) for 3 completions",
 }
 
 
@@ -137,10 +137,10 @@ def test_an_ensemble_that_fails_is_one_fault_and_its_answers_are_missing():
 
 FAULTS = {
     "raises": (lambda examples: 1 / 0, r"reward 'x' raised ZeroDivisionError: division by zero; mend"),
-    "counts": (lambda examples: [1.0, 2.0], r"reward 'x' gave 2 values for 3 completions; mend"),
+    "counts": (lambda examples: [1.0, 2.0], r"reward 'x' returned 2 values for 3 completions; mend"),
     "text": (
         lambda examples: [1.0, "good", 2.0],
-        r"reward 'x' says 'good', which is no number, for completion 1, ''; mend",
+        r"reward 'x' is 'good', which is no number, for completion 1, ''; mend",
     ),
     "inf": (
         lambda examples: [math.inf, 1.0, -math.inf],
@@ -149,7 +149,7 @@ FAULTS = {
     "scalar": (lambda examples: 1.0, "raised TypeError"),
     "wide": (
         lambda examples: np.array([[1.0, 2.0]] * 3),
-        r"reward 'x' gave a row of length 2 instead of 1 for completion 0, 'because' \(and 2 more\); mend",
+        r"reward 'x' returned a row of length 2 instead of 1 for completion 0, 'because' \(and 2 more\); mend",
     ),
 }
 
@@ -182,10 +182,10 @@ def test_a_row_that_is_none_no_row_or_of_the_wrong_width_is_a_missing_reward():
     sources = {"heads": Narrow(), "wide": FAULTS["wide"][0], "length": lengths}
     rewards, faults = RewardSources(sources, skip=True)(EXAMPLES)
     assert rewards.values[:, :3].isnan().all() and rewards["length"].tolist() == [7, 0, 8] and len(faults) == 6
-    assert str(faults[0]) == "reward 'heads' gave a row of length 1 instead of 2 for completion 0, 'because'"
+    assert str(faults[0]) == "reward 'heads' returned a row of length 1 instead of 2 for completion 0, 'because'"
     rewards, faults = RewardSources({"heads": Listing()}, skip=True)(EXAMPLES)
     assert rewards.values[1].tolist() == [1.0, 2.0] and rewards.values[[0, 2]].isnan().all()
-    no_number = f"reward 'heads' says [3.0, 4.0], which is no number, for completion 2, {EXAMPLES[2].completion!r}"
+    no_number = f"reward 'heads' is [3.0, 4.0], which is no number, for completion 2, {EXAMPLES[2].completion!r}"
     assert [str(fault) for fault in faults] == [no_number]
 
 

@@ -63,9 +63,9 @@ def test_the_estimator_is_the_thinkers_and_refuses_what_makes_no_sense():
     torch.testing.assert_close(
         ccpo([1.0, 1.0], lam=0.5)(verdict, batch), adv_ccpo(*values.unbind(1), batch.group, 1.0, 0.0)[0] / 2
     )
-    with pytest.raises(ValueError, match="rewards are two, joint and solo, got 3"):
+    with pytest.raises(ValueError, match="needs two rewards, joint and solo, got 3"):
         ccpo()(torch.ones(4, 3), rollout([0] * 4))
-    with pytest.raises(ValueError, match="with weights of 1, got"):
+    with pytest.raises(ValueError, match="need weights of 1, got"):
         ccpo([1.0, 0.5])
     with pytest.raises(ValueError, match=r"lam is 0 or more, got -0\.1"):
         ccpo(lam=-0.1)
@@ -106,9 +106,9 @@ def test_a_thinkers_rewards_worked_out_by_hand():
 
 
 def test_what_cannot_be_paired_or_counted_twice_is_refused():
-    with pytest.raises(ValueError, match="completions make pairs and a group has 3"):
+    with pytest.raises(ValueError, match="pairs need groups of even size, got 3"):
         ccpo_solver(reward="r").change({"seen": 0}, Rewards(torch.ones(3, 1), ("r",)), rollout([0] * 3))
-    with pytest.raises(ValueError, match="'r.solo' is in the difference already"):
+    with pytest.raises(ValueError, match="'r.solo' is already part of the difference"):
         ccpo_thinker(joint="r.joint", solo="r.solo").check(dr_grpo(), ["r.joint", "r.solo"])
     assert ccpo_thinker(joint="r.joint", solo="r.solo").check(dr_grpo(), ["r.joint"]) is None
     for made, names in ((ccpo_thinker, {"joint": "r.joint", "solo": "r.solo"}), (ccpo_solver, {"reward": "r"})):
@@ -174,9 +174,9 @@ def test_a_role_is_the_partners_and_not_the_policys(base, words, thinker, tmp_pa
 
 def test_what_cannot_be_drawn_is_refused(base, words, thinker):
     prompts = [list(one) for one in garden.prompts(1, 0)] * 3
-    with pytest.raises(UsageError, match="a group has 3; make it even"):
+    with pytest.raises(UsageError, match="--num_generations must be even, got 3"):
         search.ccpo(thinker="any")(prompts, trainer_of(base, words, size=3))
-    with pytest.raises(UsageError, match="the policy's context leaves 6 beside a completion; lower longest"):
+    with pytest.raises(UsageError, match="the policy's context has room for 6 and a completion; lower longest"):
         search.ccpo(thinker="any", longest=8)(prompts[:2], trainer_of(base, words, size=2, longest=250))
     with pytest.raises(ValueError, match="1 token or more, got longest=0"):
         search.ccpo(thinker="any", longest=0)

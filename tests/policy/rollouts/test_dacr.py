@@ -74,7 +74,7 @@ def test_a_robust_centre_is_of_verdicts_the_more_frequent_one():
     values[:3, [1, 3]] = 1.0
     values[:, 2] = values[:, 3]
     settings = {"gamma": 0.5, "loc": "are", "shape": 0.5}
-    with pytest.warns(UserWarning, match="the more frequent one; take loc=mean"):
+    with pytest.warns(UserWarning, match="the more frequent one; use loc=mean"):
         found = dacr(**settings)(values, rollout([0] * 10))
     assert found[3:].abs().max() < 0.02 and found[:3].min() > 1.9
     assert dacr(gamma=0.5)(values, rollout([0] * 10))[3:].max() < -0.5

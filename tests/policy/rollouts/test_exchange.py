@@ -164,7 +164,7 @@ def test_a_file_appears_whole_an_equal_one_is_kept_and_another_is_refused(tmp_pa
         SAID._replace(logprobs=[[-0.6, -1.0, -2.0], [-0.25]]),
         AgentCompletions([[5, 6], [7, 8]], [[-0.5, -1.0], [-2.0, -0.25]]),
     ):
-        with pytest.raises(DataError, match=r"one.safetensors holds other completions .* name an empty folder"):
+        with pytest.raises(DataError, match=r"one.safetensors has other completions .* use an empty folder"):
             store(path, other, ASKED)
 
 
@@ -180,7 +180,7 @@ def test_what_cannot_be_learnt_from_is_refused(tmp_path):
         with pytest.raises(DataError, match=reason):
             read(path, asked, number)
     path.write_text("no tensors")
-    with pytest.raises(DataError, match=r"one.safetensors: no completions of an agent .* delete it and resume that"):
+    with pytest.raises(DataError, match=r"one.safetensors: no completions of .* delete it and resume that"):
         read(path, ASKED, 2)
 
 
@@ -197,7 +197,7 @@ def test_waiting_is_told_of_and_ends_when_the_file_is_there_or_the_time_is_over(
     monkeypatch.setattr(exchange, "time", clock)
     wait(path, 1, 7, 60.0, tell)
     assert told == [f"step 7: waiting for the completions of agent 1 for {waited} seconds" for waited in (5, 10, 20)]
-    late = r"agent 1 has not written its completions of step 7 in 0.2 seconds; see that it runs"
+    late = r"agent 1 has not written its completions of step 7 in 0.2 seconds; check that it runs"
     with pytest.raises(DataError, match=late):
         wait(tmp_path / "two.safetensors", 1, 7, 0.2, print)
 
@@ -205,5 +205,5 @@ def test_waiting_is_told_of_and_ends_when_the_file_is_there_or_the_time_is_over(
 def test_agents_are_numbered_and_share_answers_evenly(agent, tmp_path):
     with pytest.raises(UsageError, match="numbered from 0 to 1, got 2"):
         exchange_rollouts(tmp_path, agent=2, agents=2, timeout=1.0)
-    with pytest.raises(UsageError, match="2 agents cannot share 3 completions to a prompt; make them a multiple"):
+    with pytest.raises(UsageError, match="must be a multiple of the number of agents, 2, got 3"):
         agent(0, output="odd", num_generations=3, per_device_train_batch_size=6).train()

@@ -88,4 +88,4 @@ def test_answers_are_written_with_hints_and_handed_over_without_whoever_writes_t
     def twice(prompts, trainer):
         return {"completion_ids": [[2 * len(prompt_text(one).split())] for one in prompts], "logprobs": [[0.0]] * 4}
 
-    assert written(Engine(), written_by=twice)[1] == 3
+    assert written(Engine(), rollouts=twice)[1] == 3

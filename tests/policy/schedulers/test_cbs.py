@@ -189,7 +189,7 @@ def test_chosen_rows_of_batches_of_other_widths_weigh_as_much_as_a_batch():
     assert found["value_weights"].flatten().tolist() == pytest.approx([2 / 3, 0, 4 / 3, 0])
     one = select_rows([first, second], torch.tensor([NAN, 2.0, NAN, NAN]), 2)
     assert one["weights"].sum() == 4 and one["weights"][0].tolist() == [4.0, 0.0] and not one["weights"][1].any()
-    with pytest.raises(UsageError, match="chose 3 completions and a batch has 2"):
+    with pytest.raises(UsageError, match="selected 3 completions, but a batch has 2"):
         select_rows([first, second], torch.tensor([1.0, 2.0, 3.0, NAN]), 2)
 
 

@@ -151,7 +151,7 @@ def test_an_estimator_that_cannot_read_its_rewards_is_refused():
         made("debiased", penalty=Penalty(0.1, "token", "k1"))(rewards([1, 0, 0, 1]), rollout())
     algorithm = made(penalty=Penalty(0.1, "token", "k1"))
     algorithm.advantage = lambda rewards, rollout: rewards[:, None] * rollout.response
-    with pytest.raises(ValueError, match="return a policy.types.TokenEstimator of it"):
+    with pytest.raises(ValueError, match="wrap it in policy.types.TokenEstimator"):
         algorithm(rewards([1, 3, 0, 4]), rollout())
     process = Rewards(torch.ones(4, 1, dtype=torch.float64), ("right",), torch.zeros(4, 3, dtype=torch.float64))
     with pytest.raises(ValueError, match="cannot use step rewards"):
@@ -170,11 +170,11 @@ def test_a_loss_of_whole_completions_refuses_advantages_of_tokens():
     kimi, values = load("policy.losses", "kimi")(tau=0.1), {"values": torch.zeros(4, 3), "after": torch.zeros(4)}
     algorithm = made("gae")
     algorithm.rule = kimi
-    with pytest.raises(ValueError, match="reads one advantage for each, and the estimator returns one for every token"):
+    with pytest.raises(ValueError, match="reads one advantage for each, but the estimator returns one for every token"):
         algorithm(rewards([1, 3, 0, 4]), rollout(**values))
     algorithm = made(advantage_transforms={"masked": load("policy.transforms", "entropy_mask")()})
     algorithm.rule = kimi
-    with pytest.raises(ValueError, match="and 'masked' returns one for every token; take another one, or a clip rule"):
+    with pytest.raises(ValueError, match="but 'masked' returns one for every token; use another one, or a clip rule"):
         algorithm(rewards([1, 3, 0, 4]), rollout(entropy=torch.rand(4, 3)))
 
 

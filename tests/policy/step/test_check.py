@@ -164,9 +164,9 @@ def test_a_missing_input_is_named():
     )
     watched = run_inputs(2, watched=("style",))
     gated = algorithm(shares={"right": 1.0}, reward_transforms={"gate": made("gate", reward="right", by="style")})
-    assert "reads what is only watched (style)" in refusal(gated, watched)
+    assert "depends on rewards that are only watched (style)" in refusal(gated, watched)
     beside = replace(gated, shares={"right": 1.0, "partner": 1.0})
-    assert "reads what is only watched (style)" in refusal(beside, run_inputs(3, watched=("style",)))
+    assert "depends on rewards that are only watched (style)" in refusal(beside, run_inputs(3, watched=("style",)))
     assert not refusal(algorithm(shares={"right": 1.0}), watched)
     pessimistic = algorithm(reward_transforms={"pessimism": made("pessimism", reward="right")})
     assert "comes from a single model" in refusal(pessimistic, run_inputs())
@@ -176,7 +176,7 @@ def test_a_missing_input_is_named():
 def test_pairs_of_an_evaluation_with_a_single_answer_are_refused_before_training():
     solver = algorithm(reward_transforms={"solver": made("ccpo_solver", reward="right")})
     assert not refusal(solver, run_inputs(sizes=[4]))
-    assert "a group has 1; give an even --num_generations" in refusal(solver, run_inputs(sizes=[4, 1]))
+    assert "got 1; set an even --num_generations" in refusal(solver, run_inputs(sizes=[4, 1]))
 
 
 def test_neither_state_nor_random_numbers_change():

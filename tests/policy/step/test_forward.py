@@ -82,7 +82,7 @@ def test_prompts_and_whole_vocabularies_have_the_models_own_log_probabilities():
         torch.testing.assert_close(found[row, : len(prompt) - 1], truth, atol=1e-6, rtol=0)
         truth = logp[len(prompt) - 1 : -1].float()
         torch.testing.assert_close(over[row].float(), truth, atol=1e-4, rtol=0)
-    with pytest.raises(UsageError, match="head is not a linear layer on the last ones"):
+    with pytest.raises(UsageError, match="head that is a linear layer on the last hidden states"):
         vocabulary_logprobs(of_architecture("granite", logits_scaling=7.0), 1.0)
 
 

@@ -50,7 +50,7 @@ def test_an_estimator_keeps_its_own_weights_unless_others_are_given():
         scored = algorithm(advantage="laser(reference=-23)", weight=given)(drawn, batch)
         estimate = laser(weights, reference=-23.0)(drawn.values, batch)
         torch.testing.assert_close(scored.advantages["estimate"], estimate)
-    with pytest.raises(UsageError, match="got 1 without those of weight 0; give two, or take grpo for the verifier"):
+    with pytest.raises(UsageError, match="got 1; weight both, or use grpo for the verifier"):
         algorithm(advantage="laser(reference=-23)", weight=["said=0"])
 
 

@@ -110,7 +110,7 @@ def test_missing_rewards_are_warned_of_when_they_occur_for_the_first_time():
     some = batch([1.0, NAN, 3.0, 4.0], right=[0] * 4, style=[0, 1, 1, 1])
     assert whole.warning(LearningSignal()) == ""
     assert (
-        none.warning(whole) == "none of 4 completions has a reward (missing: right 4, style 4), so they train nothing"
+        none.warning(whole) == "none of 4 completions has a reward (missing: right 4, style 4), so none is trained on"
     )
     assert some.warning(whole + none) == (
         "3 of 4 completions lack some of their rewards (missing: right 0, style 3); 2 are trained on the others, 1 are "
@@ -126,7 +126,7 @@ def test_why_nothing_was_learned():
     assert LearningSignal().fault == (none + LearningSignal(updates=1)).fault == ""
     assert none.fault == "none of 4 completions had a reward (missing: right 4)"
     assert apart.fault == (
-        "none of 4 completions had a reward (missing: right 2, style 2); each lacks some only, see --on_missing"
+        "none of 4 completions had a reward (missing: right 2, style 2); each has some of its rewards, see --on_missing"
     )
     assert (flat + none).fault == (
         "every advantage was 0: 2 of 2 groups had equal rewards, and of 8 completions 4 had no reward "

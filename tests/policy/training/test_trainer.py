@@ -147,7 +147,7 @@ def test_where_no_answer_has_a_reward_nothing_moves_not_even_by_momentum(train, 
     assert logged(trainer, "skipped_steps") == [1.0, 1.0]
     assert trainer.signal.updates == trainer.signal.steps_without_reward == 2 and trainer.signal.fault == ""
     warnings = [line for line in capsys.readouterr().out.splitlines() if "has a reward" in line]
-    assert warnings == ["step 2: none of 16 completions has a reward (missing: length 16), so they train nothing"]
+    assert warnings == ["step 2: none of 16 completions has a reward (missing: length 16), so none is trained on"]
 
 
 PPO = {"penalty": Penalty(0.05, "token", "k1"), "critic": CriticArguments(learning_rate=1e-2)}
@@ -158,7 +158,7 @@ def test_variants_are_refused_where_others_answer(train):
         return {}
 
     data = Dataset.from_list([{"prompt": [{"role": "user", "content": "a"}], "variants": [[]], "row": 0}])
-    with pytest.raises(UsageError, match="prompts with variants are answered by this process's policy"):
+    with pytest.raises(UsageError, match="prompts with variants need completions of this process's policy"):
         train(rollout_func=rollout, eval_dataset=data, done=False)
 
 
@@ -256,7 +256,7 @@ def test_a_replay_trains_on_the_previous_batch_against_its_own_policy(train):
     assert len(ratios) == 5  # none of the skipped step
     assert ratios[0] == pytest.approx(1.0, abs=1e-3)  # the present batch's first pass after nothing happened
     assert ratios[1] != pytest.approx(1.0, abs=1e-4)  # the previous batch, by a policy that has moved
-    with pytest.raises(UsageError, match="num_iterations of 2 or more"):
+    with pytest.raises(UsageError, match="set num_iterations to 2 or more"):
         train(replay=again)
 
 
@@ -294,15 +294,15 @@ def test_a_checkpoint_of_an_earlier_version_has_no_signal(train, tmp_path):
     record = tmp_path / "faults.jsonl"
     record.write_text("kept\n")
     trainer = train(sources=RewardSources({"gold": garden.gold()}, record=record), done=False)
-    trainer.beside.save(tmp_path, trainer.kl, trainer.signal)
+    trainer.trained_state.save(tmp_path, trainer.kl, trainer.signal)
     stored = json.loads((tmp_path / FORMULAS).read_text())
     assert stored["kl"] == 0 and stored["faults"] == 5 and stored.pop("signal")
     (tmp_path / FORMULAS).write_text(json.dumps(stored))
-    kl, signal = trainer.beside.load(tmp_path, leads=True)
+    kl, signal = trainer.trained_state.load(tmp_path, is_main=True)
     assert kl == 0 and signal == LearningSignal() and record.read_text() == "kept\n"
     (tmp_path / FORMULAS).write_text(json.dumps({name: stored[name] for name in ("algorithm", "replay")}))
     with pytest.raises(DataError, match="no faults, kl; resume with the version that wrote it"):
-        trainer.beside.load(tmp_path, leads=True)
+        trainer.trained_state.load(tmp_path, is_main=True)
 
 
 class Learner:

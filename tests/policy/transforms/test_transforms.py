@@ -211,10 +211,10 @@ def doubled(stage: int) -> Transform:
 
 def test_a_wrong_order_of_stages_is_refused_and_a_missing_component_matters_by_its_weight():
     with pytest.raises(
-        ValueError, match=r"'early' is of stage 1 \(groups as a whole\) and comes after 'late' of stage 5"
+        ValueError, match=r"'early' is of stage 1 \(groups as a whole\) but comes after 'late' of stage 5"
     ):
         TransformChain("advantage", {"late": doubled(5), "early": doubled(1)})
-    with pytest.raises(ValueError, match="'gate' changes rewards and is among the transforms of advantages"):
+    with pytest.raises(ValueError, match="'gate' transforms rewards but is listed as a transform of advantages"):
         TransformChain("advantage", {"gate": made("gate")})
     with pytest.raises(ValueError, match="stage of 1 to 5"):
         Transform("advantage", lambda state, x, rollout: (state, x))

@@ -181,7 +181,7 @@ def test_what_cannot_work_together_is_refused(rl, rl_world):
         (["--reward", f"gold={GOLD}", "--rollouts", "ccpo(thinker=START/none)"], "start/none: no tokenizer there"),
         (["--reward", f"dacr(reward={GOLD})", "--advantage", "dacr"], "the argument 'gamma' is missing"),
         (["--reward", f"dacr(reward={GOLD})", "--advantage", "dacr(gamma=0.5)"], "dacr found no partner responses for"),
-        (["--reward", f"ccpo(solver=START, reward={TOLD})", "--reward_transform", HISTORY], "give it --weight ccpo"),
+        (["--reward", f"ccpo(solver=START, reward={TOLD})", "--reward_transform", HISTORY], "set --weight ccpo"),
     ):
         flags = [
             str(one).replace("START", str(rl_world / "start")).replace("RM", str(rl_world / "rm")) for one in flags

@@ -52,11 +52,11 @@ def test_what_cannot_be_sample_from_is_told(rl, tmp_path):
         (["--curriculum", "dump(window=4)"], 2, "give --curriculum and --category together"),
         (["--curriculum", "dump", "--category", "kind"], 2, "the argument 'window' is missing"),
         (["--curriculum", "dump(window=4)", "--category", "topic"], 3, "no column 'topic'"),
-        (["--curriculum", "dump(window=4)", "--category", "same"], 3, "says 'a' of all prompts"),
+        (["--curriculum", "dump(window=4)", "--category", "same"], 3, "is 'a' for all prompts"),
         (
             ["--curriculum", "dump(window=4)", "--category", "kind", "--watch", "curriculum=x"],
             2,
-            "is also the name of the curriculum",
+            "is called both",
         ),
     ):
         prompts = enumerate(garden.prompts(8, 0))

@@ -105,7 +105,7 @@ def test_a_wrong_function_is_refused_before_a_model_is_loaded(rl, working_folder
         (["--reward", "mine.py:as_messages"], "fails on synthetic completions"),
         (["--advantage", "mine.py:flat"], "the advantage estimator 'mine.py:flat' returns the shape []"),
         (["--advantage", "mine.py:matches"], "a plain function has the signature (rewards, rollout)"),
-        (["--loss", "mine.py:of_completions"], "returns one loss for each of"),
+        (["--loss", "mine.py:of_completions"], "a token loss must return one value for each of"),
         (["--loss", "mine.py:constant"], "has no gradient"),
         (["--advantage", "mine.py:centred(size=2)"], "no argument 'size'; the function has scale"),
     ):

@@ -113,7 +113,7 @@ def test_what_cannot_be_run_is_told_in_a_sentence(rl, rl_world):
         ("r2m(model={rm}, control=stael)", "no control 'stael' of R2M; did you mean 'stale'"),
         ("r2m(model={rm}, groups=2)", "labels needs a labeller and a number of groups; got labels='' and groups=2"),
         ("r2m(model={rm}, pair_from=luck)", "pair_from is annotation or refreshed, got 'luck'"),
-        (f"r2m(model={{rm}}, alpha=0, labels={GOLD}, groups=99)", "an anchor is to label 99 groups and the cycle has"),
+        (f"r2m(model={{rm}}, alpha=0, labels={GOLD}, groups=99)", "an anchor labels 99 groups, but the cycle has"),
         ("r3m(model={rm})", "r3m(model="),
     ):
         code, _, err, folder = rl("--reward", spec.format(rm=rl_world / "rm"), "--overwrite")

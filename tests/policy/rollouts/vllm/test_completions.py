@@ -82,12 +82,12 @@ def test_a_server_that_fails_is_named_and_a_key_of_two_lines_refused(server, mak
     trainer, asked = make_trainer(max_completion_length=8), [list(one) for one in garden.prompts(8, 0)]
     for StandIn.broken, error, message in (
         ("busy", DataError, "completions: 503"),
-        ("short", DataError, "7 completions to 8 prompts"),
+        ("short", DataError, "returned 7 completions for 8 prompts"),
         ("no ids", UsageError, "completions have no token_ids"),
     ):
         with pytest.raises(error, match=message):
             server_rollouts(server)(asked, trainer)
-    with pytest.raises(DataError, match="no answer .*; is the server up"):
+    with pytest.raises(DataError, match="no response .*; check that the server is running"):
         server_rollouts("http://127.0.0.1:9")(asked, trainer)
     monkeypatch.setenv("VLLM_API_KEY", "open\nsesame")
     with pytest.raises(UsageError, match="the API key in VLLM_API_KEY has a line break"):
