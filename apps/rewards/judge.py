@@ -10,6 +10,7 @@ from ...judges.rubrics.dropout import with_dropout
 from ...judges.rubrics.files import open_levels, open_rubric, rubric_of_row, rubrics_by_prompt
 from ...rm.data.pairs import column
 from ...rm.errors import UsageError
+from ...rm.registry.specs import typed_values
 from ...rm.types import Labeller
 from ..assembly.judge_reward import JudgeReward, OpenJudge, judge_labeller, open_reward_judge
 from ._open import RunFacts
@@ -35,7 +36,7 @@ def judge(
         raise UsageError("reference reads a column of the prompts of a run, which is missing here; leave it out")
     references = run.one_by_prompt(lambda row: str(column(row, reference))) if reference and run else {}
     replies = replies or (run.replies if run else "")
-    return JudgeReward(_open_judge(run, kind, replies, **settings), references)
+    return JudgeReward(_open_judge(run, kind, replies, **typed_values("judge", settings, _open_judge)), references)
 
 
 def labels(*, run: RunFacts | None = None, kind: str = "pairwise", replies: str = "", **settings: Any) -> Labeller:
@@ -44,8 +45,8 @@ def labels(*, run: RunFacts | None = None, kind: str = "pairwise", replies: str 
     The settings are those of `judge`. By default, a pairwise judge abstains if its verdicts in the two orders of the
     responses disagree; see `flip`.
     """
-    flip = {"flip": "abstain"} if kind == "pairwise" else {}
-    return judge_labeller(_open_judge(run, kind, replies, **{**flip, **settings}).judge)
+    settings = ({"flip": "abstain"} if kind == "pairwise" else {}) | settings
+    return judge_labeller(_open_judge(run, kind, replies, **typed_values("judge", settings, _open_judge)).judge)
 
 
 def _open_judge(
@@ -62,8 +63,6 @@ def _open_judge(
     temperature: float = 0.0,
     **settings: Any,
 ) -> OpenJudge:
-    if not isinstance(max_tokens, int) or not isinstance(temperature, int | float):
-        raise UsageError(f"a judge's max_tokens and temperature are numbers, got {max_tokens!r} and {temperature!r}")
     criteria = _rubrics(run) if rubric == DATA else open_rubric(str(rubric)) if rubric else None
     if dropout and criteria is None:
         raise UsageError("dropout leaves out criteria of a rubric; give rubric=FILE or rubric=data")
