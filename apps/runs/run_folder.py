@@ -37,6 +37,8 @@ PRINTS_JSON: ContextVar[bool] = ContextVar("prints_json", default=True)
 """Whether results are printed as JSON: with `--json`, and where stdout is not a terminal."""
 SHOWS_REPORTS: ContextVar[bool] = ContextVar("shows_reports", default=True)
 """Whether verbs log their final report."""
+SCRATCH: ContextVar[str] = ContextVar("scratch", default="")
+"""Temporary folder of rows from Python, if any."""
 IMPORTED = time.time(), time.monotonic()
 CONFIG, MANIFEST, PARTIAL = "config.yaml", "manifest.json", ".partial"
 
@@ -128,7 +130,7 @@ def _unfinished(
     else:
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
-        (work / CONFIG).write_text(yaml.safe_dump(dict(config), sort_keys=True, allow_unicode=True), encoding="utf-8")
+        (work / CONFIG).write_text(settings_yaml(config), encoding="utf-8")
     try:
         yield work
     except BaseException as error:
@@ -137,6 +139,16 @@ def _unfinished(
         elif isinstance(error, Terminated):
             error.mark_resumable()
         raise
+
+
+def settings_yaml(config: Mapping[str, Any]) -> str:
+    """Return settings as YAML."""
+    return _without_scratch(yaml.safe_dump(dict(config), sort_keys=True, allow_unicode=True))
+
+
+def _without_scratch(text: str) -> str:
+    """Replace the temporary folder of rows from Python, which a resumed run has under another name, by `.`."""
+    return text.replace(f"{SCRATCH.get()}{os.sep}", "./") if SCRATCH.get() else text
 
 
 def _check_free(final: Path, work: Path, overwrite: bool, resume: bool | None) -> None:
@@ -162,7 +174,7 @@ def _check_same(stored_path: Path, config: Mapping[str, Any]) -> None:
         before = yaml.safe_load(stored_path.read_text(encoding="utf-8")) or {}
     except (OSError, yaml.YAMLError) as error:
         raise UsageError(f"{folder} cannot be resumed ({error}); start over with --overwrite") from error
-    now = yaml.safe_load(yaml.safe_dump(dict(config)))
+    now = yaml.safe_load(settings_yaml(config))
     if difference := _first_difference(before, now):
         raise UsageError(
             f"{folder} was begun with {difference}; "
@@ -259,7 +271,7 @@ def write_manifest(folder: Path, *, data: Sequence[str], seed: int | None, start
             "python": platform.python_version(),
             "machine": f"{platform.system()} {platform.machine()}",
             "seed": seed,
-            "data": {source: data_hash(source) for source in data},
+            "data": {_without_scratch(source): data_hash(source) for source in data},
             "hub": dict(RESOLVED),
             "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
             "seconds": round(seconds_since(started), 1),

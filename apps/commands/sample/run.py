@@ -45,7 +45,7 @@ LATER = (
     *("length_penalty", "length_unit", "share"),
 )
 """Settings of what follows the generation. It is repeated when a run is resumed, so they may be others then."""
-FREE = (*LATER, "data", "output", "resume", "overwrite", "concurrency", "key_variable")
+FREE = (*LATER, "output", "resume", "overwrite", "concurrency", "key_variable")
 SERVED_SAMPLING = ("top_k", "top_p", "min_p", "stop")
 """Settings that a server gets as options of a request, if they are changed."""
 SERVED = "the policy is behind a server; name it with --base"
@@ -85,7 +85,7 @@ def _recipe(config: SampleConfig) -> dict[str, Any]:
     """Return the settings and hashes of files that determine the completions. A resumed run must have the same."""
     recipe = {name: value for name, value in asdict(config).items() if name not in FREE}
     recipe["endpoint"] = config.endpoint[:1]
-    recipe["data_sha256"] = [data_hash(source) or source for source in config.data]  # rows from Python move
+    recipe["data_sha256"] = {source: data_hash(source) for source in config.data}
     models = [*([config.base] if config.base else []), *(folder for _, folder in parse_arms(config.arm))]
     return recipe | {"model_sha256": model_hashes(models)}
 
