@@ -188,7 +188,7 @@ def _first_difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         old, new = before.get(name), now.get(name)
         if isinstance(old, dict) and isinstance(new, dict) and (inside := _first_difference(old, new)):
             return f"{name} of {inside}"
-        if old != new:
+        if old != new and repr(old) != repr(new):  # NaN differs from itself
             return f"{name} = {old!r} and is now given {new!r}"
     return ""
 
@@ -246,15 +246,24 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     replace_text(path, "".join(json.dumps(to_json_types(row), ensure_ascii=False) + "\n" for row in rows))
 
 
-def to_json_types(value: Any) -> Any:
-    """Convert a value to JSON types. Non-finite numbers become None; dates and times become ISO 8601 strings."""
+def to_json_types(value: Any, *, exact: bool = False) -> Any:
+    """Convert a value to JSON types. Dates and times become ISO 8601 strings.
+
+    Non-finite numbers become None or, if `exact`, the strings that settings are read from: `nan`, `inf`, `-inf`.
+    """
     if isinstance(value, Mapping):
-        return {str(name): to_json_types(item) for name, item in value.items()}
+        return {str(name): to_json_types(item, exact=exact) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [to_json_types(item) for item in value]
+        return [to_json_types(item, exact=exact) for item in value]
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value) if exact else None
+    return value
+
+
+SETTINGS = ("settings", "arguments", "chat", "chats")
+"""Facts of a manifest that are settings, and not measured."""
 
 
 def write_manifest(folder: Path, *, data: Sequence[str], seed: int | None, started: float, **facts: Any) -> None:
@@ -275,7 +284,7 @@ def write_manifest(folder: Path, *, data: Sequence[str], seed: int | None, start
             "hub": dict(RESOLVED),
             "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
             "seconds": round(seconds_since(started), 1),
-            **facts,
+            **{name: to_json_types(fact, exact=name in SETTINGS) for name, fact in facts.items()},
         },
     )
 
