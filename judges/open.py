@@ -5,7 +5,7 @@ from copy import copy
 from functools import cache
 from inspect import Parameter, signature
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from ..rm.errors import UsageError, did_you_mean
 from ..rm.registry import load
@@ -69,6 +69,7 @@ def open_judges(
 def open_judge(source: str, chat: Chat, materials: Materials, *, name: str) -> BatchJudge:
     """Return a judge of one kind that uses one language model."""
     spec, parameters = parse_spec(source), _parameters(source)
+    _refuse_joining(source)
     arguments: dict[str, Any] = {"chat": chat, "name": name, **materials.by_parameter}
     if "score" in parameters:
         arguments["score"] = SCORES[materials.score]
@@ -84,6 +85,12 @@ def open_judge(source: str, chat: Chat, materials: Materials, *, name: str) -> B
 def _parameters(source: str) -> Mapping[str, Parameter]:
     """Return the parameters of a kind of judge."""
     return signature(load(KINDS, parse_spec(source).name)).parameters
+
+
+def _refuse_joining(source: str) -> None:
+    """Raise a `UsageError` for a kind whose parameters are judges, which a spec cannot contain."""
+    if any(BatchJudge in (taken.annotation, *get_args(taken.annotation)) for taken in _parameters(source).values()):
+        raise UsageError(f"{source} joins judges; in `rewardlab judge` name them with --kind, and it with --together")
 
 
 def check_prompt(source: str, prompt: str) -> None:
@@ -104,6 +111,7 @@ def _without_chat(source: str, materials: Materials) -> BatchJudge:
     """Open a reward model, or another judge that does not send requests to a language model."""
     spec = parse_spec(source)
     if "model" not in _parameters(source):
+        _refuse_joining(source)
         return build(KINDS, source)
     if "model" not in spec.arguments or spec.arguments.keys() - {"model", "objective"}:
         raise UsageError(f"{source}: write reward_model(model=FOLDER), or reward_model(model=FOLDER, objective=NAME)")

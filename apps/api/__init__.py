@@ -17,7 +17,7 @@ from ...rm.types import RewardModel
 from ..commands.sample.settings import SELECTIONS
 from . import results
 from .calls import add_verb_settings, call, plain_value, python_setting_names
-from .inputs import FilePath, Rows, conversation_rows, data_source, prompt_rows, write_rows
+from .inputs import FilePath, Rows, conversation_rows, data_source, prompt_rows, scratch_folder, write_rows
 
 __all__ = [
     "compare",
@@ -60,10 +60,10 @@ def train(data: Rows, *, output: FilePath, model: FilePath | None = None, **sett
     `data` is one or more files, or rows with `prompt`, `chosen` and `rejected`. Other keyword arguments are settings of
     `rewardlab train`, which include Transformers' `TrainingArguments`.
     """
-    with tempfile.TemporaryDirectory() as scratch:
-        sources = {"data": data_source(data, Path(scratch), "data")}
+    with scratch_folder() as scratch:
+        sources = {"data": data_source(data, scratch, "data")}
         if "eval_data" in settings:
-            sources["eval_data"] = data_source(settings.pop("eval_data"), Path(scratch), "eval_data")
+            sources["eval_data"] = data_source(settings.pop("eval_data"), scratch, "eval_data")
         facts = call("train", sources | {"output": output, "model": model} | settings)
     loading = {"trust_remote_code": True} if settings.get("trust_remote_code") else {}
     return results.TrainedModel(output, facts, **loading)
@@ -80,13 +80,13 @@ def score(
     **settings: Any,
 ) -> results.Scores:
     """Return the rewards of conversations in `data`, or of `completions` to `prompts`."""
-    with tempfile.TemporaryDirectory() as scratch:
+    with scratch_folder() as scratch:
         if data is not None and (prompts is not None or completions is not None):
             raise UsageError("score takes data, or prompts and completions, got both; leave one out")
         if prompts is not None:
             data = conversation_rows(prompts, completions if completions is not None else [])
-        file = output or Path(scratch) / "scores.jsonl"
-        facts = call("score", {"model": model, "data": data_source(data, Path(scratch)), "output": file} | settings)
+        file = output or scratch / "scores.jsonl"
+        facts = call("score", {"model": model, "data": data_source(data, scratch), "output": file} | settings)
         rows = _table_rows(Path(file))
     return results.Scores(
         rows, Path(output) if output else None, f"Rewards by {plain_value(model)}", omitted=facts["omitted"]
@@ -118,8 +118,8 @@ def train_judge(data: Rows, *, base: FilePath, output: FilePath, **settings: Any
 
     The result can be passed on as the path of the weights: `judge(test, local=[judged], kind="generative")`.
     """
-    with tempfile.TemporaryDirectory() as scratch:
-        sources = {"data": data_source(data, Path(scratch), "data")}
+    with scratch_folder() as scratch:
+        sources = {"data": data_source(data, scratch, "data")}
         facts = call("judge train", sources | {"base": base, "output": output} | settings)
     return results.TrainedJudge(facts, Path(output), "Trained judge")
 
@@ -134,8 +134,8 @@ def _evaluation(
     else:
         temporary = tempfile.TemporaryDirectory()
         folder = Path(temporary.name) / results.RUN
-    with tempfile.TemporaryDirectory() as scratch:
-        call(verb, {**settings, "data": data_source(data, Path(scratch)), "output": folder})
+    with scratch_folder() as scratch:
+        call(verb, {**settings, "data": data_source(data, scratch), "output": folder})
     return results.Evaluation(read_report(folder), folder if output else None, temporary)
 
 
@@ -166,9 +166,9 @@ def decode(
     folder does not name one. `weight` is the guidance weight. The engine that computes the fewest weights is chosen.
     """
     guide = {"arm": model} if model is not None else {}
-    with tempfile.TemporaryDirectory() as scratch:
-        data = write_rows(prompt_rows(prompts), Path(scratch) / "prompts.jsonl")
-        file = output or Path(scratch) / "completions.jsonl"
+    with scratch_folder() as scratch:
+        data = write_rows(prompt_rows(prompts), scratch / "prompts.jsonl")
+        file = output or scratch / "completions.jsonl"
         call("decode", guide | {"data": data, "preference": preference, "weight": weight, "output": file} | settings)
         rows = _table_rows(Path(file))
     traces = ("tokens", "pieces", "base", "mixed", "kl", "entropy", "guide", *rows[0].keys() - _SHOWN)
@@ -181,10 +181,10 @@ _SHOWN = {"id", "preference", "weight", "prompt", "completion", "finished"}
 @add_verb_settings("lint")
 def lint(data: Rows, **settings: Any) -> results.LintReport:
     """Check preference data and return the findings by row. Findings do not raise an error."""
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(settings.pop("output", None) or Path(scratch) / "lint")
+    with scratch_folder() as scratch:
+        folder = Path(settings.pop("output", None) or scratch / "lint")
         with suppress(CheckFailed):  # findings are the result here
-            call("lint", {"data": data_source(data, Path(scratch)), "output": folder} | settings)
+            call("lint", {"data": data_source(data, scratch), "output": folder} | settings)
         rows = [{"location": row.pop("place"), **row} for row in _table_rows(folder / "findings.jsonl")]
         return results.LintReport(rows, title="Findings")
 
@@ -213,8 +213,8 @@ def reinforce(
     several rewards as a list, or as a mapping name -> reward. Raise `CheckFailed` if the policy could not learn because
     all rewards were missing or equal. The run folder then states the cause.
     """
-    with tempfile.TemporaryDirectory() as scratch:
-        source = data_source(data, Path(scratch), "data")
+    with scratch_folder() as scratch:
+        source = data_source(data, scratch, "data")
         rewards = plain_value(reward)
         facts = call("rl", {"model": model, "data": source, "reward": rewards, "output": output} | settings)
     return results.TrainedPolicy(facts, Path(output), "Trained policy")
@@ -232,9 +232,9 @@ def sample(
 
     `output` is a folder for the rows of all selections, their random controls and all completions with their rewards.
     """
-    with tempfile.TemporaryDirectory() as scratch:
-        source = data_source(data, Path(scratch), "data")
-        folder = Path(output or Path(scratch) / results.RUN)
+    with scratch_folder() as scratch:
+        source = data_source(data, scratch, "data")
+        folder = Path(output or scratch / results.RUN)
         facts = call("sample", {"data": source, "reward": plain_value(reward), "output": folder} | settings)
         first = next(name for name in facts if name in SELECTIONS)
         rows = _table_rows(folder / f"{first}.jsonl")
@@ -253,9 +253,9 @@ def label(
 
     `output` is a folder for scores and pairs.
     """
-    with tempfile.TemporaryDirectory() as scratch:
-        source = data_source(data, Path(scratch), "data")
-        folder = Path(output or Path(scratch) / results.RUN)
+    with scratch_folder() as scratch:
+        source = data_source(data, scratch, "data")
+        folder = Path(output or scratch / results.RUN)
         facts = call("label", {"data": source, "reward": plain_value(reward), "output": folder} | settings)
         pairs = folder / "pairs.jsonl"
         rows = _table_rows(pairs if pairs.exists() else folder / "scores.jsonl")

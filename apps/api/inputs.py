@@ -3,14 +3,17 @@
 import json
 import os
 import re
+import tempfile
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date, time
 from pathlib import Path
 from typing import Any, Protocol
 
 from ...rm.errors import UsageError
 from ...rm.types import AnyCompletion, completion_json
+from ..runs.run_folder import SCRATCH
 
 Row = Mapping[str, Any]
 
@@ -45,6 +48,17 @@ def note_loaded(model: Any, path: str) -> None:
 def path_of(model: Any) -> str | None:
     """Return the path from which a reward model was loaded. None for any other value."""
     return next((path for loaded, path in _LOADED if loaded() is model), None)
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Yield a temporary folder for rows. Run folders do not name it, since a resumed run has another one."""
+    with tempfile.TemporaryDirectory() as folder:
+        token = SCRATCH.set(folder)
+        try:
+            yield Path(folder)
+        finally:
+            SCRATCH.reset(token)
 
 
 def data_source(data: Any, folder: Path, name: str = "rows") -> Any:

@@ -58,7 +58,9 @@ def read_labels(source: str, cases: Sequence[Case]) -> CaseLabels:
     rows, _ = collect(source, parse)
     by_reader = {row[:2]: row[2] for row in rows if row}
     if not by_reader:
-        raise DataError(f"{source}: none of its {len(rows)} labels is for a case of this run; label cases of this run")
+        raise DataError(
+            f"{source}: none of its {len(rows)} labels is for a case of this run; label cases such as '{cases[0].id}'"
+        )
     by_case: dict[str, list[HumanLabel]] = defaultdict(list)
     for (case, _), label in by_reader.items():
         by_case[case].append(label)

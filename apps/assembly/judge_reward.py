@@ -20,7 +20,7 @@ from ...judges.run import ERROR_LENGTH, CountedChat, count_stored
 from ...judges.store import Store, StoredReplies, key
 from ...judges.types import BatchJudge, Case, Judgment
 from ...rm.errors import DataError, UsageError
-from ...rm.registry.specs import parse_spec
+from ...rm.registry.specs import parse_spec, typed_values
 from ...rm.types import AnyCompletion, Example, Labeller, Messages, prompt_text
 from ..runs.processes import rank_and_size
 from ..runs.run_folder import log
@@ -45,7 +45,8 @@ def open_reward_judge(kind: str, materials: Materials, replies: str, settings: M
     """
     rank, processes = rank_and_size()
     chat_settings = {setting.name for setting in fields(ChatConfig)}
-    config = ChatConfig(**{name: value for name, value in settings.items() if name in chat_settings})
+    of_chat = {name: value for name, value in settings.items() if name in chat_settings}
+    config = ChatConfig(**typed_values("judge", of_chat, ChatConfig))
     if len(config.names) != 1:
         raise UsageError(
             f"a judge as a reward takes one model, got {len(config.names)}; give endpoint=URL and model=NAME, or "

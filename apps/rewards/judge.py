@@ -10,6 +10,7 @@ from ...judges.rubrics.dropout import with_dropout
 from ...judges.rubrics.files import open_levels, open_rubric, rubric_of_row, rubrics_by_prompt
 from ...rm.data.pairs import column
 from ...rm.errors import UsageError
+from ...rm.registry.specs import typed_values
 from ...rm.types import Labeller
 from ..assembly.judge_reward import JudgeReward, OpenJudge, judge_labeller, open_reward_judge
 from ._open import RunFacts
@@ -35,6 +36,7 @@ def judge(
         raise UsageError("reference reads a column of the prompts of a run, which is missing here; leave it out")
     references = run.one_by_prompt(lambda row: str(column(row, reference))) if reference and run else {}
     replies = replies or (run.replies if run else "")
+    settings = typed_values("judge", settings, open_judge_of_run)
     return JudgeReward(open_judge_of_run(run, kind, replies, **settings), references)
 
 
@@ -44,8 +46,9 @@ def labels(*, run: RunFacts | None = None, kind: str = "pairwise", replies: str 
     The settings are those of `judge`. By default, a pairwise judge abstains if its verdicts in the two orders of the
     responses disagree; see `flip`.
     """
-    flip = {"flip": "abstain"} if kind == "pairwise" else {}
-    return judge_labeller(open_judge_of_run(run, kind, replies, **{**flip, **settings}).judge)
+    settings = ({"flip": "abstain"} if kind == "pairwise" else {}) | settings
+    settings = typed_values("judge", settings, open_judge_of_run)
+    return judge_labeller(open_judge_of_run(run, kind, replies, **settings).judge)
 
 
 def open_judge_of_run(
@@ -63,8 +66,6 @@ def open_judge_of_run(
     **settings: Any,
 ) -> OpenJudge:
     """Open the judge of a reward; `rubric` is a file, `data`, or a source of rubrics."""
-    if not isinstance(max_tokens, int) or not isinstance(temperature, int | float):
-        raise UsageError(f"a judge's max_tokens and temperature are numbers, got {max_tokens!r} and {temperature!r}")
     criteria: Any = _rubrics(run) if rubric == DATA else rubric or None
     criteria = open_rubric(criteria) if isinstance(criteria, str) else criteria
     if dropout and criteria is None:

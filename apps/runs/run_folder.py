@@ -38,6 +38,8 @@ PRINTS_JSON: ContextVar[bool] = ContextVar("prints_json", default=True)
 """Whether results are printed as JSON: with `--json`, and where stdout is not a terminal."""
 SHOWS_REPORTS: ContextVar[bool] = ContextVar("shows_reports", default=True)
 """Whether verbs log their final report."""
+SCRATCH: ContextVar[str] = ContextVar("scratch", default="")
+"""Temporary folder of rows from Python, if any."""
 IMPORTED = time.time(), time.monotonic()
 CONFIG, MANIFEST, PARTIAL = "config.yaml", "manifest.json", ".partial"
 
@@ -135,7 +137,7 @@ def _unfinished(
     else:
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
-        (work / CONFIG).write_text(yaml.safe_dump(dict(config), sort_keys=True, allow_unicode=True), encoding="utf-8")
+        (work / CONFIG).write_text(settings_yaml(config), encoding="utf-8")
     try:
         yield work
     except BaseException as error:
@@ -144,6 +146,16 @@ def _unfinished(
         elif isinstance(error, Terminated):
             error.mark_resumable()
         raise
+
+
+def settings_yaml(config: Mapping[str, Any]) -> str:
+    """Return settings as YAML."""
+    return _without_scratch(yaml.safe_dump(dict(config), sort_keys=True, allow_unicode=True))
+
+
+def _without_scratch(text: str) -> str:
+    """Replace the temporary folder of rows from Python, which a resumed run has under another name, by `.`."""
+    return text.replace(f"{SCRATCH.get()}{os.sep}", "./") if SCRATCH.get() else text
 
 
 def _check_free(final: Path, work: Path, overwrite: bool, resume: bool | None) -> None:
@@ -169,7 +181,7 @@ def _check_same(stored_path: Path, config: Mapping[str, Any]) -> None:
         before = yaml.safe_load(stored_path.read_text(encoding="utf-8")) or {}
     except (OSError, yaml.YAMLError) as error:
         raise UsageError(f"{folder} cannot be resumed ({error}); start over with --overwrite") from error
-    now = yaml.safe_load(yaml.safe_dump(dict(config)))
+    now = yaml.safe_load(settings_yaml(config))
     if difference := _first_difference(before, now):
         raise UsageError(
             f"{folder} was started with {difference}; resume with the same settings and files, or start over with "
@@ -183,7 +195,7 @@ def _first_difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         old, new = before.get(name), now.get(name)
         if isinstance(old, dict) and isinstance(new, dict) and (inside := _first_difference(old, new)):
             return f"{name} of {inside}"
-        if old != new:
+        if old != new and repr(old) != repr(new):  # NaN differs from itself
             return f"{name} = {old!r} and is now run with {new!r}"
     return ""
 
@@ -241,15 +253,24 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     replace_text(path, "".join(json.dumps(to_json_types(row), ensure_ascii=False) + "\n" for row in rows))
 
 
-def to_json_types(value: Any) -> Any:
-    """Convert a value to JSON types. Non-finite numbers become None; dates and times become ISO 8601 strings."""
+def to_json_types(value: Any, *, exact: bool = False) -> Any:
+    """Convert a value to JSON types. Dates and times become ISO 8601 strings.
+
+    Non-finite numbers become None or, if `exact`, the strings that settings are read from: `nan`, `inf`, `-inf`.
+    """
     if isinstance(value, Mapping):
-        return {str(name): to_json_types(item) for name, item in value.items()}
+        return {str(name): to_json_types(item, exact=exact) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [to_json_types(item) for item in value]
+        return [to_json_types(item, exact=exact) for item in value]
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value) if exact else None
+    return value
+
+
+SETTINGS = ("settings", "arguments", "chat", "chats")
+"""Facts of a manifest that are settings, and not measured."""
 
 
 def write_manifest(folder: Path, *, data: Sequence[str], seed: int | None, started: float, **facts: Any) -> None:
@@ -266,11 +287,11 @@ def write_manifest(folder: Path, *, data: Sequence[str], seed: int | None, start
             "python": platform.python_version(),
             "machine": f"{platform.system()} {platform.machine()}",
             "seed": seed,
-            "data": {source: data_hash(source) for source in data},
+            "data": {_without_scratch(source): data_hash(source) for source in data},
             "hub": dict(RESOLVED),
             "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
             "seconds": round(seconds_since(started), 1),
-            **facts,
+            **{name: to_json_types(fact, exact=name in SETTINGS) for name, fact in facts.items()},
         },
     )
 

@@ -49,6 +49,8 @@ class Corrected(NamedTuple):
         """
         variance = (width / (2 * stats.norm.ppf((1 + level) / 2))) ** 2 - self.floor
         number = self.per_label / variance if variance > 0 else np.inf
+        if self.width > width and number <= self.labels:  # labels that all agree have no variance
+            number = self.labels * (self.width / width) ** 2
         return int(np.ceil(number)) if number <= self.cases else None
 
 

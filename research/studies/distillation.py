@@ -101,19 +101,23 @@ def distillation(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | No
         run_jobs(stage, cache, workers, log)
     results = [job.result(cache) for job in jobs]
     values = {name: np.stack([run[name] for run in results]) for name in MEASURES}
-    parts = ["# Distillation of an ensemble", (__doc__ or "").split("\n\n", 1)[1].strip(), _table(values), LIMITS]
+    parts = ["# Distillation of an ensemble", (__doc__ or "").split("\n\n", 1)[1].strip()]
+    parts += [agreement_table(ARMS, values), LIMITS]
     return Study("\n\n".join(parts) + "\n", [], {}, {}, {"seeds": [*seeds], "sizes": sizes})
 
 
-def _table(values: Mapping[str, np.ndarray]) -> str:
+def agreement_table(arms: Sequence[str], values: Mapping[str, np.ndarray]) -> str:
+    """Return the measures [seeds, arms] as a table; `training`, the CPU-seconds of the training, may be absent."""
     header = ["model", "agreement, %", "accuracy, %", "accuracy minus the ensemble's", "minus one member's"]
     header.append("CPU-seconds for 1,000 pairs")
+    header += ["CPU-seconds of the training"] * ("training" in values)
     accuracy, cells = values["accuracy"], []
-    for index, arm in enumerate(ARMS):
-        differences = [accuracy[:, index] - accuracy[:, ARMS.index(other)] for other in (ENSEMBLE, MEMBER)]
+    for index, arm in enumerate(arms):
+        differences = [accuracy[:, index] - accuracy[:, arms.index(other)] for other in (ENSEMBLE, MEMBER)]
         shares = [t_interval(values[name][:, index]).formatted(".1f", 100) for name in ("agreement", "accuracy")]
         gains = [t_interval(some).formatted("+.1f", 100) if some.any() else "–" for some in differences]
         cells.append([arm, *shares, *gains, t_interval(values["seconds"][:, index]).formatted(".2f")])
+        cells[-1] += [f"{seconds[:, index].mean():.0f}" for name, seconds in values.items() if name == "training"]
     return table(header, cells, right={*header[1:]})
 
 

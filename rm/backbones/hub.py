@@ -14,7 +14,7 @@ from transformers.utils import cached_file
 
 from ..errors import UNREADABLE, DataError, UsageError
 from ..io.checked_files import from_json
-from ..io.hub_names import COMMIT, is_local, record_commit
+from ..io.hub_names import COMMIT, check_connection, is_local, record_commit
 from .gguf import ORIGIN, SUFFIX, convert_gguf
 
 ADAPTER = "adapter_config.json"
@@ -52,6 +52,7 @@ def parse_source(source: str, *, trust_remote_code: bool = False) -> Source:
             f"{source}: --trust_remote_code runs code that its authors may change at any time; read the code of one "
             f"commit and give {name}@SHA, with all 40 digits, or a local folder"
         )
+    check_connection()
     return Source(name, revision or None)
 
 

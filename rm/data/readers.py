@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from ..errors import UNREADABLE, DataError, UsageError
 from ..io.checked_files import RepeatedKeyError, from_json, from_json_row
-from ..io.hub_names import absence_reason, record_data_commit
+from ..io.hub_names import absence_reason, check_connection, record_data_commit
 from ..io.reading_faults import reading_fault
 
 LONGEST_CELL = 2**31 - 1
@@ -212,6 +212,7 @@ def _dataset_rows(source: str) -> Iterator[Row]:
         if is_saved(name):
             dataset = saved_dataset(name, split)
         else:
+            check_connection()
             config, _, split = split.rpartition("/")
             dataset = load_dataset(name, config or None, split=split or None, revision=revision or None)
         record_data_commit(source, next(iter(dataset.values()), None) if isinstance(dataset, dict) else dataset)

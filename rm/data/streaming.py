@@ -14,7 +14,7 @@ import numpy as np
 from torch.utils.data import IterableDataset
 
 from ..errors import DataError, UsageError
-from ..io.hub_names import absence_reason, record_data_commit
+from ..io.hub_names import absence_reason, check_connection, record_data_commit
 from ..io.reading_faults import reading_fault
 from ..types import PreferencePair, content_hash
 from .pairs import OnBadRow, RowReport, parse_pair, parse_rows
@@ -223,6 +223,7 @@ def open_stream(source: str) -> Any:
             if isinstance(dataset, dict) and "train" not in dataset:
                 raise UsageError(f"dataset '{name}' has splits {', '.join(dataset)}; name one as '{name}:SPLIT'")
             return (dataset["train"] if isinstance(dataset, dict) else dataset).to_iterable_dataset()
+        check_connection()
         config, _, split = split.rpartition("/")
         dataset = load_dataset(name, config or None, split=split or "train", revision=revision or None, streaming=True)
         record_data_commit(source, dataset)

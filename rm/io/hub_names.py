@@ -1,6 +1,8 @@
 """Hugging Face Hub names (`id` or `id@revision`) and paths, and a record of loaded commits."""
 
 import re
+import warnings
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,21 @@ def is_path(source: str) -> bool:
     (True, True, False)
     """
     return source.startswith(("/", "./", "../", "~")) or source.partition("@")[0].rstrip("/").count("/") > 1
+
+
+@cache
+def check_connection() -> None:
+    """Switch to huggingface_hub's offline mode if the Hub cannot be reached, instead of five attempts for each file."""
+    from huggingface_hub import constants, get_session
+
+    if constants.HF_HUB_OFFLINE:
+        return
+    try:
+        get_session().head(constants.ENDPOINT, timeout=10)
+    except Exception as error:  # the name of the HTTP library's errors depends on the version
+        if type(error).__name__ in ("ConnectError", "ConnectTimeout"):
+            warnings.warn(f"no connection to {constants.ENDPOINT} ({error}): only cached files are read", stacklevel=2)
+            constants.HF_HUB_OFFLINE = True
 
 
 def whole_name(source: str) -> str:

@@ -2,11 +2,13 @@
 
 import ast
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial, update_wrapper
 from importlib import import_module
 from inspect import Parameter, signature
-from typing import Any, NamedTuple
+from types import NoneType, UnionType
+from typing import Any, NamedTuple, Union, get_args, get_origin
 
 from ..errors import UsageError, did_you_mean
 from . import ROOT, load
@@ -92,8 +94,13 @@ def accepts_argument(folder: str, text: str, name: str) -> bool:
 
 def typed_arguments(text: str, function: Callable[..., Any]) -> dict[str, Any]:
     """Return the arguments of a spec, converted to the types that the function's parameters are annotated with."""
+    return typed_values(text, parse_spec(text).arguments, function)
+
+
+def typed_values(text: str, values: Mapping[str, Any], function: Callable[..., Any]) -> dict[str, Any]:
+    """Return values by parameter, converted to the annotated types. `text` is what messages call the function."""
     parameters = signature(function).parameters
-    return {name: _value(text, name, value, parameters) for name, value in parse_spec(text).arguments.items()}
+    return {name: _value(text, name, str(value), parameters) for name, value in values.items()}
 
 
 def build(folder: str, text: str, **fixed: Any) -> Any:
@@ -132,15 +139,47 @@ def _example_spec(spec: Spec, parameters: Mapping[str, Parameter]) -> str:
     return f"{spec.name}({', '.join(f'{name}={value}' for name, value in required.items())})"
 
 
+# ---- types of arguments ----
+
+TYPES = {NoneType: "None", bool: "True or False", int: "a whole number", float: "a number", str: "text"}
+"""Types that a value is converted to, in this order, and their names in messages."""
+
+
 def _value(text: str, name: str, value: str, parameters: Mapping[str, Parameter]) -> Any:
-    """Convert a value to the annotated type; else to a Python literal, or leave it a string."""
+    """Convert a value to the annotated type, to one of several, or to a list of these; else to a Python literal."""
     kind = parameters[name].annotation if name in parameters else Parameter.empty
-    if kind in (int, float, str):
-        try:
-            return kind(value)
-        except ValueError as error:
-            expected = "a whole number" if kind is int else "a number"
-            raise UsageError(f"{text}: '{name}' is {expected}, got '{value}'") from error
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    if not all(_item_type(choice) in TYPES for choice in kinds):
+        return _literal(value)
+    kinds = sorted(kinds, key=lambda choice: [*TYPES].index(_item_type(choice)))
+    for choice in kinds:
+        with suppress(ValueError):
+            return _convert(value, choice)
+    expected = (("" if choice in TYPES else "a [list], each ") + TYPES[_item_type(choice)] for choice in kinds)
+    raise UsageError(f"{text}: '{name}' is {' or '.join(expected)}, got '{value}'")
+
+
+def _item_type(kind: Any) -> Any:
+    """Return the type of a list's items, or the type itself."""
+    return get_args(kind)[0] if get_origin(kind) in (list, Sequence) else kind
+
+
+def _convert(value: str, kind: Any) -> Any:
+    """Return the value as one of `TYPES` or as a list of it; a value alone is a list of one. Raise `ValueError`."""
+    if kind not in TYPES:
+        items = _parts(value[1:-1]) if value[0] in "[(" else [value]
+        return [_convert(item.strip(), _item_type(kind)) for item in items if item.strip()]
+    literal = _literal(value)
+    if kind in (int, float):
+        return kind(value)
+    if kind is str:
+        return literal if isinstance(literal, str) else value
+    if not isinstance(literal, kind):
+        raise ValueError
+    return literal
+
+
+def _literal(value: str) -> Any:
     try:
         return ast.literal_eval(value)
     except (ValueError, SyntaxError):

@@ -6,8 +6,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ....benchmarks.accounts import evaluate_judges
 from ....benchmarks.scorers import open_scorer
 from ....benchmarks.suites.pairs import CaseFile, open_suite, sample_cases
@@ -29,7 +27,7 @@ from ...assembly.routing import fit_route
 from ...publishing.hub_upload import open_repository, source_names, upload_data
 from ...runs.judgments import write_audits, write_judged
 from ...runs.model_hashes import model_hashes
-from ...runs.run_folder import CONFIG, data_hash, log, replace_text, run_folder, write_manifest
+from ...runs.run_folder import CONFIG, data_hash, log, replace_text, run_folder, settings_yaml, write_manifest
 from ...runs.summaries import SUMMARY
 from ...runs.tables import ITEMS, JUDGMENTS, SCORES, read_items
 from ...runs.trackers import log_figures, report_figures
@@ -101,7 +99,7 @@ def _judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig) -
         write_manifest(work, data=sources, seed=config.seed, started=started, **about, **results)
         # last of all: until here the run may be resumed with other ones
         settings = recipe | {name: vars(config)[name] for name in READ_LATER}
-        replace_text(work / CONFIG, yaml.safe_dump(settings, sort_keys=True, allow_unicode=True))
+        replace_text(work / CONFIG, settings_yaml(settings))
     log_figures(config.report_to, Path(config.output), figures, settings)
     facts = {"run": config.output, "suite": suite.name, "cases": len(cases), **results}
     by = ", ".join(judge.name for judge in judges)

@@ -49,7 +49,7 @@ LATER = (
     *("length_penalty", "length_unit", "share"),
 )
 """Settings of the steps after generation. A resumed run repeats these steps and may change their settings."""
-FREE = (*LATER, "data", "output", "resume", "overwrite", "concurrency", "key_variable")
+FREE = (*LATER, "output", "resume", "overwrite", "concurrency", "key_variable")
 SERVED_SAMPLING = ("top_k", "top_p", "min_p", "stop")
 """Settings that are sent to a server as options of a request, if they are not the default."""
 SERVED = "the policy is behind a server; name it with --base"
@@ -89,7 +89,7 @@ def _recipe(config: SampleConfig) -> dict[str, Any]:
     """Return the settings and hashes of files that determine the completions. A resumed run must have the same."""
     recipe = {name: value for name, value in asdict(config).items() if name not in FREE}
     recipe["endpoint"] = config.endpoint[:1]
-    recipe["data_sha256"] = [data_hash(source) or source for source in config.data]  # rows from Python move
+    recipe["data_sha256"] = {source: data_hash(source) for source in config.data}
     models = [*([config.base] if config.base else []), *(folder for _, folder in parse_arms(config.arm))]
     return recipe | {"model_sha256": model_hashes(models)}
 

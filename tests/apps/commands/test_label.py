@@ -10,6 +10,7 @@ import rewardlab as rl
 from rewardlab.apps.assembly import labelling
 from rewardlab.apps.runs.resumable_rows import ResumableRows
 from rewardlab.rm.data.pairs import load_examples, load_pairs
+from rewardlab.rm.errors import UsageError
 from rewardlab.tests.stand_ins.chat_server import ChatServer
 
 from tests.apps.judging import call, longer, shown, write
@@ -160,6 +161,27 @@ def test_from_python_the_pairs_come_back():
     assert [text(row, "chosen") for row in labelled.rows] == ["short"] and labelled.facts["pairs"]["rows"] == 1
     scores = rl.label([{"prompt": "trees?", "completion": "oak"}], reward=brevity)
     assert [row["reward"] for row in scores.rows] == [-3.0]
+
+
+def test_from_python_a_run_of_the_same_rows_is_resumed_and_of_others_refused(monkeypatch):
+    append, stored = ResumableRows.append, []
+
+    def interrupted(self, key, row):
+        if len(stored) == 2:
+            raise KeyboardInterrupt
+        stored.append(key)
+        append(self, key, row)
+
+    settings = {"reward": "mine.py:brevity", "output": "out"}
+    with monkeypatch.context() as patch:
+        patch.setattr(ResumableRows, "append", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            rl.label(ROWS, **settings)
+    with pytest.raises(UsageError, match="was begun with data_sha256 of ./data.jsonl = "):
+        rl.label(ROWS[:3], resume=True, **settings)
+    assert rl.label(ROWS, resume=True, **settings).facts["labelled"] == 11 - 5
+    assert [*json.loads(Path("out/manifest.json").read_text())["data"]] == ["./data.jsonl"]
+    assert "data:\n- ./data.jsonl\n" in Path("out/config.yaml").read_text()
 
 
 def test_wrong_rows_and_labellers_get_one_sentence(tmp_path, capsys):

@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from rewardlab.apps.runs.run_folder import run_folder, write_rows
+from rewardlab.apps.runs.run_folder import run_folder, write_manifest, write_rows
 from rewardlab.rm.errors import UsageError
 
 
@@ -17,6 +17,16 @@ def test_rows_are_a_line_each_with_null_for_no_finite_number_and_a_file_is_whole
     with pytest.raises(TypeError):
         write_rows(path, [{"fine": 1}, {"bad": object()}])
     assert json.loads(path.read_text()) == {"kept": 1} and [one.name for one in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+def test_a_setting_that_is_not_a_number_is_kept_and_equal_to_itself_in_a_resumed_run(tmp_path):
+    settings = {"no_verdict": math.nan, "limits": [math.inf]}
+    with pytest.raises(KeyboardInterrupt), run_folder(f"{tmp_path}/a", settings, overwrite=False, keep="*") as work:
+        raise KeyboardInterrupt
+    with run_folder(f"{tmp_path}/a", settings, overwrite=False, resume=True) as work:
+        write_manifest(work, data=[], seed=0, started=0.0, settings=settings, accuracy=math.nan)
+    manifest = json.loads((tmp_path / "a" / "manifest.json").read_text())
+    assert manifest["settings"] == {"no_verdict": "nan", "limits": ["inf"]} and manifest["accuracy"] is None
 
 
 def write_run(output, text: str) -> None:

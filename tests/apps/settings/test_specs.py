@@ -1,5 +1,8 @@
 """rm/registry/specs.py: what a flag says of a formula."""
 
+import re
+from collections.abc import Sequence
+
 import pytest
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.registry.specs import Spec, accepts_argument, build, is_function, parse_spec, split_name
@@ -7,6 +10,21 @@ from rewardlab.rm.registry.specs import Spec, accepts_argument, build, is_functi
 
 def listed(sizes, *, scale=1):
     return sizes, scale
+
+
+def annotated(
+    *,
+    share: float | None = None,
+    count: int | None = None,
+    name: str | None = None,
+    folder: str = "",
+    exact: bool = False,
+    weights: Sequence[float] | None = None,
+    words: Sequence[str] = (),
+    width: float | Sequence[float] = 0.0,
+    rate: float | str = 0.0,
+):
+    return dict(locals())
 
 
 def test_a_spec_is_a_name_and_arguments_and_a_source_is_called_by_its_last_part():
@@ -46,6 +64,26 @@ def test_values_are_what_the_function_annotates_or_else_read_as_python_reads_the
     assert accepts_argument("policy.schedulers", "x:listed", "scale") and not accepts_argument(
         "policy.schedulers", "x:listed", "weights"
     )
+
+
+def test_values_become_one_of_the_annotated_types_or_the_message_says_what_they_are(monkeypatch):
+    monkeypatch.setattr("rewardlab.rm.registry.specs.load", lambda folder, name: annotated)
+    for argument, value in {
+        "share=1": 1.0, "share=None": None, "count=2": 2, "name=5": "5", "name=None": None, "folder='a b'": "a b",
+        "exact=True": True, "weights=[1, 0.5]": [1.0, 0.5], "weights=1": [1.0], "words=a": ["a"],
+        "words=[a, 'b']": ["a", "b"], "words=[]": [],
+        "width=2": 2.0, "width=(1, 2)": [1.0, 2.0], "rate=0.5": 0.5, "rate=column": "column",
+    }.items():  # fmt: skip
+        converted = build("policy.schedulers", f"x:annotated({argument})")[argument.partition("=")[0]]
+        assert (converted, type(converted)) == (value, type(value)), argument
+    for argument, message in {
+        "share=x": "'share' is None or a number, got 'x'", "count=1.5": "'count' is None or a whole number, got '1.5'",
+        "exact=yes": "'exact' is True or False, got 'yes'",
+        "weights=[1, x]": "'weights' is None or a [list], each a number",
+        "width=a(b=1)": "'width' is a number or a [list], each a number, got 'a(b=1)'",
+    }.items():  # fmt: skip
+        with pytest.raises(UsageError, match=re.escape(message)):
+            build("policy.schedulers", f"x:annotated({argument})")
 
 
 WRONG = [

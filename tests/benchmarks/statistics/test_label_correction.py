@@ -99,6 +99,12 @@ def test_as_many_labels_as_announced_give_the_width():
 # ---- Rogan-Gladen ----
 
 
+def test_labels_that_all_agree_need_more_for_a_narrower_interval():
+    agreed = prediction_powered(np.ones(20), np.ones(20), np.ones(400))
+    assert agreed.value == 1 and agreed.width > 0.1
+    assert agreed.labels_for(agreed.width) == 0 and 20 < agreed.labels_for(0.1) < 100
+
+
 def test_rogan_gladen_by_hand():
     # q = 0.6, se = 0.9, sp = 0.8: (0.6 + 0.8 - 1) / 0.7
     corrected = rogan_gladen(Rate(600, 1000), Rate(90, 100), Rate(80, 100))

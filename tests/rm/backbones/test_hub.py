@@ -1,5 +1,7 @@
+from contextlib import nullcontext
 from types import SimpleNamespace
 
+import huggingface_hub
 import pytest
 import torch
 from rewardlab.benchmarks.garden import models
@@ -30,6 +32,24 @@ def test_a_folder_is_no_name_with_a_revision_and_code_needs_a_full_commit(tmp_pa
         with pytest.raises(UsageError, match="give org/model@SHA, with all 40 digits, or a local folder"):
             parse_source(source, trust_remote_code=True)
         assert parse_source(f"org/model@{COMMIT}", trust_remote_code=True) == Source("org/model", COMMIT), source
+
+
+@pytest.mark.parametrize("name, offline", [("ConnectError", True), ("ReadTimeout", False)])
+def test_without_a_connection_the_hub_is_asked_once_and_then_only_its_cache_is_read(monkeypatch, name, offline):
+    requests = []
+
+    class Session:
+        def head(self, url, timeout):
+            requests.append(url)
+            raise type(name, (Exception,), {})("no route")
+
+    monkeypatch.setattr(huggingface_hub, "get_session", Session)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    hub_names.check_connection.cache_clear()
+    with pytest.warns(UserWarning, match="no connection to .*no route") if offline else nullcontext():
+        assert [parse_source("org/model").name, parse_source("org/other").name] == ["org/model", "org/other"]
+    hub_names.check_connection.cache_clear()
+    assert (len(requests), huggingface_hub.constants.HF_HUB_OFFLINE) == (1, offline)
 
 
 def test_the_commit_of_a_data_set_stands_in_its_files_addresses(tmp_path):
