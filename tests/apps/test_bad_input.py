@@ -146,7 +146,11 @@ CASES = [
     ("inspect {w} --port 0 --model {w}/empty", 3, "{w}/empty: neither scoring.json nor config.json in it"),
     ("inspect {w} --port 0 --arm {w}/no/such/arm", 2, "--arm {w}/no/such/arm: no such folder here; check the path"),
     ("decode --data {w}/prompts.jsonl --arm {w}/no/such/arm", 2, "--arm {w}/no/such/arm: no such folder here; check"),
-    ("decode --data {w}/prompts.jsonl --arm {w}/policy", 2, "--base is missing: {w}/policy is no adapter"),
+    (
+        "decode --data {w}/prompts.jsonl --arm {w}/policy",
+        2,
+        "--base is missing: only an adapter names its base model, and {w}/policy is none",
+    ),
     (f"{DECODE} --arm {{w}}/no/such/arm", 2, "--arm {w}/no/such/arm: no such folder here; check the path"),
     (f"{DECODE} --arm helpful={{w}}/harmless harmless={{w}}/harmless", 2, "it was trained for harmless"),
     ("score --model {w}/changed --data {w}/pairs.jsonl --output {w}/new.jsonl", 5, "was saved with"),

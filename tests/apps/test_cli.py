@@ -104,7 +104,7 @@ def refused(words, capsys) -> tuple[int, str]:
 def test_a_verb_that_there_is_not_and_a_folder_that_exists_are_refused(pairs, model, capsys):
     for says, words in {
         "no command 'trian'; did you mean 'train'?": ["trian"],
-        "in a checkout it is python -m rewardlab.research.studies NAME": ["study", "wmss"],
+        "in a checkout, run python -m rewardlab.research.studies NAME": ["study", "wmss"],
         "exists already": ["train", "--kind", "linear", "--data", pairs, "--output", model],
     }.items():
         code, text = refused(words, capsys)

@@ -74,7 +74,11 @@ REFUSED = [
     ),
     ("settings/rubrics.jsonl", lambda: b'{"case":"1","rubrics":[{"criterion":"c","points":' + HUGE + b"}]}", "points"),
     # values of another kind
-    ("suites/rmb", lambda: b'{"conversation_input":[1],"chosen":{},"reject":{},"category_path":"x"}', "another kind"),
+    (
+        "suites/rmb",
+        lambda: b'{"conversation_input":[1],"chosen":{},"reject":{},"category_path":"x"}',
+        "a value of an unexpected type",
+    ),
     ("suites/rewardbench2", lambda: ties(id="ref:1", rejected=[]), "no usable row"),
     ("suites/rewardbench2", lambda: ties(id="x"), "ref:NUMBER"),
     ("settings/levels.json", lambda: b"false", "levels need criteria"),
@@ -108,7 +112,11 @@ REFUSED = [
     ("runs/eval/verify: items.parquet", lambda: items(subset=None), "has no column 'subset'"),
     ("runs/eval/verify: items.parquet", lambda: items(messages=""), "cannot be read"),
     ("runs/eval/verify: scores.parquet", lambda: scores(abstained="x"), "either scores or a reason"),
-    ("runs/eval/verify: scores.parquet", lambda: scores(scores=[1.0, 2.0, 3.0]), "no scores of 'rm' for each answer"),
+    (
+        "runs/eval/verify: scores.parquet",
+        lambda: scores(scores=[1.0, 2.0, 3.0]),
+        "'rm' lacks a score for each response",
+    ),
     ("runs/eval/verify: scores.parquet", lambda: scores(abstained=None), "has no column 'abstained'"),
     ("runs/eval/items.parquet", lambda: items(best=[7]), "damaged|is there"),
     ("runs/judge/judgments.parquet", lambda: in_every_row("runs/judge/judgments.parquet", cost="much"), "cannot be"),

@@ -39,7 +39,7 @@ ROWS, NAN, BOTH = 8, float("nan"), ("helpful", "harmless")
 WORDS = small_tokenizer([f"the quick brown fox number {number} jumps" for number in range(60)], 120)
 IDS = [[5 + (3 * row + column) % 90 for column in range(3 + row % 4)] for row in range(2 * ROWS)]
 PAIRS = [PairRow(IDS[row], IDS[ROWS + row], 1.0 if row % 3 else 0.25, 0.5 + row % 2, row / ROWS) for row in range(ROWS)]
-NO_PAIR_LOSS = ("attribute_regression", "grebt", "sequence_logistic")
+NO_PAIR_LOSS = ("attribute_regression", "grebt", "listwise_cross_entropy", "plackett_luce", "sequence_logistic")
 LOSSES: dict[str, PairLoss] = {
     name: load("rm.losses", name)(**({"share": 0.5} if name == "boosted" else {}))
     for name in names("rm.losses")

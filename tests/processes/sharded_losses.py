@@ -162,8 +162,9 @@ def policy_case(name: str):
     return model, value
 
 
-PAIR_LOSSES = [one for one in names("rm.losses") if one not in ("attribute_regression", "grebt", "sequence_logistic")]
-POLICY_LOSSES = [name for name in names("policy.losses") if name != "laser"]  # laser is one of these and a second term
+NO_PAIR_LOSS = ("attribute_regression", "grebt", "listwise_cross_entropy", "plackett_luce", "sequence_logistic")
+PAIR_LOSSES = [name for name in names("rm.losses") if name not in NO_PAIR_LOSS]
+POLICY_LOSSES = [name for name in names("policy.losses") if name != "laser"]  # one of these and a second term
 CASES: dict[str, Callable[[], tuple[Any, Callable[[Any, slice], Any]]]] = {
     **{f"rm/{name}": partial(scalar_case, name) for name in PAIR_LOSSES},
     "rm/attribute_regression": objectives_case,

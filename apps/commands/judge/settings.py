@@ -107,7 +107,7 @@ class JudgeConfig(DataHubSettings):
     calibrate: str = setting(
         "",
         "Human labels of some cases that correct the figures: annotations of the inspector, preference pairs, or rows "
-        "with case and best, verdict or scores. A finished run at --output is corrected without judging again.",
+        "with case and best, verdict or scores. A finished run is not judged again.",
         group="Correction",
     )
     width: float = setting(

@@ -148,7 +148,7 @@ def test_what_cannot_be_trained_is_said(train):
         (["--stage", "sft", "--no_verdict", "0"], 2, "--no_verdict is a reward, and --stage sft has none"),
         (["--stage", "all"], 2, "--stage is one of sft, rl, both, got 'all'"),
         (["--prompt", "pairwize"], 2, "no instructions 'pairwize'; did you mean 'pairwise'?"),
-        (["--num_generations", "3", "--generation_batch_size", "12"], 2, "a prompt has 2 variants"),
+        (["--num_generations", "3", "--generation_batch_size", "12"], 2, "number of variants, 2, got 3"),
         (["--advantage", "grpp"], 2, "did you mean 'grpo'?"),
         (["--temperature", "0"], 2, "--temperature is above 0"),
         ([], 3, "none of 8 pairs has the right verdict in both orders"),

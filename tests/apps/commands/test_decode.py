@@ -166,7 +166,7 @@ def test_bad_input_gets_one_sentence(arm, prompts, capsys):
     for words, sentence in (
         (["--preference", "helpful=0.5,harmless=0.6"], "sums to 1.1"),
         (["--preference", "helpful"], "a preference is name=share"),
-        (["--preference", "helpful=1,harmless=0", "--sweep", "3"], "give one of them"),
+        (["--preference", "helpful=1,harmless=0", "--sweep", "3"], "leave one of them out"),
         (["--preference", "helpful=1,harmless=0", "--temperature", "-1"], "--temperature is at least 0 and"),
         (["--preference", "helpful=1,harmless=0", "--output", "answers.txt"], "--output ends with .jsonl"),
         (["--preference", "helpful=1,harmless=0", "--data", "nowhere.txt"], "--data: no file nowhere.txt"),

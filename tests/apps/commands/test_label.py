@@ -177,7 +177,7 @@ def test_from_python_a_run_of_the_same_rows_is_resumed_and_of_others_refused(mon
         patch.setattr(ResumableRows, "append", interrupted)
         with pytest.raises(KeyboardInterrupt):
             rl.label(ROWS, **settings)
-    with pytest.raises(UsageError, match="was begun with data_sha256 of ./data.jsonl = "):
+    with pytest.raises(UsageError, match="was started with data_sha256 of ./data.jsonl = "):
         rl.label(ROWS[:3], resume=True, **settings)
     assert rl.label(ROWS, resume=True, **settings).facts["labelled"] == 11 - 5
     assert [*json.loads(Path("out/manifest.json").read_text())["data"]] == ["./data.jsonl"]

@@ -197,7 +197,7 @@ def test_usage_errors_are_one_sentence_and_leave_nothing_behind(rl, tmp_path):
     for flags, message in (
         ([], "--reward is missing"),
         (["--reward", "a=x", "a=y"], "two rewards are called 'a'"),
-        (["--reward", "x", "--watch", "x"], "'x' is called both a reward and watched"),
+        (["--reward", "x", "--watch", "x"], "'x' is the name of a --reward and of a --watch"),
         (
             ["--reward", GOLD, "--reward_transform", "rewardlab.rm.types:user_turn(text=x)"],
             "not a policy.types.Transform",
@@ -231,7 +231,7 @@ def test_a_reward_model_is_no_policy_and_a_server_that_is_not_there_is_named(rl,
     for flags, message in (
         (["--model", rl_world / "rm"], "a reward model of kind 'scalar'; give a causal language model"),
         (["--model", tmp_path / "theirs"], ": a reward model; give a causal language model"),
-        (["--rollout_server", "http://127.0.0.1:9/"], "http://127.0.0.1:9/v1/models: no answer"),
+        (["--rollout_server", "http://127.0.0.1:9/"], "http://127.0.0.1:9/v1/models: no response"),
     ):
         code, _, err, _ = rl("--reward", GOLD, *flags, "--overwrite")
         assert code == 3 and message in err

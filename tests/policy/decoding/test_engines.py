@@ -123,7 +123,7 @@ def test_preferences_prompts_and_engines_that_make_no_sense_are_refused(base, wo
     engine = SharedBackbone(make_guide())
     for preference, sentence in [
         (None, "a preference is missing; give shares of helpful, harmless"),
-        ({"helpful": 1.0}, "leaves out harmless"),
+        ({"helpful": 1.0}, "has no share for harmless"),
         ({"helpfull": 0.5, "harmless": 0.5}, "no objective 'helpfull' in this model; did you mean 'helpful'"),
         ({"helpful": 0.9, "harmless": 0.9}, "sums to 1.8"),
     ]:

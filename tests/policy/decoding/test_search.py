@@ -67,7 +67,7 @@ def test_a_reward_model_scores_by_objective_or_by_preference_and_needs_no_other_
         ({}, "score by one of them, or by a preference"),
         ({"objective": "helpfull"}, "no objective 'helpfull' in this model; did you mean 'helpful'"),
         ({"objective": "helpful", "preference": EVEN}, "by an objective or by a preference"),
-        ({"preference": {"helpful": 1.0}}, "leaves out harmless"),
+        ({"preference": {"helpful": 1.0}}, "has no share for harmless"),
     ]:
         with pytest.raises(UsageError, match=sentence):
             by_reward_model(model, **settings)

@@ -211,7 +211,7 @@ class Cut(TwoHeads):
 
 def test_completions_that_a_model_reads_cut_are_counted_and_warned_of_once():
     sources = RewardSources({"heads": Cut(), "length": lengths})
-    with pytest.warns(UserWarning, match="reward 'heads': 67% of the completions rated .* were cut") as warned:
+    with pytest.warns(UserWarning, match="reward 'heads': 67% of the completions rated .* were truncated") as warned:
         sources(EXAMPLES)
         sources(EXAMPLES)
     assert sources.facts() == {"heads/truncated": pytest.approx(2 / 3)} and len(warned) == 1

@@ -56,7 +56,7 @@ def test_what_cannot_be_sample_from_is_told(rl, tmp_path):
         (
             ["--curriculum", "dump(window=4)", "--category", "kind", "--watch", "curriculum=x"],
             2,
-            "is called both",
+            "is also the name of the curriculum",
         ),
     ):
         prompts = enumerate(garden.prompts(8, 0))

@@ -128,7 +128,7 @@ def test_every_kind_learns_the_objective_of_either_name(kind, train, world, tmp_
 def test_a_loss_takes_its_arguments_and_what_length_explains_is_told(train):
     code, _, err, folder = train("--loss", "length_controlled(learning_rate=0.2)")
     term = manifest(folder)["length_term"]["overall"]
-    assert code == 0 and term["weight"] != 0 and term["scale"] > 1 and "length explains" in err
+    assert code == 0 and term["weight"] != 0 and term["scale"] > 1 and "the length term" in err
     assert load_reward_model(str(folder)).contract.objectives == ("reward",)
 
 
