@@ -65,7 +65,7 @@ def test_the_nominal_reward_is_that_of_the_surest_head_or_the_mean():
 def test_no_rule_depends_on_the_members_order_and_every_one_keeps_agreement(members):
     for name in rules.RULES:
         arguments = {"mean_std": {"weight": 0.7}, "softmin": {"beta": 2.0}, "brme": {"share": 0.4}}.get(name, {})
-        rule = rules.combine_by(rules.Rule(name, arguments))
+        rule = rules.combine_by(rules.MemberRule(name, arguments))
         assert rule(members, None) == pytest.approx(rule(members[::-1], None), abs=1e-9), name
         agreed = np.repeat(members[:1], 4, axis=0)
         assert rule(agreed, None) == pytest.approx(members[0], abs=1e-9), name
@@ -73,12 +73,12 @@ def test_no_rule_depends_on_the_members_order_and_every_one_keeps_agreement(memb
 
 def test_a_rule_that_makes_no_sense_is_refused():
     for rule, sentence in [
-        (rules.Rule("softmax", {"beta": 1}), "no rule 'softmax' to combine members; did you mean 'softmin'"),
-        (rules.Rule("softmin"), r"written softmin\(beta=...\), got {}"),
-        (rules.Rule("min", {"beta": 1}), "'min' is written min, got"),
-        (rules.Rule("softmin", {"beta": -1.0}), "beta is >= 0, got -1"),
-        (rules.Rule("mean_std", {"weight": math.nan}), "weight is >= 0, got nan"),
-        (rules.Rule("brme", {"share": 1.5}), r"share lies in \[0, 1\], got 1.5"),
+        (rules.MemberRule("softmax", {"beta": 1}), "no rule 'softmax' to combine members; did you mean 'softmin'"),
+        (rules.MemberRule("softmin"), r"written softmin\(beta=...\), got {}"),
+        (rules.MemberRule("min", {"beta": 1}), "'min' is written min, got"),
+        (rules.MemberRule("softmin", {"beta": -1.0}), "beta is >= 0, got -1"),
+        (rules.MemberRule("mean_std", {"weight": math.nan}), "weight is >= 0, got nan"),
+        (rules.MemberRule("brme", {"share": 1.5}), r"share lies in \[0, 1\], got 1.5"),
     ]:
         with pytest.raises(UsageError, match=sentence):
             rules.combine_by(rule)
@@ -106,11 +106,11 @@ def test_contracts_of_ensembles_without_a_rule_are_what_they_were():
     hashes = [member.contract.hash() for member in members]
     for weight in (0.0, 0.5):
         assert EnsembleRewardModel(members, [*"xyz"], weight).contract.backbone == content_hash([hashes, weight])
-    softest = [rules.Rule("softmin", {"beta": beta}) for beta in (1.0, 2.0, math.inf)]
+    softest = [rules.MemberRule("softmin", {"beta": beta}) for beta in (1.0, 2.0, math.inf)]
     ruled = {EnsembleRewardModel(members, [*"xyz"], rule=rule).contract.hash() for rule in softest}
     assert len(ruled | {EnsembleRewardModel(members, [*"xyz"]).contract.hash()}) == 4
     with pytest.raises(UsageError, match="a pessimism or a rule, got 0.5 and 'min'"):
-        EnsembleRewardModel(three(), [*"xyz"], 0.5, rule=rules.Rule("min"))
+        EnsembleRewardModel(three(), [*"xyz"], 0.5, rule=rules.MemberRule("min"))
 
 
 def test_the_spread_after_a_reward_asks_nobody_twice():
@@ -150,7 +150,11 @@ SAID = [Example(user_turn("q"), answer) for answer in ("kind stone", "rude river
 
 
 def test_a_folder_keeps_the_rule_which_cannot_be_edited(folders, tmp_path):
-    for rule in (rules.Rule("softmin", {"beta": 2.0}), rules.Rule("softmin", {"beta": math.inf}), rules.Rule("min")):
+    for rule in (
+        rules.MemberRule("softmin", {"beta": 2.0}),
+        rules.MemberRule("softmin", {"beta": math.inf}),
+        rules.MemberRule("min"),
+    ):
         made = load_ensemble(folders, rule=rule)
         made.save(tmp_path / str(rule))
         again = load_reward_model(str(tmp_path / str(rule)))
@@ -161,7 +165,7 @@ def test_a_folder_keeps_the_rule_which_cannot_be_edited(folders, tmp_path):
     settings = json.loads((tmp_path / "both" / "ensemble.json").read_text())
     assert settings == {"members": folders.split(","), "pessimism": 1}
     assert load_reward_model(str(tmp_path / "both")).contract.hash() == made.contract.hash()
-    load_ensemble(folders, rule=rules.Rule("min")).save(tmp_path / "both")
+    load_ensemble(folders, rule=rules.MemberRule("min")).save(tmp_path / "both")
     file = tmp_path / "both" / "ensemble.json"
     settings = json.loads(file.read_text())
     for edited, sentence in (
