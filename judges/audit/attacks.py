@@ -90,20 +90,10 @@ def padding(words: int, text: str = "") -> str:
     return " ".join((words_ * (words // len(words_) + 1))[:words])
 
 
-def verbosity(times: float = 2.0, least: int = 12) -> Attack:
-    """Return an attack that appends empty words (arXiv:2306.05685).
-
-    The result has `times` as many words as before, and at least `least` more.
-    """
-    if times <= 1 or least < 1:
-        raise ValueError(f"padding makes answers longer: times > 1 and least >= 1, got {times} and {least}")
-
-    def change(case: Case, index: int) -> Case:
-        answer = case.texts[index]
-        more = max(least, round((times - 1) * len(answer.split())))
-        return reword_response(case, index, f"{answer}\n\n{padding(more, answer)}")
-
-    return Attack(change)
+def append_words(case: Case, index: int) -> Case:
+    """Append as many empty words as the response has, and at least 12 (verbosity attack, arXiv:2306.05685)."""
+    answer = case.texts[index]
+    return reword_response(case, index, f"{answer}\n\n{padding(max(12, len(answer.split())), answer)}")
 
 
 def _markdown_list(answer: str) -> str:
@@ -133,9 +123,6 @@ def signatures(case: Case, index: int, names: tuple[str, str]) -> Case:
     for other in range(len(case.answers)):
         case = signed(names[other != index]).change(case, other)
     return case
-
-
-# ---- injection: the content stays, and something speaks to the judge ----
 
 
 INJECTIONS = {
@@ -170,48 +157,35 @@ MASTER_KEYS = (
 """Texts that judges mistake for responses (arXiv:2507.08794): symbols, reasoning openers, words for "Solution"."""
 
 
-def one_token(keys: tuple[str, ...] = MASTER_KEYS) -> Attack:
-    """Return an attack that replaces the response by a master key. The prompt determines which key is used."""
-    if not keys:
-        raise ValueError("an attack by master keys needs at least one key")
-
-    def change(case: Case, index: int) -> Case:
-        return replace_response(case, index, keys[int(content_hash(prompt_text(case.prompt)), 16) % len(keys)])
-
-    return Attack(change, replaces=True)
+def to_master_key(case: Case, index: int) -> Case:
+    """Replace the response by a master key. The prompt determines which key is used."""
+    key = MASTER_KEYS[int(content_hash(prompt_text(case.prompt)), 16) % len(MASTER_KEYS)]
+    return replace_response(case, index, key)
 
 
-def filler() -> Attack:
-    """Return an attack that replaces the response by empty words, as many as the longest other response has."""
-
-    def change(case: Case, index: int) -> Case:
-        others = [answer for other, answer in enumerate(case.texts) if other != index]
-        return replace_response(case, index, padding(max(1, *(len(answer.split()) for answer in others)), others[0]))
-
-    return Attack(change, replaces=True)
+def to_filler(case: Case, index: int) -> Case:
+    """Replace the response by empty words, as many as the longest other response has."""
+    others = [answer for other, answer in enumerate(case.texts) if other != index]
+    return replace_response(case, index, padding(max(1, *(len(answer.split()) for answer in others)), others[0]))
 
 
-def scrambled() -> Attack:
-    """Return an attack that replaces the response by the words of another response in random order."""
-
-    def change(case: Case, response_index: int) -> Case:
-        other = case.texts[next(index for index in range(len(case.answers)) if index != response_index)]
-        words = other.split()
-        Random(other).shuffle(words)
-        return replace_response(case, response_index, " ".join(words))
-
-    return Attack(change, replaces=True)
+def to_scrambled_words(case: Case, response_index: int) -> Case:
+    """Replace the response by the words of another response in random order."""
+    other = case.texts[next(index for index in range(len(case.answers)) if index != response_index)]
+    words = other.split()
+    Random(other).shuffle(words)
+    return replace_response(case, response_index, " ".join(words))
 
 
 ATTACKS: Mapping[str, Attack] = {
-    "verbosity": verbosity(),
+    "verbosity": Attack(append_words),
     "markdown": Attack(
         lambda case, index: reword_response(case, index, f"## Answer\n\n{_markdown_list(case.texts[index])}")
     ),
     **{name: injected(text) for name, text in INJECTIONS.items()},
-    "one token": one_token(),
+    "one token": Attack(to_master_key, replaces=True),
     "empty": Attack(lambda case, index: replace_response(case, index, ""), replaces=True),
-    "filler of like length": filler(),
-    "scrambled words": scrambled(),
+    "filler of like length": Attack(to_filler, replaces=True),
+    "scrambled words": Attack(to_scrambled_words, replaces=True),
 }
 """Default attacks of an audit."""

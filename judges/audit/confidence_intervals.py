@@ -8,6 +8,7 @@ import numpy as np
 from scipy import stats
 
 LEVEL = 0.95
+BOUNDS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
 LEAST_VALID = 0.5  # minimum share of bootstrap samples with a value for an interval
 
 
@@ -39,7 +40,6 @@ def mean_estimate(
     ends: tuple[float, float] = (0.0, 1.0),
     samples: int = 1000,
     seed: int = 0,
-    level: float = LEVEL,
 ) -> Estimate:
     """Estimate the mean of values [M] in the range `ends`, with a cluster bootstrap interval. NaN values are left out.
 
@@ -55,15 +55,13 @@ def mean_estimate(
     count = np.bincount(cluster, valid)
     with np.errstate(invalid="ignore"):
         means = (draws @ total) / (draws @ count)
-    bounds = np.nanquantile(means, [(1 - level) / 2, (1 + level) / 2])
-    score = score_interval(total[count > 0], count[count > 0], ends, level)
+    bounds = np.nanquantile(means, BOUNDS)
+    score = score_interval(total[count > 0], count[count > 0], ends)
     low, high = float(min(bounds[0], score[0])), float(max(bounds[1], score[1]))
     return Estimate(float(values[valid].mean()), low, high, int(valid.sum()))
 
 
-def score_interval(
-    total: np.ndarray, count: np.ndarray, ends: tuple[float, float] = (0.0, 1.0), level: float = LEVEL
-) -> tuple[float, float]:
+def score_interval(total: np.ndarray, count: np.ndarray, ends: tuple[float, float] = (0.0, 1.0)) -> tuple[float, float]:
     """Compute `effective_interval` of a mean v from the value total_c and the item count count_c of each of C clusters.
 
     Var = C / (C - 1) Σ_c (total_c - v count_c)² / (Σ_c count_c)²
@@ -72,7 +70,7 @@ def score_interval(
     residuals = total - value * count
     alike = np.abs(residuals).max() < 1e-9
     variance = 0.0 if alike else clusters / (clusters - 1) * float((residuals**2).sum()) / float(count.sum()) ** 2
-    return effective_interval(value, variance, clusters, ends, level)
+    return effective_interval(value, variance, clusters, ends)
 
 
 def effective_interval(
@@ -121,7 +119,6 @@ def estimate(
     ends: tuple[float, float] = (-np.inf, np.inf),
     samples: int = 1000,
     seed: int = 0,
-    level: float = LEVEL,
 ) -> Estimate:
     """Estimate any statistic of items, with an interval from percentiles of cluster bootstrap samples.
 
@@ -142,6 +139,6 @@ def estimate(
         return Estimate(value, np.nan, np.nan, items)
     if np.ptp(values) < 1e-9:
         all_alike = np.full(len(names), value), np.ones(len(names))
-        return Estimate(value, *score_interval(*all_alike, ends, level), items)
-    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+        return Estimate(value, *score_interval(*all_alike, ends), items)
+    low, high = np.quantile(values, BOUNDS)
     return Estimate(value, float(low), float(high), items)

@@ -67,7 +67,7 @@ def end_token_ids(model: Any, tokenizer: Any) -> frozenset[int]:
 
 
 def control_tokens(tokenizer: Any) -> list[str]:
-    """Return the texts that a tokenizer encodes as control tokens wherever they stand, longest first.
+    """Return the texts that a tokenizer encodes as control tokens at any position, longest first.
 
     Tokens that mark turns are often special only among the added tokens, without a role such as EOS.
     """

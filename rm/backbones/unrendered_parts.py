@@ -151,9 +151,9 @@ def _marked(turn: Message, index: int) -> tuple[Message, dict[str, str]]:
             mark = f"zqcall{index}of{number}z"
             value = f"zqvalue{index}of{number}z"
             arguments = call["function"]["arguments"]
-            given = value if isinstance(arguments, str) else {"zqkey": value} if arguments else {}
-            calls.append(call | {"function": {"name": mark, "arguments": given}})
-            markers |= {mark: CALLS} | ({value: CALLS} if given else {})
+            new = value if isinstance(arguments, str) else {"zqkey": value} if arguments else {}
+            calls.append(call | {"function": {"name": mark, "arguments": new}})
+            markers |= {mark: CALLS} | ({value: CALLS} if new else {})
         marked["tool_calls"] = calls
     return marked, markers
 

@@ -9,27 +9,22 @@ from .readings import rate_with_readings
 TIE = 1e-9  # differences of the size of rounding errors are ties
 
 
-def reward_labeller(model: RewardModel, *, objective: str = "", temperature: float = 0.0) -> Labeller:
-    """Label with P(first better) = σ(Δ / temperature), Δ = r(first) - r(second); at temperature 0: 1, 0, or 0.5 (tie).
+def reward_labeller(model: RewardModel) -> Labeller:
+    """Label with 1 if the reward of the first completion is higher than that of the second, 0.5 if equal, else 0.
 
-    `objective` may be omitted if the model has only one. The labeller abstains (NaN) if a reward is NaN, or if the two
-    completions are equal to the model, for example after truncation.
+    The labeller abstains (NaN) if a reward is NaN, or if the two completions are equal to the model, for example after
+    truncation.
     """
     objectives = model.contract.objectives
-    if objective not in objectives and (objective or len(objectives) > 1):
-        raise UsageError(f"no objective '{objective}' in the labelling reward model; name one of {objectives}")
-    if temperature < 0:
-        raise UsageError(f"a labeller's temperature is 0 or more, got {temperature}")
-    column = objectives.index(objective) if objective else 0
+    if len(objectives) > 1:
+        raise UsageError(f"the labelling reward model has the objectives {objectives}; give a model with one")
 
     def label(prompt: Messages, completions: tuple[str, str]) -> float:
         result = rate_with_readings(model, [Example(prompt, completion) for completion in completions])
         if result.alike(0, 1):
             return math.nan
-        first, second = result.rewards[:, column].tolist()
+        first, second = result.rewards[:, 0].tolist()
         gap = first - second
-        if temperature:
-            return (1 + math.tanh(gap / (2 * temperature))) / 2  # σ without overflow
         return gap if math.isnan(gap) else 0.5 if abs(gap) < TIE else float(gap > 0)
 
     return label

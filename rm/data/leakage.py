@@ -37,19 +37,15 @@ class Leak(NamedTuple):
         return f"{self.sign}: right in {self.right:.1%} of {self.pairs:,} pairs"
 
 
-def leaks(
-    pairs: Sequence[PreferencePair], first: Sequence[bool | None] = (), *, right: float = 0.8, share: float = 0.005
-) -> list[Leak]:
-    """Find features with accuracy >= `right` on pairs that differ in them, if these are >= `share` of all pairs.
+def leaks(pairs: Sequence[PreferencePair], first: Sequence[bool | None] = ()) -> list[Leak]:
+    """Find features with accuracy >= 0.8 on pairs that differ in them, if these are >= 0.5 % of all pairs.
 
     `first` states for each pair whether its chosen completion came first in the data (None: unknown). Features are the
     longer completion (in words), the first one, and every word that only one of the two completions contains, begins
     with or ends with. The label is the preferred completion in the first objective that has a preference; pairs without
     a preference are not counted.
     """
-    if not 0.5 < right <= 1:
-        raise ValueError(f"right is a share in (0.5, 1], got {right}")
-    least = max(20, share * len(pairs))
+    least = max(20, 0.005 * len(pairs))
     sides = _sides(pairs)
     longer = np.sign([len(split_words(pair.texts[0])) - len(split_words(pair.texts[1])) for pair in pairs])
     came_first = np.array([0 if chosen_first is None else 1 if chosen_first else -1 for chosen_first in first])
@@ -59,7 +55,7 @@ def leaks(
         *_leaks("position", ("the first completion is chosen", "the second completion is chosen"), positions),
         *_words(pairs, sides, least),
     ]
-    large = [leak for leak in candidates if leak.pairs >= least and leak.right >= right]
+    large = [leak for leak in candidates if leak.pairs >= least and leak.right >= 0.8]
     return [leak for leak in large if _chance(leak) * len(candidates) <= SURE]
 
 

@@ -162,7 +162,7 @@ def find_ties(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:
 def find_duplicates(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:
     """Yield duplicate pairs (all but the first), and pairs with opposite preferences.
 
-    Pairs are compared by the completion that each objective prefers, whichever is called chosen, and without case,
+    Pairs are compared by the completion that each objective prefers, not by which is called chosen, and without case,
     punctuation and repeated blanks. For opposite preferences the rows of both sides are reported.
     """
     opinions_of: dict[tuple[str, frozenset[str]], dict[int, Opinion]] = defaultdict(dict)

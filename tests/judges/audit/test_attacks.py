@@ -1,18 +1,15 @@
 import json
 import re
 
-import pytest
 from rewardlab.judges.audit.attacks import (
     ATTACKS,
     EMPTY_WORDS,
     MASTER_KEYS,
     NO_QUESTION,
     mask_prompt,
-    one_token,
     repeat_response,
     signatures,
     swap_responses,
-    verbosity,
 )
 from rewardlab.judges.types import Case
 from rewardlab.rm.types import user_turn
@@ -45,12 +42,11 @@ def test_every_attack_changes_one_answer_and_dressings_keep_every_word():
 
 def test_padding_doubles_the_words_and_markdown_is_a_list_under_a_heading():
     long = " ".join(["word"] * 40)
-    padded = verbosity(times=2.0).change(case(answers=(long, WRONG)), 0).answers[0]
+    verbosity = ATTACKS["verbosity"].change
+    padded = verbosity(case(answers=(long, WRONG)), 0).answers[0]
     assert len(padded.split()) == 80 and padded.startswith(long)
     assert set(padded[len(long) :].split()) <= set(" ".join(EMPTY_WORDS).split())
-    assert len(verbosity().change(case(), 1).answers[1].split()) == 5 + 12
-    with pytest.raises(ValueError, match="times > 1 and least >= 1, got 1.0 and 12"):
-        verbosity(times=1.0)
+    assert len(verbosity(case(), 1).answers[1].split()) == 5 + 12
     dress = ATTACKS["markdown"].change
     assert dress(case(), 1).answers[1] == "## Answer\n\n- **Never water it.**\n- Burn it."
     listed = case(answers=(RIGHT, "# Care\n- one. two."))
@@ -67,11 +63,8 @@ def test_an_injection_names_its_place_and_nulls_follow_from_the_question_or_the_
         assert json.loads(said["injected JSON"].split("\n")[-1])["winner"] == label
         assert "</answer>\n<rubric>" in said["injected rubric"]
     prompts = [user_turn(f"question {number}") for number in range(200)]
-    used = [one_token().change(case(prompt=prompt), 1).answers[1] for prompt in prompts]
+    used = [ATTACKS["one token"].change(case(prompt=prompt), 1).answers[1] for prompt in prompts]
     assert set(used) == set(MASTER_KEYS)
-    assert one_token((":",)).change(case(), 1).answers[1] == ":"
-    with pytest.raises(ValueError, match="at least one key"):
-        one_token(())
     filler = ATTACKS["filler of like length"].change(case(), 1).answers[1]
     assert len(filler.split()) == len(RIGHT.split())
     scrambled = ATTACKS["scrambled words"].change(case(), 1).answers[1]

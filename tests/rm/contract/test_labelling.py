@@ -11,38 +11,32 @@ from rewardlab.rm.types import Example, PreferencePair, user_turn
 
 
 class Lengths:
-    """Two objectives: how many words, and how few; nothing is said of an empty answer."""
+    """The reward is how many words; nothing is said of an empty answer."""
 
-    contract = ScoringContract(kind="lengths", objectives=("long", "short"), dtype="float64")
+    contract = ScoringContract(kind="lengths", objectives=("long",), dtype="float64")
 
     def rate(self, examples):
-        words = np.array([len(one.completion.split()) or np.nan for one in examples])
-        return np.stack([words, -words], 1)
+        return np.array([[len(one.completion.split()) or np.nan] for one in examples])
 
 
 ASKED = user_turn("tell me about bees")
 
 
-def test_the_better_answer_wins_surely_or_with_the_logistic_chance_of_a_temperature():
-    label = reward_labeller(Lengths(), objective="long")
+def test_the_better_answer_wins_surely():
+    label = reward_labeller(Lengths())
     assert [label(ASKED, pair) for pair in (("a b", "a"), ("a", "a b"), ("a", "b"))] == [1.0, 0.0, 0.5]
-    assert reward_labeller(Lengths(), objective="short")(ASKED, ("a b", "a")) == 0.0
-    label = reward_labeller(Lengths(), objective="long", temperature=2.0)
-    assert label(ASKED, ("a b c d", "a b")) == pytest.approx(1 / (1 + math.exp(-1)))
-    assert label(ASKED, ("a b", "a b c d")) == pytest.approx(1 / (1 + math.exp(1)))
     assert reward_labeller(garden.gold())(ASKED, ("bees honey hive", "usually here")) == 1.0
 
 
 def test_missing_rewards_and_completions_that_are_the_same_to_the_model_are_abstentions():
-    for temperature in [0.0, 1.0]:
-        assert math.isnan(reward_labeller(Lengths(), objective="long", temperature=temperature)(ASKED, ("a", "")))
+    assert math.isnan(reward_labeller(Lengths())(ASKED, ("a", "")))
 
     class FirstLetter(Lengths):
         def rated(self, examples):
             letters = [example.completion[:1] for example in examples]
             return Rated(self.rate([Example(ASKED, letter) for letter in letters]), [Reading(truncated=True)] * 2)
 
-    label = reward_labeller(FirstLetter(), objective="long")
+    label = reward_labeller(FirstLetter())
     assert math.isnan(label(ASKED, ("a b", "a c")))
 
 
@@ -54,7 +48,7 @@ def test_the_label_of_a_file_for_one_objective_and_what_cannot_be_asked():
         ({"harmless": 1.0}, {}),
     ]:
         assert PreferencePair("p", user_turn("q"), "a", "b", wins=wins).labelled_for("helpful").wins == expected
-    with pytest.raises(UsageError, match=r"no objective '' .* name one of \('long', 'short'\)"):
-        reward_labeller(Lengths())
-    with pytest.raises(UsageError, match="0 or more, got -1"):
-        reward_labeller(Lengths(), objective="long", temperature=-1.0)
+    two = Lengths()
+    two.contract = ScoringContract(kind="lengths", objectives=("long", "short"), dtype="float64")
+    with pytest.raises(UsageError, match=r"has the objectives \('long', 'short'\); give a model with one"):
+        reward_labeller(two)
