@@ -161,7 +161,7 @@ def sequence_statistics(
 
 @triton.jit
 def read(logprob, old, advantage, weight, mask, start, end, MASK: tl.constexpr, BLOCK: tl.constexpr):
-    """Load a block of tokens: index, within the sequence, unmasked, w, log π, log π - log old, A; 0 if masked."""
+    """Return index, mask of the sequence, mask of the loss, w, log π, log π - log old and A of a block of tokens."""
     t = start + tl.arange(0, BLOCK)  # int64
     inside = t < end
     w = tl.load(weight + t, mask=inside, other=0.0).to(tl.float32)

@@ -28,9 +28,9 @@ def r2m_attention(
     formed: with one query per row and the states h, the result is (c W_v) W_o with u = W_k q / √d, a = softmax(h u) and
     c = aᵀ h, for 1 / d of the work. The README has the derivation.
 
-    Differentiable with respect to query and the four matrices; states are constants, so that a reward never moves the
-    policy. A row without unmasked states gives 0 and no gradient. Sums are computed in float32 (float64 for float64);
-    the result has the query's dtype. `bounds` increases from 0 to T, which is not checked on a GPU.
+    Differentiable with respect to query and the four matrices; states have no gradient, so that a reward does not
+    change the policy. A row without unmasked states gives 0 and no gradient. Sums are computed in float32 (float64 for
+    float64); the result has the query's dtype. `bounds` increases from 0 to T, which is not checked on a GPU.
     """
     _check(query, states, bounds, {"W_q": W_q, "W_k": W_k, "W_v": W_v, "W_o": W_o}, mask)
     with full_precision(query):

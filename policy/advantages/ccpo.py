@@ -35,16 +35,16 @@ def adv_ccpo(
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
     """A = r_i - mean_j r_j of the group, with r = R_joint + λ b for the thinker and R_joint for the solver
 
-    The two results are the advantages of thinker and solver. b is the bonus of `event`. λ = 0 is `dr_grpo` for both.
+    The two results are the advantages of thinker and solver. b is `bonus`. λ = 0 is `dr_grpo` for both.
     `middle` is a value between the rewards of failure and success, such as 0.5 for verdicts of 0 and 1, or 0 for the
     released code's -1 and 1. A row without R_joint has no effect.
     """
-    credited = (r_joint + lam * event(r_joint, r_solo, group, middle)).to(r_joint.dtype)
+    credited = (r_joint + lam * bonus(r_joint, r_solo, group, middle)).to(r_joint.dtype)
     thinker, solver = (_centred(reward, group) for reward in (credited, r_joint))
     return thinker, solver
 
 
-def event(
+def bonus(
     r_joint: Float[Tensor, " N"], r_solo: Float[Tensor, " N"], group: Int[Tensor, " N"], middle: float
 ) -> Float[Tensor, " N"]:
     """b_i = 1[R_joint,i > m > mean_j R_solo,j] - 1[R_joint,i < m < mean_j R_solo,j]

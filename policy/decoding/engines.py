@@ -259,7 +259,7 @@ class SeparateModels:
 def _adapted(
     decoder: DecodingModel, alpha: Float[Tensor, "_ K"] | None, *, start: int = 0
 ) -> AbstractContextManager[None]:
-    """Apply the model's adapter, if any, to the rows from `start` on. If `alpha` is None, preferences are equal."""
+    """Apply the model's adapter, if any, to the rows from `start` on. A missing `alpha` means equal preferences."""
     if decoder.adapter is None:
         return nullcontext()
     alpha = torch.ones(1, len(decoder.adapter.objectives)) if alpha is None else alpha

@@ -74,7 +74,7 @@ def token_texts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
 
 
 class CompletionReader:
-    """Incremental reader of one request's tokens. Detects the end, and returns text that later tokens cannot change."""
+    """Incremental reader of a request's tokens: detects the end, and returns text that later tokens cannot change."""
 
     def __init__(self, request: Request, tokenizer: Any, eos: frozenset[int], capacity: int):
         self.request = request
@@ -120,7 +120,7 @@ class CompletionReader:
     def completion(
         self, prompt_tokens: int, guides: Mapping[str, np.ndarray], facts: Sequence[np.ndarray]
     ) -> DecodedCompletion:
-        """Return the completion with the statistics `FACTS` of its tokens. `finished` is "length" without an end."""
+        """Return the completion with the statistics `FACTS` of its tokens. Without an end, `finished` is "length"."""
         by_name = dict(zip(FACTS, facts, strict=True))
         end = self.finished or "length"
         return DecodedCompletion(self.text(), tuple(self.tokens), end, prompt_tokens, guides=guides, **by_name)

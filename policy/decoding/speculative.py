@@ -237,7 +237,7 @@ class Generation:
 
 
 def uniforms(seed: int, start: int, number: int) -> Float[Tensor, "3 N"]:
-    """Return random numbers in (0, 1) for completion tokens from `start` on; rows for draft, test, draw after both."""
+    """Return random numbers in (0, 1) for the completion tokens from `start` on; the rows are DRAFT, TEST and REST."""
     positions = torch.arange(start, start + number)
     return philox.uniform(philox.words(torch.tensor(seed), torch.tensor(0), positions, STREAM))[:3]
 

@@ -345,7 +345,7 @@ class Capacity(NamedTuple):
         return cls(rows, tokens, cache.num_gpu_blocks - 1, cache.block_size, config.model_config.max_model_len)
 
     def less(self, prompt: int, completion: int) -> "Capacity":
-        """Return the capacity left by a pair with completions of maximum length."""
+        """Return the capacity minus that of a pair with completions of maximum length."""
         blocks = math.ceil(min(prompt + completion, self.context) / self.block)
         return self._replace(rows=self.rows - 2, tokens=self.tokens - 2 * prompt, blocks=self.blocks - 2 * blocks)
 

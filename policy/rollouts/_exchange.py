@@ -119,7 +119,7 @@ def exchange_rollouts(
 
 @contextmanager
 def seed_generators(seed: int, device: torch.device) -> Iterator[None]:
-    """Sample with a seed, and restore the state of the random number generators."""
+    """Seed the random number generators within the context, and restore their states after it."""
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield

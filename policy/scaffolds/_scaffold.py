@@ -26,10 +26,10 @@ class Hints(NamedTuple):
     include: tuple[str, ...]
     avoid: tuple[str, ...] = ()
 
-    def some(self, share: float, draw: Random) -> "Hints":
+    def sample(self, share: float, draw: Random) -> "Hints":
         """Return round(λ n) random hints of all n hints, in their order; λ = `share`.
 
-        >>> Hints(("a", "b"), ("c", "d")).some(0.0, Random(0))
+        >>> Hints(("a", "b"), ("c", "d")).sample(0.0, Random(0))
         Hints(include=(), avoid=())
         """
         number, total = len(self.include), len(self.include) + len(self.avoid)
@@ -112,8 +112,8 @@ def scaffold_rollouts(
         """Return the prompts with their share of hints, except where they would be too long."""
         long_prompts = []
         for index, prompt in enumerate(prompts):
-            some = hints(prompt).some(shares[index % len(shares)], Random(f"{seed} {step} {index}"))
-            long_prompt = with_hints(prompt, some)
+            sample = hints(prompt).sample(shares[index % len(shares)], Random(f"{seed} {step} {index}"))
+            long_prompt = with_hints(prompt, sample)
             fits = longest is None or len(encode(long_prompt)) <= longest
             long_prompts.append(long_prompt if fits else prompt)
         return long_prompts

@@ -55,7 +55,7 @@ def completion_batch(
 
 
 def batch_of(batch: Mapping[str, Any]) -> CompletionBatch:
-    """Convert a batch of TRL. Tokens from tools or environments are in the input but not in the mask `response`."""
+    """Return the rows of a TRL batch. Tokens from tools or environments are in the input but not in `response`."""
     mask = batch["completion_mask"]
     response = (mask * batch["tool_mask"] if "tool_mask" in batch else mask).bool()
     return completion_batch(batch["prompt_ids"], batch["prompt_mask"], batch["completion_ids"], mask, response)

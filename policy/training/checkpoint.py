@@ -68,7 +68,7 @@ class TrainedState:
         torch.save(tensors, folder / TENSORS)  # loads without running code
 
     def load(self, folder: Path, *, is_main: bool) -> tuple[float, LearningSignal]:
-        """Load all states from a checkpoint; return the last KL and the learning signal. Rank 0 has `is_main`."""
+        """Load all states from a checkpoint; return the last KL and the learning signal. `is_main`: rank 0."""
         state, tensors = load_state(folder)
         if is_main:
             self.sources.truncate_record(state["faults"])

@@ -214,7 +214,7 @@ class CurriculumSampler:
         return self.rows[kind][Random(f"{self.seed} {kind} {turn}").sample(range(number), number)[index]]
 
     def learn(self, cycle: Cycle) -> dict[str, float]:
-        """Update the shares by the rewarded completions: token means of |A|, or their rewards. Return the metrics."""
+        """Update the shares from the mean |A| per token, or the reward, of each completion. Return the metrics."""
         response = cycle.rollout.response
         gain = (cycle.advantage.abs() * response).sum(1) / response.sum(1).clamp_min(1)
         if getattr(self.curriculum, "reads_rewards", False):

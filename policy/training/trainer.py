@@ -315,7 +315,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         loss = self.step.loss(reading.logprob, reading.entropy, rows.response, inputs, **self._position(inputs))
         if self._head and algorithm.auxiliary:
             loss = loss._replace(total=loss.total + self.step.auxiliary_term(reading.states, rows, inputs, self._head))
-        self._account(loss, reading, rows, inputs)
+        self._log_micro_batch(loss, reading, rows, inputs)
         if self.replay_buffer and training:
             self.replay_buffer.record_clipped(inputs["row"], loss.sums)
         if self.learner and training and inputs["value_weights"].any() and "valued" not in inputs:
@@ -331,7 +331,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         self.live |= self.learns or (training and regularised and bool(weights.any()))
         return loss.total
 
-    def _account(self, loss: PolicyLoss, reading: PolicyOutputs, rows: CompletionBatch, inputs: Batch) -> None:
+    def _log_micro_batch(self, loss: PolicyLoss, reading: PolicyOutputs, rows: CompletionBatch, inputs: Batch) -> None:
         """Log the means of token metrics over the micro-batch."""
         means = metrics.token_metrics(loss, reading.entropy, rows.response, self.processes, compares=self.compares)
         for name, value in means:
@@ -340,9 +340,9 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
             self._log_ratios.append(metrics.log_ratio(reading.logprob.detach(), inputs["base"], rows.response))
             inputs["compared"] = True  # not again if the piece is repeated for lack of memory
             if not self.model.training:
-                self._watch_kl()
+                self._log_kl()
 
-    def _watch_kl(self) -> None:
+    def _log_kl(self) -> None:
         """Log the mean KL to the reference policy since the last call. The KL budget limits this value."""
         if self._log_ratios:
             ratios = torch.cat(self._log_ratios)
@@ -387,7 +387,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         """Step the critic's optimizer, and log the KL of the step's completions."""
         if self.learner:
             self.learner.step()
-        self._watch_kl()
+        self._log_kl()
 
     def end_step(self) -> bool:
         """Train online reward models and the curriculum after a cycle. Return whether the KL budget is exhausted."""

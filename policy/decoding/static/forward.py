@@ -136,7 +136,7 @@ def decoder_layers(model: nn.Module) -> nn.ModuleList:
 def branching(model: nn.Module, layer: int) -> Iterator[None]:
     """Double the batch from decoder layer `layer` on, to 2N rows of logits; lower layers and their cache have N."""
     layers = decoder_layers(model)
-    twice = _Twice()
+    twice = _DoubledBatch()
     hooks = [layers[layer].register_forward_pre_hook(twice.branch, with_kwargs=True)]
     hooks += [layer.register_forward_pre_hook(twice.follow, with_kwargs=True) for layer in layers[layer + 1 :]]
     try:
@@ -146,7 +146,7 @@ def branching(model: nn.Module, layer: int) -> Iterator[None]:
             hook.remove()
 
 
-class _Twice:
+class _DoubledBatch:
     """Hooks that double the batch. Tensors shared by all layers (mask, positions) are doubled once per forward pass."""
 
     def __init__(self):

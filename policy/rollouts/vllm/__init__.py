@@ -67,7 +67,7 @@ class _Rollouts(TrainerCallback):
             trainer.add_callback(self)
         step = trainer.state.global_step
         is_old = step - self.step >= (self.every if trainer.model.training else 1)
-        if not self.server.up or is_old:
+        if not self.server.is_running or is_old:
             start = time.monotonic()
             self.server.stop()
             save_policy(trainer.accelerator.unwrap_model(trainer.model), trainer.processing_class, self.folder)

@@ -33,7 +33,7 @@ class ServerProcess:
         self._end = weakref.finalize(self, lambda: None)
 
     @property
-    def up(self) -> bool:
+    def is_running(self) -> bool:
         """Whether the server is running."""
         return self._running is not None and self._running.poll() is None
 
@@ -65,7 +65,7 @@ class ServerProcess:
     def _wait(self, started: int) -> None:
         until = time.monotonic() + self.seconds
         while time.monotonic() < until:
-            if not self.up:
+            if not self.is_running:
                 raise DataError(f"the server ended before it answered; {self.log} ends with: {self._tail(started)}")
             try:
                 if httpx.get(f"{self.url}/health", timeout=2.0, trust_env=False).status_code == 200:

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 from rewardlab.benchmarks import garden
-from rewardlab.policy.advantages.ccpo import adv_ccpo, ccpo, event
+from rewardlab.policy.advantages.ccpo import adv_ccpo, bonus, ccpo
 from rewardlab.policy.advantages.dr_grpo import dr_grpo
 from rewardlab.policy.decoding.engines import decoding_model
 from rewardlab.policy.decoding.search import derived
@@ -42,13 +42,13 @@ def test_a_thought_that_helps_where_the_solver_alone_fails_counts_more_and_equal
     """Alone -1/2 on average: joint 1 gets 1.2 and -1 stays; their mean is 0.1. Alone 1/2: -1 gets -1.2, mean -0.1."""
     joint, group = column(1, -1, 1, -1, 1, -1, 1, -1), torch.tensor([0] * 4 + [1] * 4)
     solo = column(-1, -1, 1, -1, 1, 1, -1, 1)
-    assert event(joint, solo, group, 0.0).tolist() == [1, 0, 1, 0, 0, -1, 0, -1]
+    assert bonus(joint, solo, group, 0.0).tolist() == [1, 0, 1, 0, 0, -1, 0, -1]
     thinker, solver = adv_ccpo(joint, solo, group, 0.2, 0.0)
     torch.testing.assert_close(thinker, column(1.1, -1.1, 1.1, -1.1, 1.1, -1.1, 1.1, -1.1))
     assert solver.tolist() == joint.tolist()
     joint, group = column(1, -1, 1, -1), torch.tensor([0] * 4)
-    assert event(joint, column(1, -1, -1, 1), group, 0.0).tolist() == [0, 0, 0, 0]
-    assert event((joint + 1) / 2, column(0, 0, 1, 0), group, 0.5).tolist() == [1, 0, 1, 0]
+    assert bonus(joint, column(1, -1, -1, 1), group, 0.0).tolist() == [0, 0, 0, 0]
+    assert bonus((joint + 1) / 2, column(0, 0, 1, 0), group, 0.5).tolist() == [1, 0, 1, 0]
     joint, solo = column(1, NAN, -1, -1, 1, -1), column(NAN, -1, NAN, -1, NAN, NAN)
     thinker, solver = adv_ccpo(joint, solo, torch.tensor([0, 0, 0, 0, 1, 1]), 0.2, 0.0)
     # r is 1.2, -, -1, -1 with mean -0.8/3; nobody was alone in the second group

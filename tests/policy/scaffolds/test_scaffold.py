@@ -26,12 +26,12 @@ def test_help_falls_within_a_group_and_fades_around_a_fifth_of_training():
 
 def test_a_share_of_the_hints_is_drawn_and_keeps_its_order():
     """0.4 of 4 is 1.6, so 2; over many draws each is drawn as often as any other."""
-    drawn = [BEES.some(0.4, Random(seed)) for seed in range(400)]
+    drawn = [BEES.sample(0.4, Random(seed)) for seed in range(400)]
     assert {len(one.include) + len(one.avoid) for one in drawn} == {2}
     assert all(list(one.include) == sorted(one.include, key=BEES.include.index) for one in drawn)
     often = Counter(text for one in drawn for texts in one for text in texts)
     assert all(abs(often[text] - 200) < 1.96 * 10 * 1.5 for text in ("bees", "hive", "wax", "venom"))
-    assert BEES.some(1.0, Random(0)) == BEES and BEES.some(0.1, Random(0)) == Hints(())
+    assert BEES.sample(1.0, Random(0)) == BEES and BEES.sample(0.1, Random(0)) == Hints(())
 
 
 def test_hints_stand_in_the_system_message():

@@ -63,11 +63,11 @@ def gone(pids) -> bool:
 
 def test_it_answers_on_this_machine_and_is_gone_with_its_helpers_when_it_is_stopped(server, model):
     url = server.start(words(model))
-    assert url.startswith("http://127.0.0.1:") and httpx.get(f"{url}/v1/models").json()["data"] and server.up
+    assert url.startswith("http://127.0.0.1:") and httpx.get(f"{url}/v1/models").json()["data"] and server.is_running
     (first,) = told(server.log)
     assert len(first["pids"]) == 2 and all(map(psutil.pid_exists, first["pids"]))
     server.stop()
-    assert gone(first["pids"]) and not server.up and server.url == ""
+    assert gone(first["pids"]) and not server.is_running and server.url == ""
 
 
 def test_a_restart_ends_the_one_before(server, model):
@@ -83,11 +83,11 @@ def test_one_that_ends_before_it_answers_or_never_answers_is_told(server, model,
     monkeypatch.setenv("FAKE_VLLM", "broken")
     with pytest.raises(DataError, match=r"ended before it answered; .*log ends with: out of order"):
         server.start(words(model))
-    assert not server.up and server.url == ""
+    assert not server.is_running and server.url == ""
     server.seconds = 0.3
     with pytest.raises(DataError, match="no answer at http://127.0.0.1:.* in 0.3 s"):
         server.start(lambda port: [sys.executable, "-c", "import time; time.sleep(600)"])
-    assert not server.up
+    assert not server.is_running
 
 
 @pytest.mark.slow
