@@ -44,13 +44,6 @@ def open_case(page: Page) -> None:
         page.locator("#cases .row").first.click()
 
 
-def explain(page: Page) -> None:
-    """Ask the first model why."""
-    open_case(page)
-    page.get_by_role("button", name="Explain").click()
-    page.locator("#why .heat").first.wait_for()
-
-
 def annotate(page: Page) -> None:
     """Fill in a reader's name and note, disagree, and return to the case."""
     open_case(page)
@@ -88,7 +81,6 @@ SCENES = {
     "overview": Scene("", "#runs .curves"),
     "judgments": Scene("?tab=judgments&run=eval&outcome=wrong", "#case .answer, #cases .row[data-full]"),
     "item": Scene("?tab=judgments&run=eval&outcome=wrong", "#cases .row[data-full]", annotate),
-    "why": Scene("?tab=judgments&run=eval&outcome=wrong", "#cases .row[data-full]", explain, "#why"),
     "rubric": Scene("?tab=judgments&run=judge&outcome=wrong", "#cases .row[data-full]", open_case, "#grounds"),
     "compare": Scene("?tab=compare&run=eval&scorer=rm&with=eval&other=linear", "#statistics"),
     "benchmarks": Scene("?tab=benchmarks&run=eval&scorer=rm", "#lengths .point"),

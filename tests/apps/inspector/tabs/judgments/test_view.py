@@ -286,22 +286,24 @@ def test_a_step_during_a_look_at_a_growing_run_is_not_undone(visit, desk, desk_a
     """The answer to what the page asks every few seconds took the reader back to the case of the question."""
     write_run(desk / "growing.partial")
     page = visit(desk_address, "?run=growing.partial&outcome=all&item=a1", ready=ITEM)
-    asked, going, opened = Semaphore(0), Event(), case_server._open
+    asked, answered, opened = Semaphore(0), Semaphore(0), case_server._open
 
     def late(*request):
         answer = opened(*request)
         asked.release()
-        going.wait()
+        answered.acquire()
         return answer
 
     monkeypatch.setattr(case_server, "_open", late)
     asked.acquire()
     page.keyboard.press("j")
     expect_case(page, "a2")
-    going.set()
+    answered.release()
     asked.acquire()  # the next look: the answer to the one before is there
-    expect_place(page, "2 of 7")
-    expect_case(page, "a2")
+    page.keyboard.press("j")
+    expect_case(page, "a3")
+    answered.release(100)
+    expect_place(page, "3 of 7")
 
 
 @pytest.mark.slow
