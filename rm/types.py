@@ -235,14 +235,14 @@ class PreferencePair:
         chance = self.chance(objective)
         if chance > 0.5:
             return self
-        return self._turned() if chance < 0.5 else None
+        return self._swapped() if chance < 0.5 else None
 
     def labelled_for(self, objective: str) -> "PreferencePair":
         """Return the pair with one label, named `objective`: its overall label, or else that of the objective."""
         wins = self.wins.get(OVERALL, self.wins.get(objective))
         return replace(self, wins={} if wins is None else {objective: wins})
 
-    def _turned(self) -> "PreferencePair":
+    def _swapped(self) -> "PreferencePair":
         return replace(
             self,
             chosen=self.rejected,

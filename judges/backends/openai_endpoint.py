@@ -250,7 +250,7 @@ class _Call:
                 continue
             outcome = self._failed(index, outcome, start_time)
             tried.add(index)
-            if outcome.passing and endpoint.rotation.up(time.monotonic(), but=tried):
+            if outcome.passing and endpoint.rotation.available(time.monotonic(), but=tried):
                 continue  # at once, with the next server
             attempts, tried = attempts + 1, set()
             wait = endpoint.rotation.wait(time.monotonic()) if len(endpoint.urls) > 1 else outcome.wait
@@ -297,7 +297,7 @@ class _Call:
     def _worked(self, index: int) -> None:
         self.lost = 0
         self.closed.discard(index)
-        self.endpoint.rotation.worked(index)
+        self.endpoint.rotation.succeeded(index)
 
     def _failed(self, index: int, failure: Trouble, start_time: float) -> Trouble:
         """Record a failure. If other servers accept requests, a server that rejects all of them is marked as down."""

@@ -173,7 +173,7 @@ def file_of(source: str, name: str) -> Path | None:
     return Path(path) if path else None
 
 
-def put_head(model: nn.Module, head: Head, source: str) -> None:
+def replace_head(model: nn.Module, head: Head, source: str) -> None:
     """Replace a decoder's head, bias included; the weights are converted to the model's precision."""
     old: Any = model.get_submodule(HEAD)
     if head.weight.shape != old.weight.shape:
@@ -190,7 +190,7 @@ def put_head(model: nn.Module, head: Head, source: str) -> None:
     setattr(model, HEAD, new)
 
 
-def warn_of_unread(model: Any, names: Iterable[str], source: str, fresh_head: bool) -> None:
+def warn_of_unused_tensors(model: Any, names: Iterable[str], source: str, fresh_head: bool) -> None:
     """Warn of stored tensors without a layer in the model; with a fresh head, tensors of other heads are ignored."""
     trunk = f"{model.base_model_prefix}."
     unread = sorted(name for name in names if not name.startswith(READ_ELSEWHERE))

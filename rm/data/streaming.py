@@ -88,7 +88,7 @@ class PairStream(IterableDataset):
         self._open: tuple[StreamPosition, Any, Iterator[Any]] | None = None
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield rows from the beginning, or from the position that `go_on` set."""
+        """Yield rows from the beginning, or from the position that `resume_from` set."""
         self._blocks = self._blocks[:1]
         first, position, *_ = self._blocks[0]
         skip = self._rows - first
@@ -124,7 +124,7 @@ class PairStream(IterableDataset):
         report = {"read": block.read, "dropped": dropped, "ignored": dict(block.ignored), "counts": dict(block.counts)}
         return {"rows": rows, "first": block.first, "position": block.position._asdict(), "of": self._origin()} | report
 
-    def go_on(self, state: Mapping[str, Any]) -> None:
+    def resume_from(self, state: Mapping[str, Any]) -> None:
         """Set the state from which the next iteration starts. If the state has no counts of rows, they start at 0."""
         if state["of"] != self._origin():
             raise DataError(
@@ -156,7 +156,7 @@ class PairStream(IterableDataset):
             state = json.loads((folder / FILE).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise DataError(f"{folder / FILE}: missing or damaged ({error}); start over with --overwrite") from error
-        self.go_on(state)
+        self.resume_from(state)
 
     # ---- reading ----
 

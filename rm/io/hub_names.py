@@ -26,7 +26,7 @@ def is_path(source: str) -> bool:
     return source.startswith(("/", "./", "../", "~")) or source.partition("@")[0].rstrip("/").count("/") > 1
 
 
-def whole_name(source: str) -> str:
+def absolute_name(source: str) -> str:
     """Return the absolute path of a folder, which is valid in any working directory; other names unchanged."""
     return str(Path(source).resolve()) if source and Path(source).exists() else source
 

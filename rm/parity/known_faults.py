@@ -65,12 +65,12 @@ def culprit(model: Any, examples: Sequence[Example], ours: np.ndarray, theirs: B
             return name
     if scaled := _affine(ours, theirs.scores):
         return scaled
-    reads_others = bool(first_token(model, examples, theirs.tokens))
-    if not reads_others and gap <= ROUNDING * ours.std(0).max():
+    reads_other_tokens = bool(first_token(model, examples, theirs.tokens))
+    if not reads_other_tokens and gap <= ROUNDING * ours.std(0).max():
         return "no known fault; the difference may be rounding in half precision"
     if theirs.tokens is None:
         return "another template, a re-initialised head or other weights: it does not report its tokens"
-    if reads_others:
+    if reads_other_tokens:
         return "other template"
     return "re-initialised head or other weights: it reads the same tokens"
 
@@ -127,7 +127,7 @@ def readings(model: Any, examples: Sequence[Example], right: Ids) -> Iterator[tu
     yield "missing EOS", _without_closing_tokens(model, examples, right)
     for name, bos, eos in CONVENTIONS:
         yield name, _ids_with_edges(model, examples, bos, eos)
-    yield "wrong truncation side", _cut_elsewhere(model, examples)
+    yield "wrong truncation side", _plain_truncation(model, examples)
     yield "no truncation", [untruncated_ids(model, example) for example in examples]
     for closed in ([], [after] if after is not None else []):
         plain = (ids if ids[-1:] == closed else [*ids, *closed] for ids in _plain(model, examples))
@@ -154,7 +154,7 @@ def _without_closing_tokens(model: Any, examples: Sequence[Example], right: Ids)
     return [ids[: len(ids) - min(closings, default=0)] or ids for ids in right]
 
 
-def _cut_elsewhere(model: Any, examples: Sequence[Example]) -> Ids:
+def _plain_truncation(model: Any, examples: Sequence[Example]) -> Ids:
     limit, findings = model.contract.max_length, []
     for example in examples:
         full_ids = untruncated_ids(model, example)

@@ -22,7 +22,7 @@ FULL = 1e-4
 BATCH_SIZE = 8
 """Conversations in a padded batch."""
 NOT_ASCII = "四, čtyři, أربعة, e\u0301 🙂\u200d"
-Way = Callable[[Sequence[Example]], BackendScores]
+Backend = Callable[[Sequence[Example]], BackendScores]
 
 
 class Parity(NamedTuple):
@@ -58,7 +58,7 @@ class Parity(NamedTuple):
 def parity(
     model: RewardModel,
     examples: Sequence[Example],
-    ways: Mapping[str, Way],
+    backends: Mapping[str, Backend],
     *,
     half: Sequence[str] = (),
     report_only: Sequence[str] = (),
@@ -71,9 +71,9 @@ def parity(
     """
     ours = model.rate(examples)
     coarse = model.contract.dtype not in ("float32", "float64")
-    for name, way in ways.items():
+    for name, backend in backends.items():
         tolerance = max((HALF if coarse or name in half else FULL) * float(ours.std(0).max()), 1e-6)
-        parity_result = compare_backend(model, examples, ours, name, way(examples), tolerance)
+        parity_result = compare_backend(model, examples, ours, name, backend(examples), tolerance)
         yield parity_result._replace(report_only=name in report_only)
 
 
@@ -102,39 +102,41 @@ def flipped_share(ours: np.ndarray, theirs: np.ndarray) -> float:
     return float(((ours[first] - ours[second]) * (theirs[first] - theirs[second]) < 0).mean())
 
 
-def own_ways(model: Any, seed: int = 0) -> dict[str, Way]:
+def own_variants(model: Any, seed: int = 0) -> dict[str, Backend]:
     """Return variants that must not change a score: batch size 1, shuffled, padded, merged, without KV cache."""
-    ways: dict[str, Way] = {
+    variants: dict[str, Backend] = {
         "alone": lambda examples: BackendScores(np.concatenate([model.rate([example]) for example in examples])),
         "shuffled": lambda examples: BackendScores(_shuffled_scores(model, examples, seed)),
     }
     if not _has_tokens(model):
-        return ways
+        return variants
     for side in ("left", "right"):
-        ways[f"padded on the {side}"] = lambda examples, side=side: BackendScores(_padded_scores(model, examples, side))
-    ways["pad is EOS"] = lambda some: BackendScores(_padded_scores(model, some, "right", edge_id(model, 1) or 0))
+        variants[f"padded on the {side}"] = lambda examples, side=side: BackendScores(
+            _padded_scores(model, examples, side)
+        )
+    variants["pad is EOS"] = lambda some: BackendScores(_padded_scores(model, some, "right", edge_id(model, 1) or 0))
     if isinstance(model, LatentSteps):
-        ways["without a cache"] = lambda examples: BackendScores(model.rate_without_cache(examples))
+        variants["without a cache"] = lambda examples: BackendScores(model.rate_without_cache(examples))
     if isinstance(model.model, PeftModel):
         merged = partial(with_weights, model)
-        ways["adapter merged"] = lambda examples: BackendScores(
+        variants["adapter merged"] = lambda examples: BackendScores(
             _padded_scores(merged(merged_copy(model.model)), examples, "right")
         )
-    return ways
+    return variants
 
 
-def other_precision(model: Any) -> dict[str, Way]:
+def other_precision(model: Any) -> dict[str, Backend]:
     """Return a backend in bfloat16, or in float32 for a narrower contract; empty without a tokenizer."""
     if not _has_tokens(model):
         return {}
     dtype = torch.bfloat16 if model.contract.dtype in ("float32", "float64") else torch.float32
     name = str(dtype).removeprefix("torch.")
 
-    def way(examples: Sequence[Example]) -> BackendScores:
+    def score(examples: Sequence[Example]) -> BackendScores:
         other = with_weights(model, copy.deepcopy(model.model).to(dtype))
         return BackendScores(_padded_scores(other, examples, "right"), because=f"{name} itself")
 
-    return {name: way}
+    return {name: score}
 
 
 def _has_tokens(model: Any) -> bool:

@@ -73,7 +73,7 @@ class AutoregressiveRewardModel:
             with torch.inference_mode():
                 self.adapter.set_preference(preference or self.preference)
         rows = [self.encoder.encode_completion(example) for example in examples]
-        base = self.adapter.silenced if self.adapter is not None and self.centred else None
+        base = self.adapter.disabled if self.adapter is not None and self.centred else None
         return model_logprobs(self.model, rows, batch_tokens, self.token_offset, base)
 
     def rate(self, examples: Sequence[Example], *, batch_tokens: int = 16_384) -> np.ndarray:

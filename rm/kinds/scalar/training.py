@@ -26,7 +26,7 @@ from ...training.encoding import Encoding, OnLong, encode_labelled
 from ...training.protocol import Prepared, Task, TrainingData, count_pairs, pair_metrics
 from ...training.trainer import RewardArguments
 from ...types import PreferencePair, message_text
-from .._training import ClassifierTraining, StreamedTraining, shown_examples, texts_of
+from .._training import ClassifierTraining, StreamedTraining, alternating_examples, texts_of
 from . import ScalarSettings
 from .distillation import MOST_PAIRS, Reading, compare, read_pairs, with_soft_labels
 from .model import OBJECTIVES, ScalarRewardModel, load_scalar, scalar_from_config
@@ -185,7 +185,7 @@ class ScalarTraining(StreamedTraining, ClassifierTraining):
     def build(self, data: Judged, objectives: tuple[str, ...]) -> ScalarRewardModel:
         """Return the named backbone with a new head, or a small causal LM from scratch; report a rendered example."""
         model = self.open_source(objectives) if self.settings.model else self._small(data, objectives)
-        self.report(f"the first sequence reads: {model.encoder.render(shown_examples(data)[0])[:300]!r}")
+        self.report(f"the first sequence reads: {model.encoder.render(alternating_examples(data)[0])[:300]!r}")
         return model
 
     def open_source(self, objectives: tuple[str, ...]) -> ScalarRewardModel:
