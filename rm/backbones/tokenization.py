@@ -16,7 +16,15 @@ from ..errors import DataError, UsageError
 from ..types import Example, Message, Messages, completion_turns, content_hash, prompt_text, tools_of
 from .chat_templates import check_growth, check_template
 from .hub import text_option
-from .unrendered_parts import has_parts, left_out, omissions, omits_system, omitted_part, system_in_user, write_out
+from .unrendered_parts import (
+    find_unrendered_parts,
+    has_parts,
+    omissions,
+    omits_system,
+    omitted_part,
+    system_in_user,
+    write_out,
+)
 
 
 class Rendered(NamedTuple):
@@ -191,9 +199,9 @@ class Encoder:
         return self.render_turns(example.turns)
 
     @cached_property
-    def left_out(self) -> frozenset[str]:
+    def unrendered_parts(self) -> frozenset[str]:
         """Parts of a conversation that the chat template does not render, and that are written as text instead."""
-        return left_out(self._template)
+        return find_unrendered_parts(self._template)
 
     def render_turns(self, turns: Sequence[Message], **options: Any) -> str:
         """Render messages as `rendered` does, without reporting what the chat template omits."""
@@ -208,7 +216,7 @@ class Encoder:
         plain, tools = list(turns), []
         if has_parts(turns):
             developer = "developer" in str(self.tokenizer.chat_template)
-            plain, tools = write_out(turns, tools_of(turns), self.left_out, developer)
+            plain, tools = write_out(turns, tools_of(turns), self.unrendered_parts, developer)
             if part := omitted_part(self._template, plain, tools):
                 raise self._leaves_out(part, plain)
         text = self._rendered(plain, tools, turns, options)
@@ -269,7 +277,7 @@ class Encoder:
         rendered = [self.rendered(example.turns) for example in examples]
         texts = [text for text, _ in rendered]
         rows = self.tokenizer(texts, add_special_tokens=False, verbose=False).input_ids if texts else []
-        return [self._finish(ids, omitted) for ids, (_, omitted) in zip(rows, rendered, strict=True)]
+        return [self._encoded(ids, omitted) for ids, (_, omitted) in zip(rows, rendered, strict=True)]
 
     def encode_completion(self, example: Example) -> EncodedCompletion:
         """Return the ids of `encode` and the index of the completion's first token; the completion extends to the end.
@@ -283,9 +291,9 @@ class Encoder:
             raise self._no_completion(prompt)
         bounds = self._bounds_of_results(example, text)
         rows = self.tokenizer([text, prompt, *bounds], add_special_tokens=False, verbose=False).input_ids
-        sequence, *heads = map(self._begin, rows)
+        sequence, *heads = map(self._with_bos, rows)
         shared, *cuts = (len(commonprefix([sequence, head])) for head in heads)
-        ids, length, _ = self._finish(rows[0])
+        ids, length, _ = self._encoded(rows[0])
         first_kept = min(shared, int(ids[:1] == [self._edges[0]]))  # left truncation keeps a leading BOS
 
         def moved(token_position: int) -> int:
@@ -320,23 +328,23 @@ class Encoder:
     def encode_prompt(self, prompt: Messages) -> list[int]:
         """Return the whole prompt's ids with the generation prompt; `DataError` if nothing of it is rendered."""
         text = self.render_turns(prompt, add_generation_prompt=True)
-        ids = self._begin(self.tokenizer(text, add_special_tokens=False, verbose=False).input_ids)
+        ids = self._with_bos(self.tokenizer(text, add_special_tokens=False, verbose=False).input_ids)
         if not ids:
             raise DataError(f"the chat template of '{self.tokenizer.name_or_path}' renders nothing of {prompt}")
         return ids
 
-    def _begin(self, ids: list[int]) -> list[int]:
+    def _with_bos(self, ids: list[int]) -> list[int]:
         before = self._edges[0]
         return [before, *ids] if self.contract.bos == "once" and ids[:1] != [before] else ids
 
-    def finished(self, ids: list[int]) -> list[int]:
+    def with_edges(self, ids: list[int]) -> list[int]:
         """Return the ids of a rendered text with the contract's BOS and EOS, before truncation."""
         after = self._edges[1]
-        ids = self._begin(ids)
+        ids = self._with_bos(ids)
         return [*ids, after] if self.contract.eos == "once" and ids[-1:] != [after] else ids
 
-    def _finish(self, ids: list[int], omitted: str = "") -> Encoded:
-        finished = self.finished(ids)
+    def _encoded(self, ids: list[int], omitted: str = "") -> Encoded:
+        finished = self.with_edges(ids)
         return Encoded(self.truncated(finished), len(finished), omitted)
 
     def truncated(self, ids: list[int]) -> list[int]:

@@ -34,7 +34,7 @@ class Adapters(NamedTuple):
 
 
 class HeadOutputs(NamedTuple):
-    """Head of the model: a language model's output head at some positions, or K scores at every position."""
+    """Outputs of the model's head: logits at some positions, or K scores at every position."""
 
     head_tokens: int = 0
     """Number of positions at which the output head is applied, over all rows."""

@@ -17,7 +17,7 @@ QKV = ("q_proj", "k_proj", "v_proj")
 
 
 def plan_facts(config: PlanConfig) -> dict[str, Any]:
-    """Compute a plan without loading weights: the summary of `rewardlab plan`, which is also plan.json."""
+    """Return the summary of `rewardlab plan`, which is also plan.json; no weights are loaded."""
     open_shape = partial(find_shape, trust_remote_code=config.trust_remote_code)
     shape = open_shape(config.model)
     sharding = Sharding(config.gpus, config.strategy)

@@ -242,7 +242,9 @@ def find_contamination(overlaps: Iterable[Overlap]) -> Iterator[Finding]:
 
 def markdown(linted: LintResult, describe_row: Callable[[int], str], rows: int, most: int = 10) -> str:
     """Return a Markdown report: counts and first rows by reason, contamination by benchmark, and label leakage."""
-    reasons = [[reason, f"{n:,}", _first(linted, reason, describe_row, most)] for reason, n in linted.reasons.items()]
+    reasons = [
+        [reason, f"{n:,}", _locations(linted, reason, describe_row, most)] for reason, n in linted.reasons.items()
+    ]
     text = table(["reason", "rows", "first places"], reasons, right=["rows"])
     parts = [text if reasons else f"Nothing is wrong with any of {rows:,} rows."]
     if linted.shared:
@@ -257,7 +259,7 @@ def markdown(linted: LintResult, describe_row: Callable[[int], str], rows: int, 
     return "\n\n".join([*parts, "The label can be guessed without reading the prompt:", "\n".join([*leaks, ""])])
 
 
-def _first(linted: LintResult, reason: str, describe_row: Callable[[int], str], most: int) -> str:
+def _locations(linted: LintResult, reason: str, describe_row: Callable[[int], str], most: int) -> str:
     findings = [finding for finding in linted.findings if finding.reason == reason]
     locations: dict[str, list[str]] = defaultdict(list)
     for finding in findings[:most]:

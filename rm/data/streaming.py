@@ -173,9 +173,9 @@ class PairStream(IterableDataset):
     def _read_source(self, position: StreamPosition) -> tuple[list[PreferencePair], StreamPosition]:
         """Return up to one block of pairs from a source (empty at its end), and the next position."""
         source = self.sources[position.source]
-        dataset, rows = self._at(position)
+        dataset, rows = self._open_at(position)
         number, rows_read = position.row, []
-        while len(rows_read) < self.block and (several := _next(rows, self.block - len(rows_read), source)):
+        while len(rows_read) < self.block and (several := _next_rows(rows, self.block - len(rows_read), source)):
             errors = []
             for n, values in enumerate(several, start=number + 1):  # streaming adds the first rows' columns to each
                 present = {name: item for name, item in without_padding(values).items() if item is not None}
@@ -191,7 +191,7 @@ class PairStream(IterableDataset):
         wraps = position.source + 1 == len(self.sources)
         return rows_read, StreamPosition(position.epoch + wraps, 0 if wraps else position.source + 1)
 
-    def _at(self, position: StreamPosition) -> tuple[Any, Iterator[Any]]:
+    def _open_at(self, position: StreamPosition) -> tuple[Any, Iterator[Any]]:
         """Return a source's dataset and an iterator over its rows from `position` on."""
         if self._open and self._open[0] == position:
             return self._open[1:]
@@ -201,7 +201,7 @@ class PairStream(IterableDataset):
         return dataset, iter(dataset)
 
 
-def _next(rows: Iterator[Any], number: int, source: str) -> list[Any]:
+def _next_rows(rows: Iterator[Any], number: int, source: str) -> list[Any]:
     try:
         return [*islice(rows, number)]
     except Exception as error:  # the library raises a different error for each format and transport

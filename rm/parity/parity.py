@@ -13,7 +13,7 @@ from ..backbones.loading import merged_copy
 from ..backbones.tokenization import pad
 from ..errors import DataError
 from ..types import Example, LatentSteps, Message, ReadsTokens, RewardModel, ScoresSteps, ScoresTokens, user_turn
-from .known_faults import BackendScores, culprit, device_of, edge_id, first_token, run, wrong_shape
+from .known_faults import BackendScores, culprit, device_of, edge_id, evaluate, first_token, wrong_shape
 
 HALF = 2e-2
 """Largest allowed difference in half precision, in standard deviations of the scores."""
@@ -171,7 +171,7 @@ def _padded_scores(model: Any, examples: Sequence[Example], side: str, filler: i
         if isinstance(model, ScoresSteps):
             rewards.append(model.padded_rewards(examples[start : start + BATCH_SIZE], tokens, attention))
         else:
-            rewards.append(run(model, lambda t=tokens, a=attention: model.score(t, a)))
+            rewards.append(evaluate(model, lambda t=tokens, a=attention: model.score(t, a)))
     return np.concatenate(rewards)
 
 

@@ -83,7 +83,7 @@ def prefix_batches(rows: Sequence[Row], batch_tokens: int, least: int = LEAST) -
 
 
 class Span(NamedTuple):
-    """Consecutive tokens of one sequence: the last `queries` of `path`, the indices of all its tokens up to them."""
+    """The last `queries` tokens of `path`, which are the indices of a sequence's tokens up to the end of the span."""
 
     path: np.ndarray
     queries: int

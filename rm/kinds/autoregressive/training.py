@@ -126,7 +126,7 @@ def betas_of(settings: AutoregressiveSettings) -> list[float]:
 
 
 def sampler_of(settings: AutoregressiveSettings) -> Sampler:
-    """Return the distribution of the preferences in training."""
+    """Return the sampler of preferences in training."""
     k = len(settings.objectives)
     if settings.preferences == "dirichlet":
         return dirichlet(k, settings.concentration)

@@ -28,7 +28,7 @@ from ...training.trainer import RewardArguments
 from ...types import PreferencePair, message_text
 from .._training import ClassifierTraining, StreamedTraining, alternating_examples, texts_of
 from . import ScalarSettings
-from .distillation import MOST_PAIRS, Reading, compare, read_pairs, with_soft_labels
+from .distillation import MOST_PAIRS, TimedGaps, compare, timed_gaps, with_soft_labels
 from .model import OBJECTIVES, ScalarRewardModel, load_scalar, scalar_from_config
 
 NAN = float("nan")
@@ -125,7 +125,7 @@ class ScalarTraining(StreamedTraining, ClassifierTraining):
     """Trains a classifier on pairs with a pair loss."""
 
     summary_prefixes = (*StreamedTraining.summary_prefixes, "distilled")
-    teacher: Reading | None = None
+    teacher: TimedGaps | None = None
     """The teacher's reading of the compared pairs, if the training is a distillation."""
 
     def prepare(self, data: TrainingData) -> Prepared:
@@ -133,7 +133,7 @@ class ScalarTraining(StreamedTraining, ClassifierTraining):
         loss, (name,) = self.pair_loss(), self.settings.objectives
         other = load_other(loss, **self.options)
         if other and self.settings.teacher:
-            self.teacher = read_pairs(other, compared_pairs(data), self.settings.teacher)
+            self.teacher = timed_gaps(other, compared_pairs(data), self.settings.teacher)
         model = self.build(data.train, OBJECTIVES)
         encode = partial(encode_pairs, model.encoder, objective=name, on_long=self.settings.on_long)
         train, held = (with_other_gaps(loss, part.pairs, other) for part in (data.train, data.held_out))
@@ -160,10 +160,10 @@ class ScalarTraining(StreamedTraining, ClassifierTraining):
         self.report(f"the length term, which scores do not include: {terms}")
         return prepared.model, {"length_term": terms}
 
-    def _compared(self, model: ScalarRewardModel, teacher: Reading, data: TrainingData) -> dict[str, Any]:
+    def _compared(self, model: ScalarRewardModel, teacher: TimedGaps, data: TrainingData) -> dict[str, Any]:
         pairs = compared_pairs(data)
         wins = np.array([pair.chance(self.settings.objectives[0]) for pair in pairs])
-        facts = compare(read_pairs(model, pairs, "the student"), teacher, wins)
+        facts = compare(timed_gaps(model, pairs, "the student"), teacher, wins)
         return {"teacher": self.settings.teacher, "held_out": bool(data.held_out.pairs), **facts}
 
     def pair_loss(self) -> PairLoss:
