@@ -95,10 +95,10 @@ def prompt_text(prompt: Iterable[Message]) -> str:
     """Return the messages as readable text; also the key that groups completions of the same prompt."""
     turns = tuple(prompt)
     declared = [f"tools:\n{tools_text(tools)}"] if (tools := tools_of(turns)) else []
-    return "\n\n".join([*declared, *(f"{_speaker(turn)}: {message_text(turn)}" for turn in turns)])
+    return "\n\n".join([*declared, *(f"{_role_name(turn)}: {message_text(turn)}" for turn in turns)])
 
 
-def _speaker(turn: Message) -> str:
+def _role_name(turn: Message) -> str:
     return f"{turn['role']} {name}" if (name := turn.get("name")) else turn["role"]
 
 

@@ -99,10 +99,10 @@ def fault_of(template: str) -> str:
         return f"has {len(template):,} characters, more than the {LARGEST:,} that are read"
     plain = [(turns, opens, None) for turns in TURNS for opens in (False, True)]
     calling = [(CALLING, True, TOOLS)], [(CALLING, False, None)]
-    return next(filter(None, (_costly(template, some) for some in (plain, *calling))), "")
+    return next(filter(None, (_cost_fault(template, some) for some in (plain, *calling))), "")
 
 
-def _costly(template: str, conversations: Sequence[tuple[Sequence[Any], bool, Any]]) -> str:
+def _cost_fault(template: str, conversations: Sequence[tuple[Sequence[Any], bool, Any]]) -> str:
     try:
         for turns, opens, tools in conversations:
             LimitedEnvironment().render_limited(
@@ -229,9 +229,9 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
 
     def _counting(self, filter_: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap a filter with counting; `update_wrapper` keeps the attribute by which Jinja passes the context."""
-        return update_wrapper(partial(self._filtered, filter_), filter_)
+        return update_wrapper(partial(self._call_filter, filter_), filter_)
 
-    def _filtered(self, filter_: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _call_filter(self, filter_: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self.tick()
         arguments = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, str | int | list | tuple)]
         self._check_product(arguments)

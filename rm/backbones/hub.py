@@ -208,7 +208,7 @@ def refuse_pickles(folder: Path) -> None:
     for path in sorted(path for suffix in ("bin", "pt", "pth") for path in folder.glob(f"*.{suffix}")):
         target = _safe_name(path, bool(safe))
         if target and not any(name.startswith(target) for name in safe):
-            raise DataError(f"{path}: a pickle, which can run code when it is read; {_conversion(path, target)}")
+            raise DataError(f"{path}: a pickle, which can run code when it is read; {_conversion_remedy(path, target)}")
 
 
 def _safe_name(path: Path, safe: bool) -> str:
@@ -221,7 +221,7 @@ def _safe_name(path: Path, safe: bool) -> str:
     return "" if safe or stem.startswith(TRAINERS) else "model"
 
 
-def _conversion(path: Path, target: str) -> str:
+def _conversion_remedy(path: Path, target: str) -> str:
     if "-of-" in path.stem:
         return "ask its author for safetensors, or, if you trust its author, convert every shard and the index"
     return (

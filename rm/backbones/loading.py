@@ -80,12 +80,12 @@ def load_tokenizer(
     except Exception as error:  # damaged files raise the errors of their parsers
         raise DataError(f"{holder}: no tokenizer there ({absence_reason(holder, error)})") from error
     if chat_template is not None:
-        tokenizer.chat_template = _template(chat_template)
+        tokenizer.chat_template = _read_template(chat_template)
     check_template(tokenizer.chat_template, source)
     return tokenizer
 
 
-def _template(name: str) -> str:
+def _read_template(name: str) -> str:
     if name == "plain":
         return PLAIN_TEMPLATE
     if not Path(name).is_file():

@@ -218,7 +218,7 @@ class Encoder:
             developer = "developer" in str(self.tokenizer.chat_template)
             plain, tools = write_out(turns, tools_of(turns), self.unrendered_parts, developer)
             if part := omitted_part(self._template, plain, tools):
-                raise self._leaves_out(part, plain)
+                raise self._omission_error(part, plain)
         text = self._rendered(plain, tools, turns, options)
         omitted = omissions(plain, text)
         if omits_system(plain, omitted):
@@ -227,7 +227,7 @@ class Encoder:
             omitted = omissions(plain, text)
         reasoning = turns[-1].get("reasoning_content", "") if turns else ""
         if any(omission.turn == len(plain) - 1 and omission.text in reasoning for omission in omitted):
-            raise self._leaves_out("reasoning", turns)
+            raise self._omission_error("reasoning", turns)
         return Rendered(text, omitted[0].text if omitted else "")
 
     def _rendered(
@@ -252,7 +252,7 @@ class Encoder:
         date = self.contract.date_string
         return str(self.tokenizer.apply_chat_template(list(turns), tokenize=False, date_string=date, **options))
 
-    def _leaves_out(self, part: str, turns: Sequence[Message]) -> DataError:
+    def _omission_error(self, part: str, turns: Sequence[Message]) -> DataError:
         return DataError(
             f"the chat template of '{self.tokenizer.name_or_path}' leaves out {part} in "
             f"{prompt_text(turns)[:60]!r}; give one that renders it with --chat_template FILE, or "
@@ -288,7 +288,7 @@ class Encoder:
         text, omitted = self.rendered(example.turns)
         prompt = self.render_turns(example.prompt, add_generation_prompt=True)
         if not text.startswith(prompt):
-            raise self._no_completion(prompt)
+            raise self._no_completion_error(prompt)
         bounds = self._bounds_of_results(example, text)
         rows = self.tokenizer([text, prompt, *bounds], add_special_tokens=False, verbose=False).input_ids
         sequence, *heads = map(self._with_bos, rows)
@@ -303,7 +303,7 @@ class Encoder:
         spans = tuple(range(moved(a), moved(b)) for a, b in zip(cuts[::2], cuts[1::2], strict=True))
         return EncodedCompletion(ids, length, moved(shared), spans, omitted)
 
-    def _no_completion(self, before: str) -> DataError:
+    def _no_completion_error(self, before: str) -> DataError:
         return DataError(
             f"the chat template of '{self.tokenizer.name_or_path}' opens a reply with '{before[-40:]}' but "
             "renders no completion after it; give one that does with --chat_template FILE"

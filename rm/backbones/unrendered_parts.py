@@ -125,7 +125,7 @@ def omitted_part(render: Render, turns: Sequence[Message], tools: Sequence[dict[
     """
     marked, marks = [], {}
     for turn_index, turn in enumerate(turns):
-        markers, probe = _marked(turn, turn_index)
+        markers, probe = _with_markers(turn, turn_index)
         if turn_index < len(turns) - 1:
             probe = {mark: part for mark, part in probe.items() if part != REASONING}
         marked.append(markers)
@@ -139,7 +139,7 @@ def omitted_part(render: Render, turns: Sequence[Message], tools: Sequence[dict[
     return next((part for mark, part in marks.items() if mark not in text), "")
 
 
-def _marked(turn: Message, index: int) -> tuple[Message, dict[str, str]]:
+def _with_markers(turn: Message, index: int) -> tuple[Message, dict[str, str]]:
     marked: Any = dict(turn)
     markers: dict[str, str] = {}
     special = turn["role"] == "tool" or "tool_calls" in turn or "reasoning_content" in turn
@@ -157,9 +157,9 @@ def _marked(turn: Message, index: int) -> tuple[Message, dict[str, str]]:
             mark = f"zqcall{index}of{number}z"
             value = f"zqvalue{index}of{number}z"
             arguments = call["function"]["arguments"]
-            given = value if isinstance(arguments, str) else {"zqkey": value} if arguments else {}
-            calls.append(call | {"function": {"name": mark, "arguments": given}})
-            markers |= {mark: CALLS} | ({value: CALLS} if given else {})
+            marked_arguments = value if isinstance(arguments, str) else {"zqkey": value} if arguments else {}
+            calls.append(call | {"function": {"name": mark, "arguments": marked_arguments}})
+            markers |= {mark: CALLS} | ({value: CALLS} if marked_arguments else {})
         marked["tool_calls"] = calls
     return marked, markers
 

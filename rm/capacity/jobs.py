@@ -213,7 +213,7 @@ def largest_fitting(fits: Callable[[int], bool], most: int = MOST) -> int:
 def train_plan(shape: Shape, step: Step, machine: Machine, optimizer: str, accumulation: int = 1) -> Plan:
     """Plan an optimizer step of a reward model; rows of `step` are the chosen and rejected completions."""
     parts = step_parts(shape, step, machine.sharding, optimizer, accumulated=accumulation > 1)
-    flops = accumulation * _training_bytes(shape, step)
+    flops = accumulation * _training_flops(shape, step)
     update = Phase("step", parts, flops, machine.computing(flops, step))
     return Plan((update,), step.rows / 2 * accumulation * machine.sharding.gpus)
 
@@ -264,7 +264,7 @@ def rl_plan(shape: Shape, step: Step, work: Rl, machine: Machine, optimizer: str
         states = {"states": 2 * rollouts * step.length * shape.width * step.precision.weights}
         phases.append(_forward_phase("log-probabilities", around | states, shape, step, rollouts, machine, times=reads))
     phases += [_reward_phase(reward, around, step, rollouts, work, machine) for reward in work.rewards]
-    flops = work.accumulation * _training_bytes(shape, step)
+    flops = work.accumulation * _training_flops(shape, step)
     parts = step_parts(shape, step, sharding, optimizer, accumulated=work.accumulation > 1) | others
     phases.append(Phase("update", parts, flops, machine.computing(flops, step)))
     host = rollouts * step.length * shape.width * 2 if work.feedback else 0
@@ -287,7 +287,7 @@ def auxiliary_bytes(shape: Shape, step: Step, work: Rl, sharding: Sharding) -> d
     return {name: part for name, part in parts.items() if part}
 
 
-def _training_bytes(shape: Shape, step: Step) -> int:
+def _training_flops(shape: Shape, step: Step) -> int:
     return training_flops(shape, step.rows, step.length, step.top, step.adapters, checkpointing=step.checkpointing)
 
 

@@ -176,12 +176,12 @@ def refuse_bad_rows(report: RowReport) -> None:
     location, why = report.dropped[0]
     counts = ""
     if len(report.dropped) > 1:
-        counts = f"; {len(report.dropped)} of {report.read} rows cannot be used: {_reasons_with_places(report)}"
+        counts = f"; {len(report.dropped)} of {report.read} rows cannot be used: {_reasons_with_locations(report)}"
     rows = "the row" if len(report.dropped) == 1 else "the rows"
     raise DataError(f"{location}: {why}{counts}; correct {rows}, or drop such rows with --on_bad_row skip")
 
 
-def _reasons_with_places(report: RowReport) -> str:
+def _reasons_with_locations(report: RowReport) -> str:
     locations: dict[str, list[str]] = {}
     for location, why in report.dropped:
         locations.setdefault(why.partition(":")[0], []).append(location)

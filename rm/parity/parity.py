@@ -183,7 +183,7 @@ def edge_cases(model: Any, examples: Sequence[Example]) -> list[Example]:
         (lambda example: len(example.text) <= 3, lambda: Example(user_turn("Hi"), "a")),
         (lambda example: len(example.prompt) > 2, lambda: Example(turns, "Six.")),
         (lambda example: not example.text.isascii(), lambda: Example(question, NOT_ASCII)),
-        (lambda example: _too_long(model, example), lambda: _long(model, question)),
+        (lambda example: _too_long(model, example), lambda: _long_example(model, question)),
     ]
     missing = [make() for is_kind, make in kinds if not any(map(is_kind, examples))]
     return [example for example in missing if _readable(model, example)]
@@ -195,7 +195,7 @@ def _too_long(model: Any, example: Example) -> bool:
     return limit is None or not isinstance(model, ReadsTokens) or model.encoder.encode(example).length > limit
 
 
-def _long(model: Any, prompt: tuple[Message, ...]) -> Example:
+def _long_example(model: Any, prompt: tuple[Message, ...]) -> Example:
     words = 8
     while not _too_long(model, candidate := Example(prompt, " ".join(f"word{index}" for index in range(words)))):
         words *= 2

@@ -225,7 +225,7 @@ class CollapseMonitor(Monitor):
         early = 2 * state.global_step <= state.max_steps
         self._stopped = early and self.task.restarts < self.restarts
         control.should_training_stop |= self._stopped
-        self.report(self._sentence(measured, collapsed, state.global_step))
+        self.report(self._monitor_message(measured, collapsed, state.global_step))
 
     def restart(self) -> bool:
         """Restore the weights and halve A's learning rate after a collapse; return whether to train again."""
@@ -265,7 +265,7 @@ class CollapseMonitor(Monitor):
         }
         return {"guide": guide}
 
-    def _sentence(self, measured: Mapping[str, GuideDiagnostics], collapsed: Sequence[str], step: int) -> str:
+    def _monitor_message(self, measured: Mapping[str, GuideDiagnostics], collapsed: Sequence[str], step: int) -> str:
         name = collapsed[0]
         next_step = "lower --learning_rate, or only A's with --rate_of_a, or let --restarts do it"
         next_step = "starting again with half the learning rate of A" if self._stopped else next_step

@@ -76,7 +76,7 @@ class StepEncoder(Encoder):
         text = self.render_turns([*prompt, Message(role="assistant", content=COMPLETION)])
         start = text.find(COMPLETION, len(before))
         if not text.startswith(before) or start < 0:
-            raise self._no_completion(before)
+            raise self._no_completion_error(before)
         return Rendered(text[:start], omitted)
 
     def _with_steps(self, head: Sequence[int], steps: Sequence[Sequence[int]], omitted: str) -> EncodedSteps:

@@ -129,12 +129,12 @@ def edges_of(source: str, config: Any) -> dict[str, str]:
 
     TRL's RewardTrainer leaves BOS and EOS to the chat template. OpenRLHF adds no BOS, and one EOS.
     """
-    if _by_trl(source):
+    if _is_from_trl(source):
         return {"bos": "template", "eos": "template"}
     return {"bos": "template", "eos": "once"} if any(name in config.to_dict() for name in OPENRLHF) else {}
 
 
-def _by_trl(source: str) -> bool:
+def _is_from_trl(source: str) -> bool:
     arguments, card = file_of(source, "training_args.bin"), file_of(source, "README.md")
     if arguments is not None and TRL_ARGUMENTS in arguments.read_bytes():
         return True

@@ -150,7 +150,7 @@ class ScalarTraining(StreamedTraining, ClassifierTraining):
         """Return the model, its comparison with the teacher, and parameters that the loss learned about length."""
         modules = prepared.task.modules.values() if prepared.task else ()
         if self.teacher:
-            return prepared.model, {"distilled": self._compared(prepared.model, self.teacher, data)}
+            return prepared.model, {"distilled": self._comparison(prepared.model, self.teacher, data)}
         if not modules:
             return prepared.model, {}
         terms = {
@@ -160,7 +160,7 @@ class ScalarTraining(StreamedTraining, ClassifierTraining):
         self.report(f"the length term, which scores do not include: {terms}")
         return prepared.model, {"length_term": terms}
 
-    def _compared(self, model: ScalarRewardModel, teacher: TimedGaps, data: TrainingData) -> dict[str, Any]:
+    def _comparison(self, model: ScalarRewardModel, teacher: TimedGaps, data: TrainingData) -> dict[str, Any]:
         pairs = compared_pairs(data)
         wins = np.array([pair.chance(self.settings.objectives[0]) for pair in pairs])
         facts = compare(timed_gaps(model, pairs, "the student"), teacher, wins)
@@ -184,7 +184,7 @@ class ScalarTraining(StreamedTraining, ClassifierTraining):
 
     def build(self, data: Judged, objectives: tuple[str, ...]) -> ScalarRewardModel:
         """Return the named backbone with a new head, or a small causal LM from scratch; report a rendered example."""
-        model = self.open_source(objectives) if self.settings.model else self._small(data, objectives)
+        model = self.open_source(objectives) if self.settings.model else self._from_scratch(data, objectives)
         self.report(f"the first sequence reads: {model.encoder.render(alternating_examples(data)[0])[:300]!r}")
         return model
 
@@ -199,7 +199,7 @@ class ScalarTraining(StreamedTraining, ClassifierTraining):
             )
         return model
 
-    def _small(self, data: Judged, objectives: tuple[str, ...]) -> ScalarRewardModel:
+    def _from_scratch(self, data: Judged, objectives: tuple[str, ...]) -> ScalarRewardModel:
         answers = [answer.example for answer in data.completions]
         texts = texts_of(data.pairs) + [message_text(turn) for example in answers for turn in example.prompt]
         tokenizer, shape = self.small_backbone(texts + [example.text for example in answers])
