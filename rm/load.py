@@ -32,7 +32,7 @@ def load_reward_model(
     settings = {"objective": objective, "bos": bos, "eos": eos}
     stated = {name: value for name, value in settings.items() if value is not None}
     if contract:
-        _refuse_restated(source, contract, stated)
+        _refuse_contract_settings(source, contract, stated)
     model = kind_of(kind).load(source, **options, **({} if contract else stated))
     if check and (folder / GOLDEN).exists():
         check_golden(model, folder)
@@ -55,7 +55,7 @@ def contract_and_kind(source: str) -> tuple[ScoringContract | None, str]:
     return contract, kind
 
 
-def _refuse_restated(source: str, contract: ScoringContract, stated: Mapping[str, str]) -> None:
+def _refuse_contract_settings(source: str, contract: ScoringContract, stated: Mapping[str, str]) -> None:
     fixed = {"objective": ", ".join(contract.objectives), "bos": contract.bos, "eos": contract.eos}
     for name, value in stated.items():
         if value != fixed[name]:

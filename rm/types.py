@@ -92,10 +92,10 @@ def prompt_text(prompt: Iterable[Message]) -> str:
     """Return the messages as readable text; also the key that groups completions of the same prompt."""
     turns = tuple(prompt)
     declared = [f"tools:\n{tools_text(tools)}"] if (tools := tools_of(turns)) else []
-    return "\n\n".join([*declared, *(f"{_speaker(turn)}: {message_text(turn)}" for turn in turns)])
+    return "\n\n".join([*declared, *(f"{_role_name(turn)}: {message_text(turn)}" for turn in turns)])
 
 
-def _speaker(turn: Message) -> str:
+def _role_name(turn: Message) -> str:
     return f"{turn['role']} {name}" if (name := turn.get("name")) else turn["role"]
 
 
@@ -229,14 +229,14 @@ class PreferencePair:
         chance = self.chance(objective)
         if chance > 0.5:
             return self
-        return self._turned() if chance < 0.5 else None
+        return self._swapped() if chance < 0.5 else None
 
     def labelled_for(self, objective: str) -> "PreferencePair":
         """Return the pair with one label, named `objective`: its overall label, or else that of the objective."""
         wins = self.wins.get(OVERALL, self.wins.get(objective))
         return replace(self, wins={} if wins is None else {objective: wins})
 
-    def _turned(self) -> "PreferencePair":
+    def _swapped(self) -> "PreferencePair":
         return replace(
             self,
             chosen=self.rejected,

@@ -107,11 +107,11 @@ class Replicas:
             with self.lock:
                 now = time.monotonic()
                 if not isinstance(outcome, Busy):
-                    self.rotation.worked(index)
+                    self.rotation.succeeded(index)
                     return outcome
                 self.rotation.failed(index, now, pause=outcome.delay, since=since)
                 tried.add(index)
-                if self.rotation.up(now, but=tried):
+                if self.rotation.available(now, but=tried):
                     continue
                 wait = self.rotation.wait(now) * random.uniform(1.0, 1.5)
             tried = set()

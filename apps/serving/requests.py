@@ -108,7 +108,7 @@ class RequestParser:
         self._check_number(texts)
         encoder = self.encoders[0]
         read = encoder.tokenizer([*texts], add_special_tokens=False, verbose=False).input_ids if texts else []
-        return self._sequences([encoder.finished(ids) for ids in read], truncate)
+        return self._sequences([encoder.with_edges(ids) for ids in read], truncate)
 
     def _ids(self, rows: Sequence[list[int]], truncate: bool, vocabulary: int | None) -> list[Item]:
         if vocabulary is None:

@@ -246,7 +246,7 @@ class _Call:
                 continue
             outcome = self._failed(index, outcome, start_time)
             tried.add(index)
-            if outcome.passing and endpoint.rotation.up(time.monotonic(), but=tried):
+            if outcome.passing and endpoint.rotation.available(time.monotonic(), but=tried):
                 continue  # at once, with the next server
             attempts, tried = attempts + 1, set()
             wait = endpoint.rotation.wait(time.monotonic()) if len(endpoint.urls) > 1 else outcome.wait

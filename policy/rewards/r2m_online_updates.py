@@ -15,7 +15,7 @@ from ...rm.backbones.loading import fingerprint
 from ...rm.errors import DataError, UsageError
 from ...rm.kinds.r2m.model import R2MRewardModel, reward_tokens
 from ...rm.losses.grebt import GroupLosses, Pairs, extremes, grebt, omega
-from ...rm.training.distributed import same_gradients
+from ...rm.training.distributed import reduce_gradients
 from ...rm.types import Example, Labeller, content_hash
 from ..step.forward import STATE_DTYPE
 from ..types import Cycle
@@ -219,7 +219,7 @@ class OnlineR2M:
         if self.optimizer is None or not counts.any():
             return
         loss[counts].mean().backward()
-        same_gradients(self.learning)
+        reduce_gradients(self.learning)
         nn.utils.clip_grad_norm_(self.learning, self.arguments.max_grad_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)

@@ -9,7 +9,7 @@ from trl import GRPOConfig
 from ...rm.backbones.loading import load_causal_lm, load_tokenizer
 from ...rm.data.messages_and_tools import with_tools
 from ...rm.errors import DataError
-from ...rm.io.hub_names import whole_name
+from ...rm.io.hub_names import absolute_name
 from ...rm.types import Message, Messages, content_hash, tools_of
 from ..decoding.engines import DecodingModel, SeparateModels, decoding_model, end_tokens
 from ..decoding.guided import decode
@@ -63,7 +63,7 @@ def open_partner(
     source: str, *, device: str | None = None, chat_template: str | None = None, **loading: Any
 ) -> DecodingModel:
     """Load a frozen language model, or an adapter over one; `chat_template` is a Jinja file, or `plain`."""
-    source = whole_name(source)  # an adapter stores the name of its base
+    source = absolute_name(source)  # an adapter stores the name of its base
     tokenizer = load_tokenizer(source, chat_template=chat_template, **loading)
     model = load_causal_lm(source, tokenizer, device=device, **loading)
     return decoding_model(model.requires_grad_(False), tokenizer)

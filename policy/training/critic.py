@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ...rm.training.distributed import same_gradients, same_start
+from ...rm.training.distributed import broadcast_weights, reduce_gradients
 from ..advantages._groups import end_column
 from ..advantages.gae import gae
 from ..step.algorithm import Scored
@@ -80,7 +80,7 @@ class CriticLearner:
     def __init__(self, width: int, arguments: CriticArguments, device: torch.device):
         self.arguments = arguments
         self.critic = Critic(width, arguments.hidden).to(device)
-        same_start(self.critic)
+        broadcast_weights(self.critic)
         self.optimizer = torch.optim.AdamW(self.critic.parameters(), lr=arguments.learning_rate, weight_decay=0.0)
         self.batches: list[tuple[Tensor, Targets]] = []
 
@@ -127,7 +127,7 @@ class CriticLearner:
         self.batches.clear()
 
     def _move(self) -> None:
-        same_gradients(self.critic.parameters(), "sum")
+        reduce_gradients(self.critic.parameters(), "sum")
         nn.utils.clip_grad_norm_(self.critic.parameters(), self.arguments.max_grad_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)

@@ -11,7 +11,7 @@ from ...rm.backbones.loading import load_causal_lm, load_tokenizer
 from ...rm.backbones.lora_classifier import check_targets
 from ...rm.backbones.packing.attention import set_attention
 from ...rm.errors import UsageError
-from ...rm.io.hub_names import whole_name
+from ...rm.io.hub_names import absolute_name
 from ...rm.io.sharded_weights import gathered_state
 from ..decoding.engines import DecodingModel, decoding_model, shared_vocabulary
 from ..step.forward import soup
@@ -42,7 +42,7 @@ class ReferenceSettings(ModelSettings, Protocol):
 
 def open_language_model(source: str, settings: ModelSettings, arguments: Arguments) -> DecodingModel:
     """Load a language model and its tokenizer. An adapter is merged. Raise an error for a reward model."""
-    source = whole_name(source)  # an adapter keeps the name of its base
+    source = absolute_name(source)  # an adapter keeps the name of its base
     options = {"trust_remote_code": True} if arguments.trust_remote_code else {}
     tokenizer = load_tokenizer(source, chat_template=settings.chat_template, **options)
 

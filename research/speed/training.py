@@ -49,7 +49,7 @@ from ...rm.backbones.loading import name_labels, small_tokenizer
 from ...rm.backbones.packing import pack_batch
 from ...rm.capacity.choices import GPUS
 from ...rm.capacity.config_shapes import shape_of
-from ...rm.capacity.flops import Answered, training_flops
+from ...rm.capacity.flops import HeadOutputs, training_flops
 from ...rm.capacity.shapes import table_settings
 from ...rm.io.markdown import table
 from ...rm.kinds.scalar.training import PairRow, ScalarTask, collate
@@ -255,7 +255,7 @@ def flops_of_step(size: Size) -> float:
     """Return the model FLOPs of a mean measured step: 3 forward passes of every sequence, nothing computed again."""
     shape = shape_of(config_of(size), size.backbone)
     lengths = [len(sequence) for row in measured_rows(size) for sequence in (row.chosen, row.rejected)]
-    return sum(training_flops(shape, 1, length, Answered(scores=1), fused=False) for length in lengths) / size.steps
+    return sum(training_flops(shape, 1, length, HeadOutputs(scores=1), fused=False) for length in lengths) / size.steps
 
 
 def measure(size: Size, device: str, budget: float, cases: str = "", peak: float = PEAK) -> Iterator[dict[str, Any]]:

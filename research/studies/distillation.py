@@ -21,7 +21,7 @@ from transformers import PreTrainedModel
 from ...benchmarks import garden
 from ...benchmarks.report import table
 from ...rm.kinds.ensemble.model import EnsembleRewardModel
-from ...rm.kinds.scalar.distillation import read_pairs
+from ...rm.kinds.scalar.distillation import timed_gaps
 from ...rm.kinds.scalar.model import ScalarRewardModel
 from ...rm.kinds.scalar.training import ScalarTask, encode_pairs
 from ...rm.losses._pair_batch import PairLoss
@@ -76,8 +76,8 @@ class Distilled(Job):
         models[MSE] = self._student(start, centred_mse(), pairs)
         models[HARD] = self._student(start, bradley_terry(), signs)
         test = garden.pairs(self.held_out, seed, "test")
-        truth = read_pairs(garden.gold(), test, "gold").gaps
-        readings = [read_pairs(models[arm], test, arm) for arm in ARMS]
+        truth = timed_gaps(garden.gold(), test, "gold").gaps
+        readings = [timed_gaps(models[arm], test, arm) for arm in ARMS]
         return {
             "agreement": np.array([np.mean(np.sign(own.gaps) == np.sign(readings[0].gaps)) for own in readings]),
             "accuracy": np.array([order_accuracy(own.gaps, truth) for own in readings]),

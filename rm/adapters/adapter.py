@@ -33,7 +33,7 @@ from ...kernels.lora_film import modulate
 from ..backbones.loading import fingerprint
 from ..data.preference_vectors import Preference, preference_matrix
 from ..errors import DataError, UsageError
-from ..io.hub_names import whole_name
+from ..io.hub_names import absolute_name
 from ..io.sharded_weights import gather_tensor, put
 from .modulation import MixedVector, Modulation, Preferences, random_objectives, span_coordinates, text_objectives
 from .moslora import ScaleAndShift
@@ -62,7 +62,7 @@ class PreferenceAdapter:
             name: _head(settings, mixer.width).to(layer.lora_A[NAME].weight) for name, layer in with_heads.items()
         }
         self._rows: dict[str, Modulation] | None = None if with_heads else dict.fromkeys(self.layers, Modulation())
-        self._silent = False
+        self._disabled = False
         for name, layer in self.layers.items():
             layer.lora_A[NAME].register_forward_hook(self._hook(name))
             layer.merge = _refuse_merge
@@ -90,13 +90,13 @@ class PreferenceAdapter:
         self._rows = rows
 
     @contextmanager
-    def silenced(self) -> Iterator[None]:
+    def disabled(self) -> Iterator[None]:
         """Disable the adapter within the context, so that outputs are the base model's."""
-        self._silent = True
+        self._disabled = True
         try:
             yield
         finally:
-            self._silent = False
+            self._disabled = False
 
     def _matrix(self, alpha: Preference | Sequence[Preference] | Tensor, names: Sequence[str]) -> Tensor:
         if not self.settings.follows_preference:
@@ -116,7 +116,7 @@ class PreferenceAdapter:
 
     def _hook(self, name: str):
         def hook(_module: nn.Module, _inputs: Any, features: Tensor) -> Tensor:
-            if self._silent:
+            if self._disabled:
                 return torch.zeros_like(features)
             if self._rows is None:
                 raise UsageError(f"no preference is set; call set_preference for {', '.join(self.objectives)}")
@@ -157,7 +157,7 @@ class PreferenceAdapter:
         `PeftModel.from_pretrained(base, folder)` gives the same logits. Engines without LoRA biases need `shift=False`.
         """
         tensors, biased = {}, False
-        for name, (weight, bias) in self._fixed(alpha).items():
+        for name, (weight, bias) in self._lora_matrices(alpha).items():
             prefix = f"base_model.model.{name}"
             tensors[f"{prefix}.lora_A.weight"] = self.layers[name].lora_A[NAME].weight.detach().clone()
             tensors[f"{prefix}.lora_B.weight"] = weight.contiguous()
@@ -174,7 +174,7 @@ class PreferenceAdapter:
 
         The adapter is unusable afterwards. Biases that the architecture's config lacks need `export_lora`.
         """
-        for name, (weight, bias) in self._fixed(alpha).items():
+        for name, (weight, bias) in self._lora_matrices(alpha).items():
             layer, base = self.layers[name], self.layers[name].get_base_layer()
             change = self.settings.factor * weight @ layer.lora_A[NAME].weight
             base.weight += (change.T if layer.fan_in_fan_out else change).to(base.weight)
@@ -186,7 +186,7 @@ class PreferenceAdapter:
         return self.base
 
     @torch.no_grad()
-    def _fixed(self, alpha: Preference) -> dict[str, tuple[Tensor, Tensor | None]]:
+    def _lora_matrices(self, alpha: Preference) -> dict[str, tuple[Tensor, Tensor | None]]:
         """Return B' = B M and B δ of every layer at one preference."""
         settings = {}
         for name, rows in self.modulations(self._matrix(alpha, ())).items():
@@ -237,7 +237,7 @@ def _head(settings: AdapterSettings, width: int) -> nn.Module:
 
 def attach(model: Any, settings: AdapterSettings, tokenizer: Any = None) -> PreferenceAdapter:
     """Add a new adapter in place, whose initial output is 0; descriptions of objectives require the `tokenizer`."""
-    base = settings.base or whole_name(model.config.name_or_path)
+    base = settings.base or absolute_name(model.config.name_or_path)
     settings = replace(settings, base=base, base_fingerprint=fingerprint(model))
     if settings.kind == "moslora" and settings.embedding == "text" and settings.generator != "alpha":
         settings = replace(settings, texts=settings.texts or settings.objectives)

@@ -68,7 +68,7 @@ TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_to
 VARIABLES = {**TOKENS, "date_string": "1 Jan 2024"}
 
 
-class Costly(Exception):
+class CostlyTemplate(Exception):
     """Raised for a template that exceeds a limit. The message completes a sentence whose subject is the template."""
 
 
@@ -80,10 +80,10 @@ def check_template(template: Any, source: str) -> None:
 
 
 def check_growth(text: str, turns: Sequence[Message]) -> None:
-    """Raise `Costly` if a rendered conversation is far longer than its messages."""
+    """Raise `CostlyTemplate` if a rendered conversation is far longer than its messages."""
     given_length = sum(len(message_text(turn)) for turn in turns) + len(tools_text(tools_of(turns)))
     if len(text) > GROWTH * given_length + SLACK:
-        raise Costly(f"it renders {given_length:,} characters as {len(text):,}")
+        raise CostlyTemplate(f"it renders {given_length:,} characters as {len(text):,}")
 
 
 @lru_cache(maxsize=64)
@@ -99,16 +99,16 @@ def fault_of(template: str) -> str:
         return f"has {len(template):,} characters, more than the {LARGEST:,} that are read"
     plain = [(turns, opens, None) for turns in TURNS for opens in (False, True)]
     calling = [(CALLING, True, TOOLS)], [(CALLING, False, None)]
-    return next(filter(None, (_costly(template, some) for some in (plain, *calling))), "")
+    return next(filter(None, (_cost_fault(template, some) for some in (plain, *calling))), "")
 
 
-def _costly(template: str, conversations: Sequence[tuple[Sequence[Any], bool, Any]]) -> str:
+def _cost_fault(template: str, conversations: Sequence[tuple[Sequence[Any], bool, Any]]) -> str:
     try:
         for turns, opens, tools in conversations:
             LimitedEnvironment().render_limited(
                 template, messages=[*turns], add_generation_prompt=opens, tools=tools, **VARIABLES
             )
-    except (Costly, SecurityError) as error:
+    except (CostlyTemplate, SecurityError) as error:
         return f"is refused: {error}"
     except RecursionError:
         return "is refused: it calls itself without an end"
@@ -170,7 +170,7 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         }
 
     def render_limited(self, template: str, **variables: Any) -> str:
-        """Render the template; raise `Costly` if it exceeds a limit."""
+        """Render the template; raise `CostlyTemplate` if it exceeds a limit."""
         tree = _Counting().visit(self.parse(template))
         code = self.compile(tree)
         return self.template_class.from_code(self, code, self.globals, None).render(**variables)
@@ -179,7 +179,7 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         """Count one step."""
         self.steps += 1
         if self.steps > STEPS:
-            raise Costly(f"it takes more than {STEPS:,} steps for a conversation of a few words")
+            raise CostlyTemplate(f"it takes more than {STEPS:,} steps for a conversation of a few words")
         return ""
 
     def sized(self, value: Any) -> Any:
@@ -187,31 +187,31 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         large = isinstance(value, int) and value.bit_length() > 4096
         self.made += len(value) if isinstance(value, Sized) else 0
         if large or self.made > SIZE:
-            raise Costly(f"it makes values of more than {SIZE:,} elements")
+            raise CostlyTemplate(f"it makes values of more than {SIZE:,} elements")
         return value
 
     def put(self, value: Any) -> Any:
         """Add the length of a written value to the total, and return the value."""
         self.written += len(self.sized(str(value)))
         if self.written > SIZE:
-            raise Costly(f"it writes more than {SIZE:,} characters for a conversation of a few words")
+            raise CostlyTemplate(f"it writes more than {SIZE:,} characters for a conversation of a few words")
         return value
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """Apply an operator; the size of the result is bounded before it is computed."""
         if operator == "**" and not (abs(left) <= SIZE and abs(right) <= 64):
-            raise Costly(f"it makes values of more than {SIZE:,} elements")
+            raise CostlyTemplate(f"it makes values of more than {SIZE:,} elements")
         if operator == "*":
-            self._handed((left, right))
+            self._check_product((left, right))
         if operator == "%" and isinstance(left, str):
-            self._form(left)
-            self._handed((right if isinstance(right, tuple) else (right,)) if "*" in left else ())
+            self._check_widths(left)
+            self._check_product((right if isinstance(right, tuple) else (right,)) if "*" in left else ())
         return self.sized(super().call_binop(context, operator, left, right))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
         """Wrap `str.format` after checking the widths in its format string."""
         if isinstance(value, METHODS) and isinstance(value.__self__, str) and value.__name__.startswith("format"):
-            self._form(value.__self__)
+            self._check_widths(value.__self__)
         return super().wrap_str_format(value)
 
     def call(self, context: Any, obj: Any, /, *args: Any, **kwargs: Any) -> Any:  # pyright: ignore
@@ -219,34 +219,34 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         if obj in (self.tick, self.sized, self.put):
             return obj(*args)
         self.tick()
-        self._handed((obj.__self__ if isinstance(obj, METHODS) else "", *args, *kwargs.values()))
+        self._check_product((obj.__self__ if isinstance(obj, METHODS) else "", *args, *kwargs.values()))
         return self.sized(super().call(context, obj, *args, **kwargs))
 
     def _counting(self, filter_: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap a filter with counting; `update_wrapper` keeps the attribute by which Jinja passes the context."""
-        return update_wrapper(partial(self._filtered, filter_), filter_)
+        return update_wrapper(partial(self._call_filter, filter_), filter_)
 
-    def _filtered(self, filter_: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _call_filter(self, filter_: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self.tick()
-        handed = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, str | int | list | tuple)]
-        self._handed(handed)
-        if handed and isinstance(handed[0], str) and filter_ is FILTERS["format"]:
-            self._form(handed[0])
+        arguments = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, str | int | list | tuple)]
+        self._check_product(arguments)
+        if arguments and isinstance(arguments[0], str) and filter_ is FILTERS["format"]:
+            self._check_widths(arguments[0])
         return self.sized(filter_(*args, **kwargs))
 
-    def _handed(self, values: Sequence[Any]) -> None:
+    def _check_product(self, values: Sequence[Any]) -> None:
         """Bound the result of padding, repeating, joining or replacing by the product of all lengths and numbers."""
         product = 1
         for value in values:
             size = len(value) if isinstance(value, str | list | tuple) else abs(value) if isinstance(value, int) else 1
             product *= max(1, size)
         if product > SIZE:
-            raise Costly(f"it makes values of more than {SIZE:,} elements")
+            raise CostlyTemplate(f"it makes values of more than {SIZE:,} elements")
 
-    def _form(self, form: str) -> None:
+    def _check_widths(self, form: str) -> None:
         digits = "".join(letter if letter.isdigit() else " " for letter in form).split()
         if any(len(number) > 6 for number in digits):
-            raise Costly(f"it makes values of more than {SIZE:,} elements")
+            raise CostlyTemplate(f"it makes values of more than {SIZE:,} elements")
 
 
 class _Counting(NodeTransformer):
@@ -286,7 +286,7 @@ class _Dict:
 
 
 def _lipsum(*_: Any, **__: Any) -> NoReturn:
-    raise Costly("it asks Jinja for made-up text")
+    raise CostlyTemplate("it asks Jinja for made-up text")
 
 
 def _raise(message: str) -> NoReturn:

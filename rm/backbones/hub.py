@@ -169,7 +169,7 @@ def file_of(source: str, name: str) -> Path | None:
     return Path(path) if path else None
 
 
-def put_head(model: nn.Module, head: Head, source: str) -> None:
+def replace_head(model: nn.Module, head: Head, source: str) -> None:
     """Replace a decoder's head, bias included; the weights are converted to the model's precision."""
     old: Any = model.get_submodule(HEAD)
     if head.weight.shape != old.weight.shape:
@@ -186,7 +186,7 @@ def put_head(model: nn.Module, head: Head, source: str) -> None:
     setattr(model, HEAD, new)
 
 
-def warn_of_unread(model: Any, names: Iterable[str], source: str, fresh_head: bool) -> None:
+def warn_of_unused_tensors(model: Any, names: Iterable[str], source: str, fresh_head: bool) -> None:
     """Warn of stored tensors without a layer in the model; with a fresh head, tensors of other heads are ignored."""
     trunk = f"{model.base_model_prefix}."
     unread = sorted(name for name in names if not name.startswith(READ_ELSEWHERE))
@@ -204,7 +204,7 @@ def refuse_pickles(folder: Path) -> None:
     for path in sorted(path for suffix in ("bin", "pt", "pth") for path in folder.glob(f"*.{suffix}")):
         target = _safe_name(path, bool(safe))
         if target and not any(name.startswith(target) for name in safe):
-            raise DataError(f"{path}: a pickle, which can run code when it is read; {_conversion(path, target)}")
+            raise DataError(f"{path}: a pickle, which can run code when it is read; {_conversion_remedy(path, target)}")
 
 
 def _safe_name(path: Path, safe: bool) -> str:
@@ -217,7 +217,7 @@ def _safe_name(path: Path, safe: bool) -> str:
     return "" if safe or stem.startswith(TRAINERS) else "model"
 
 
-def _conversion(path: Path, target: str) -> str:
+def _conversion_remedy(path: Path, target: str) -> str:
     if "-of-" in path.stem:
         return "ask its author for safetensors, or, if you trust its author, convert every shard and the index"
     return (

@@ -34,12 +34,12 @@ from .hub import (
     check_claims,
     check_layers,
     parse_source,
-    put_head,
     record_model_commit,
     refuse_pickles,
+    replace_head,
     stored_head,
     tokenizer_source,
-    warn_of_unread,
+    warn_of_unused_tensors,
 )
 from .sequence_scores import decoder_head
 from .tokenization import edge_tokens
@@ -77,12 +77,12 @@ def load_tokenizer(
     except Exception as error:  # damaged files raise the errors of their parsers
         raise DataError(f"{holder}: no tokenizer there ({absence_reason(holder, error)})") from error
     if chat_template is not None:
-        tokenizer.chat_template = _template(chat_template)
+        tokenizer.chat_template = _read_template(chat_template)
     check_template(tokenizer.chat_template, source)
     return tokenizer
 
 
-def _template(name: str) -> str:
+def _read_template(name: str) -> str:
     if name == "plain":
         return PLAIN_TEMPLATE
     if not Path(name).is_file():
@@ -192,7 +192,7 @@ def load_classifier(
         model, absent = _from_pretrained(CLASSIFIERS[per_token], source, dtype, **options)
     head = stored_head(source) if decoder_head(model) is not None else None
     if head is not None and len(head.weight) == len(objectives):
-        put_head(model, head, source)
+        replace_head(model, head, source)
         absent = [key for key in absent if key != f"{HEAD}.weight"]
     trunk = [key for key in absent if key.startswith(f"{model.base_model_prefix}.") and ".pooler." not in key]
     if trunk or (absent and not fresh_head):
@@ -269,7 +269,7 @@ def _from_pretrained(
             **options,
         )
     record_model_commit(source)
-    warn_of_unread(model, facts["unexpected_keys"], source, fresh_head)
+    warn_of_unused_tensors(model, facts["unexpected_keys"], source, fresh_head)
     return model, sorted([*facts["missing_keys"], *(key for key, *_ in facts["mismatched_keys"])])
 
 

@@ -64,7 +64,7 @@ def centred_logprobs(
 ) -> Float[Tensor, "N L"]:
     """Return log π(y_t | s_t) - Σ_v π_0(v | s_t) log π(v | s_t) in nats for every token of the completion, 0 elsewhere.
 
-    s_t = (x, y_<t), and π_0 is the base model: `model` within `base()`, such as `PreferenceAdapter.silenced`, with the
+    s_t = (x, y_<t), and π_0 is the base model: `model` within `base()`, such as `PreferenceAdapter.disabled`, with the
     same output head. Under π_0 every term has mean 0. Differentiable in π. Runs both models once; shapes and padding
     are those of `completion_logprobs`.
     """

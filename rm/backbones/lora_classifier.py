@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from ..errors import UNREADABLE, DataError, UsageError, did_you_mean
-from .hub import ADAPTER, HEAD, Head, base_name, put_head, refuse_pickles, stored_head
+from .hub import ADAPTER, HEAD, Head, base_name, refuse_pickles, replace_head, stored_head
 from .loading import load_classifier
 
 WEIGHTS = "adapter_model.safetensors"
@@ -40,7 +40,7 @@ def load_lora(folder: Path, objectives: tuple[str, ...], *, trainable: bool, **l
     model, absent = load_classifier(base_of(config), objectives, fresh_head=True, **loading)
     head = stored_head(str(folder))
     if head is not None:
-        put_head(model, head, str(folder))
+        replace_head(model, head, str(folder))
     elif lost := [key for key in absent if not any(name.endswith(key) for name in keys)]:
         raise DataError(
             f"{folder}: the adapter was saved without its head ({', '.join(lost[:3])}), so its scores would be random; "
@@ -48,10 +48,10 @@ def load_lora(folder: Path, objectives: tuple[str, ...], *, trainable: bool, **l
         )
     elif any(name.endswith(f"{HEAD}.bias") for name in keys):
         weight = model.get_submodule(HEAD).weight
-        put_head(model, Head(weight, weight.new_zeros(len(weight))), str(folder))
+        replace_head(model, Head(weight, weight.new_zeros(len(weight))), str(folder))
     if head is None:
-        return put_lora(model, folder, trainable=trainable)
-    return _checked(folder, config, keys, lambda: _with_head(model, config, load_file(folder / WEIGHTS), trainable))
+        return apply_saved_lora(model, folder, trainable=trainable)
+    return _check_fit(folder, config, keys, lambda: _with_head(model, config, load_file(folder / WEIGHTS), trainable))
 
 
 def read_lora(folder: Path) -> tuple[LoraConfig, list[str]]:
@@ -91,20 +91,20 @@ def base_of(config: LoraConfig) -> str:
     return base_name(str(config.base_model_name_or_path), config.revision)
 
 
-def put_lora(model: PreTrainedModel, folder: Path, *, trainable: bool) -> PeftModel:
+def apply_saved_lora(model: PreTrainedModel, folder: Path, *, trainable: bool) -> PeftModel:
     """Add the adapter of a folder to its base model; raise `DataError` if it does not fit."""
     config, keys = read_lora(folder)
-    return _checked(folder, config, keys, lambda: PeftModel.from_pretrained(model, folder, is_trainable=trainable))
+    return _check_fit(folder, config, keys, lambda: PeftModel.from_pretrained(model, folder, is_trainable=trainable))
 
 
-def _checked(folder: Path, config: LoraConfig, keys: list[str], adapt: Callable[[], PeftModel]) -> PeftModel:
+def _check_fit(folder: Path, config: LoraConfig, keys: list[str], adapt: Callable[[], PeftModel]) -> PeftModel:
     try:
         adapted = adapt()
     except Exception as error:  # mismatched shapes, and settings or patterns that PEFT does not understand
-        raise _other_base(folder, config) from error
+        raise _base_mismatch_error(folder, config) from error
     layers = [name for name, _ in adapted.named_parameters() if ".lora_A." in name]
     if len(layers) != sum(".lora_A." in name for name in keys):
-        raise _other_base(folder, config)
+        raise _base_mismatch_error(folder, config)
     return adapted
 
 
@@ -117,7 +117,7 @@ def _with_head(model: PreTrainedModel, config: LoraConfig, tensors: dict[str, Te
     return adapted
 
 
-def _other_base(folder: Path, config: LoraConfig) -> DataError:
+def _base_mismatch_error(folder: Path, config: LoraConfig) -> DataError:
     return DataError(
         f"{folder}: the adapter does not fit its base {config.base_model_name_or_path}, which has other layers; "
         f"restore the base that it was trained on, or name it in {ADAPTER}"

@@ -16,7 +16,15 @@ from ..errors import DataError, UsageError
 from ..types import Example, Message, Messages, completion_turns, content_hash, prompt_text, tools_of
 from .chat_templates import check_growth, check_template
 from .hub import text_option
-from .unrendered_parts import has_parts, left_out, omissions, omits_system, omitted_part, system_in_user, write_out
+from .unrendered_parts import (
+    find_unrendered_parts,
+    has_parts,
+    omissions,
+    omits_system,
+    omitted_part,
+    system_in_user,
+    write_out,
+)
 
 
 class Rendered(NamedTuple):
@@ -191,9 +199,9 @@ class Encoder:
         return self.render_turns(example.turns)
 
     @cached_property
-    def left_out(self) -> frozenset[str]:
+    def unrendered_parts(self) -> frozenset[str]:
         """Parts of a conversation that the chat template does not render, and that are written as text instead."""
-        return left_out(self._template)
+        return find_unrendered_parts(self._template)
 
     def render_turns(self, turns: Sequence[Message], **options: Any) -> str:
         """Render messages as `rendered` does, without reporting what the chat template omits."""
@@ -208,9 +216,9 @@ class Encoder:
         plain, tools = list(turns), []
         if has_parts(turns):
             developer = "developer" in str(self.tokenizer.chat_template)
-            plain, tools = write_out(turns, tools_of(turns), self.left_out, developer)
+            plain, tools = write_out(turns, tools_of(turns), self.unrendered_parts, developer)
             if part := omitted_part(self._template, plain, tools):
-                raise self._leaves_out(part, plain)
+                raise self._omission_error(part, plain)
         text = self._rendered(plain, tools, turns, options)
         omitted = omissions(plain, text)
         if omits_system(plain, omitted):
@@ -219,7 +227,7 @@ class Encoder:
             omitted = omissions(plain, text)
         reasoning = turns[-1].get("reasoning_content", "") if turns else ""
         if any(omission.turn == len(plain) - 1 and omission.text in reasoning for omission in omitted):
-            raise self._leaves_out("reasoning", turns)
+            raise self._omission_error("reasoning", turns)
         return Rendered(text, omitted[0].text if omitted else "")
 
     def _rendered(
@@ -244,7 +252,7 @@ class Encoder:
         date = self.contract.date_string
         return str(self.tokenizer.apply_chat_template(list(turns), tokenize=False, date_string=date, **options))
 
-    def _leaves_out(self, part: str, turns: Sequence[Message]) -> DataError:
+    def _omission_error(self, part: str, turns: Sequence[Message]) -> DataError:
         return DataError(
             f"the chat template of '{self.tokenizer.name_or_path}' leaves out {part} in "
             f"{prompt_text(turns)[:60]!r}; give one that renders it with --chat_template FILE, or "
@@ -269,7 +277,7 @@ class Encoder:
         rendered = [self.rendered(example.turns) for example in examples]
         texts = [text for text, _ in rendered]
         rows = self.tokenizer(texts, add_special_tokens=False, verbose=False).input_ids if texts else []
-        return [self._finish(ids, omitted) for ids, (_, omitted) in zip(rows, rendered, strict=True)]
+        return [self._encoded(ids, omitted) for ids, (_, omitted) in zip(rows, rendered, strict=True)]
 
     def encode_completion(self, example: Example) -> EncodedCompletion:
         """Return the ids of `encode` and the index of the completion's first token; the completion extends to the end.
@@ -280,12 +288,12 @@ class Encoder:
         text, omitted = self.rendered(example.turns)
         prompt = self.render_turns(example.prompt, add_generation_prompt=True)
         if not text.startswith(prompt):
-            raise self._no_completion(prompt)
+            raise self._no_completion_error(prompt)
         bounds = self._bounds_of_results(example, text)
         rows = self.tokenizer([text, prompt, *bounds], add_special_tokens=False, verbose=False).input_ids
-        sequence, *heads = map(self._begin, rows)
+        sequence, *heads = map(self._with_bos, rows)
         shared, *cuts = (len(commonprefix([sequence, head])) for head in heads)
-        ids, length, _ = self._finish(rows[0])
+        ids, length, _ = self._encoded(rows[0])
         first_kept = min(shared, int(ids[:1] == [self._edges[0]]))  # left truncation keeps a leading BOS
 
         def moved(token_position: int) -> int:
@@ -295,7 +303,7 @@ class Encoder:
         spans = tuple(range(moved(a), moved(b)) for a, b in zip(cuts[::2], cuts[1::2], strict=True))
         return EncodedCompletion(ids, length, moved(shared), spans, omitted)
 
-    def _no_completion(self, before: str) -> DataError:
+    def _no_completion_error(self, before: str) -> DataError:
         return DataError(
             f"the chat template of '{self.tokenizer.name_or_path}' opens a reply with '{before[-40:]}' but "
             "renders no completion after it; give one that does with --chat_template FILE"
@@ -320,23 +328,23 @@ class Encoder:
     def encode_prompt(self, prompt: Messages) -> list[int]:
         """Return the whole prompt's ids with the generation prompt; `DataError` if nothing of it is rendered."""
         text = self.render_turns(prompt, add_generation_prompt=True)
-        ids = self._begin(self.tokenizer(text, add_special_tokens=False, verbose=False).input_ids)
+        ids = self._with_bos(self.tokenizer(text, add_special_tokens=False, verbose=False).input_ids)
         if not ids:
             raise DataError(f"the chat template of '{self.tokenizer.name_or_path}' renders nothing of {prompt}")
         return ids
 
-    def _begin(self, ids: list[int]) -> list[int]:
+    def _with_bos(self, ids: list[int]) -> list[int]:
         before = self._edges[0]
         return [before, *ids] if self.contract.bos == "once" and ids[:1] != [before] else ids
 
-    def finished(self, ids: list[int]) -> list[int]:
+    def with_edges(self, ids: list[int]) -> list[int]:
         """Return the ids of a rendered text with the contract's BOS and EOS, before truncation."""
         after = self._edges[1]
-        ids = self._begin(ids)
+        ids = self._with_bos(ids)
         return [*ids, after] if self.contract.eos == "once" and ids[-1:] != [after] else ids
 
-    def _finish(self, ids: list[int], omitted: str = "") -> Encoded:
-        finished = self.finished(ids)
+    def _encoded(self, ids: list[int], omitted: str = "") -> Encoded:
+        finished = self.with_edges(ids)
         return Encoded(self.truncated(finished), len(finished), omitted)
 
     def truncated(self, ids: list[int]) -> list[int]:

@@ -30,7 +30,7 @@ def has_parts(turns: Sequence[Message]) -> bool:
     return any(turn.keys() - {"role", "content", "name"} or turn["role"] in ("tool", "developer") for turn in turns)
 
 
-def left_out(render: Render) -> frozenset[str]:
+def find_unrendered_parts(render: Render) -> frozenset[str]:
     """Return the parts that a chat template does not render, found by rendering unique words."""
     question = Message(role="user", content="question")
     tool = _tool("zqtool")
@@ -119,7 +119,7 @@ def omitted_part(render: Render, turns: Sequence[Message], tools: Sequence[dict[
     """
     marked, marks = [], {}
     for turn_index, turn in enumerate(turns):
-        markers, probe = _marked(turn, turn_index)
+        markers, probe = _with_markers(turn, turn_index)
         if turn_index < len(turns) - 1:
             probe = {mark: part for mark, part in probe.items() if part != REASONING}
         marked.append(markers)
@@ -133,7 +133,7 @@ def omitted_part(render: Render, turns: Sequence[Message], tools: Sequence[dict[
     return next((part for mark, part in marks.items() if mark not in text), "")
 
 
-def _marked(turn: Message, index: int) -> tuple[Message, dict[str, str]]:
+def _with_markers(turn: Message, index: int) -> tuple[Message, dict[str, str]]:
     marked: Any = dict(turn)
     markers: dict[str, str] = {}
     special = turn["role"] == "tool" or "tool_calls" in turn or "reasoning_content" in turn

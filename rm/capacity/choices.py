@@ -23,7 +23,7 @@ STRATEGIES = ("ddp", "fsdp", "zero3")
 
 
 @dataclass(frozen=True)
-class Spread:
+class Sharding:
     """Distribution of a model over GPUs."""
 
     gpus: int = 1

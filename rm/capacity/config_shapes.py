@@ -42,7 +42,7 @@ def shape_of(config: Any, name: str, *, trust_remote_code: bool = False) -> Shap
             model: Any = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
     except (*UNREADABLE, RuntimeError) as error:
         raise UsageError(f"{name}: its config.json is not of a causal language model ({_error_text(error)})") from error
-    linears = _layer(model, text.num_hidden_layers, name)
+    linears = _layer_matrices(model, text.num_hidden_layers, name)
     layer_parameters = sum(parameter.numel() for key, parameter in model.named_parameters() if _layer_number(key) == 0)
     heads = text.num_attention_heads
     narrow = [linear for linear in linears if linear.stage == NARROWS]
@@ -76,7 +76,7 @@ def _layer_number(key: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _layer(model: nn.Module, layers: int, name: str) -> tuple[Linear, ...]:
+def _layer_matrices(model: nn.Module, layers: int, name: str) -> tuple[Linear, ...]:
     if any(parameter.dim() > 2 and _layer_number(key) is not None for key, parameter in model.named_parameters()):
         raise UsageError(f"{name}: has experts or convolutions; the formulas hold for dense decoders")
     sizes_by_layer: dict[int, dict[str, tuple[int, int]]] = defaultdict(dict)

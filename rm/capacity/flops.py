@@ -33,8 +33,8 @@ class Adapters(NamedTuple):
         return [linear for linear in shape.linears if self.on(linear)]
 
 
-class Answered(NamedTuple):
-    """Head of the model: a language model's output head at some positions, or K scores at every position."""
+class HeadOutputs(NamedTuple):
+    """Outputs of the model's head: logits at some positions, or K scores at every position."""
 
     head_tokens: int = 0
     """Number of positions at which the output head is applied, over all rows."""
@@ -58,13 +58,13 @@ def adapter_flops(adapters: Adapters, linears: list[Linear]) -> int:
     return sum(2 * adapters.rank * (linear.inputs + linear.outputs) + core for linear in linears)
 
 
-def top_flops(shape: Shape, answered: Answered, tokens: int) -> int:
+def head_flops(shape: Shape, head: HeadOutputs, tokens: int) -> int:
     """Return the operations of the output head, 2 D V per position, or of a score head, 2 D K per token."""
-    return 2 * shape.width * (shape.vocabulary * answered.head_tokens + answered.scores * tokens)
+    return 2 * shape.width * (shape.vocabulary * head.head_tokens + head.scores * tokens)
 
 
 def forward_flops(
-    shape: Shape, rows: int, length: int, answered: Answered, adapters: Adapters | None = None, *, cached: int = 0
+    shape: Shape, rows: int, length: int, head: HeadOutputs, adapters: Adapters | None = None, *, cached: int = 0
 ) -> int:
     """Return the operations of a forward pass of N rows with L new positions after `cached` positions:
 
@@ -72,7 +72,7 @@ def forward_flops(
     """
     tokens = rows * length
     layer = tokens * linear_flops(shape) + rows * attention_flops(shape, length, cached + length)
-    flops = shape.layers * layer + top_flops(shape, answered, tokens)
+    flops = shape.layers * layer + head_flops(shape, head, tokens)
     if adapters:
         adapted = shape.layers - adapters.from_layer
         flops += adapted * tokens * adapter_flops(adapters, adapters.linears(shape))
@@ -83,7 +83,7 @@ def training_flops(
     shape: Shape,
     rows: int,
     length: int,
-    answered: Answered,
+    head: HeadOutputs,
     adapters: Adapters | None = None,
     *,
     fused: bool = True,
@@ -100,17 +100,17 @@ def training_flops(
     except its last one, after which nothing is kept.
     """
     tokens = rows * length
-    flops = forward_flops(shape, rows, length, answered, adapters)
+    flops = forward_flops(shape, rows, length, head, adapters)
     attention = rows * attention_flops(shape, length, length)
     attention_back = (5 * attention) // 2 if fused else 2 * attention
-    trained_top = 2 if answered.scores else 3  # a score head is small, and trained together with adapters too
+    trained_top = 2 if head.scores else 3  # a score head is small, and trained together with adapters too
     if adapters is None:
         flops += shape.layers * (2 * tokens * linear_flops(shape) + attention_back)
-        flops += trained_top * top_flops(shape, answered, tokens)
+        flops += trained_top * head_flops(shape, head, tokens)
     else:
         back = _adapted_backward_to_the_embedding if checkpointing else _adapted_backward
         flops += back(shape, adapters, tokens, attention_back)
-        flops += 2 * top_flops(shape, answered, tokens)
+        flops += 2 * head_flops(shape, head, tokens)
     if checkpointing:
         flops += _recomputed_flops(shape, adapters, tokens, attention)
     return flops

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from .choices import PRECISIONS, Gpu, Precision, Spread, compute_seconds, read_seconds
+from .choices import PRECISIONS, Gpu, Precision, Sharding, compute_seconds, read_seconds
 from .flops import (
     Adapters,
-    Answered,
+    HeadOutputs,
     adapter_flops,
     adapter_parameters,
     attention_flops,
@@ -15,7 +15,7 @@ from .flops import (
     linear_flops,
     training_flops,
 )
-from .memory import WIDE, Parts, Step, cache_bytes, reading_bytes, resident_parts, step_parts, weight_bytes
+from .memory import WIDE, Parts, Step, cache_bytes, inference_bytes, resident_parts, step_parts, weight_bytes
 from .shapes import Shape
 
 Guiding = Literal["none", "shared", "late", "separate"]
@@ -73,7 +73,7 @@ def all_cache_bytes(work: Decoding, positions: int) -> int:
     return total + (cache_bytes(work.guide, work.rows, positions, work.size) if work.guide else 0)
 
 
-def held_bytes(work: Decoding) -> int:
+def decoding_weight_bytes(work: Decoding) -> int:
     """Return the bytes of weights: a shared backbone once, with its adapter; a separate guide in addition."""
     adapter_bytes = adapter_parameters(work.guide or work.shape, work.adapters) * WIDE if work.adapters else 0
     return work.shape.parameters * work.size + adapter_bytes + (work.guide.parameters * work.size if work.guide else 0)
@@ -86,10 +86,10 @@ def decoding_bytes(work: Decoding) -> dict[str, int]:
     end       logits
     """
     doubled = work.rows * (2 if work.branches_at < work.shape.layers else 1)
-    read = Step(doubled, work.prompt, Answered(doubled), Precision(work.size, work.size))
+    read = Step(doubled, work.prompt, HeadOutputs(doubled), Precision(work.size, work.size))
     logits = work.rows * work.shape.vocabulary * (work.n_models * work.size + SAMPLING * WIDE)
-    reading = max(reading_bytes(model, read) for model in work.models)
-    weights = {"weights": held_bytes(work)} if work.held else {}
+    reading = max(inference_bytes(model, read) for model in work.models)
+    weights = {"weights": decoding_weight_bytes(work)} if work.held else {}
     peak = {"workspace": reading} if reading > logits else {"head and logits": logits}
     return weights | {"KV cache": all_cache_bytes(work, work.positions)} | peak
 
@@ -117,7 +117,7 @@ def _pass_flops(work: Decoding, length: int, cached: int) -> int:
         adapted = guide.layers - work.adapters.from_layer
         flops += adapted * tokens * adapter_flops(work.adapters, work.adapters.linears(guide))
     if work.guide:
-        flops += forward_flops(work.guide, work.rows, length, Answered(work.rows), cached=cached)
+        flops += forward_flops(work.guide, work.rows, length, HeadOutputs(work.rows), cached=cached)
     return flops
 
 
@@ -129,7 +129,7 @@ class Machine:
     """GPU type, number and strategy, with assumed utilisation."""
 
     gpu: Gpu
-    spread: Spread
+    sharding: Sharding
     mfu: float
     """Model FLOPs utilisation: share of the peak operations per second that is reached."""
     mbu: float
@@ -212,21 +212,21 @@ def largest_fitting(fits: Callable[[int], bool], most: int = MOST) -> int:
 
 def train_plan(shape: Shape, step: Step, machine: Machine, optimizer: str, accumulation: int = 1) -> Plan:
     """Plan an optimizer step of a reward model; rows of `step` are the chosen and rejected completions."""
-    parts = step_parts(shape, step, machine.spread, optimizer, accumulated=accumulation > 1)
-    flops = accumulation * _training_bytes(shape, step)
+    parts = step_parts(shape, step, machine.sharding, optimizer, accumulated=accumulation > 1)
+    flops = accumulation * _training_flops(shape, step)
     update = Phase("step", parts, flops, machine.computing(flops, step))
-    return Plan((update,), step.rows / 2 * accumulation * machine.spread.gpus)
+    return Plan((update,), step.rows / 2 * accumulation * machine.sharding.gpus)
 
 
 def score_plan(shape: Shape, step: Step, machine: Machine) -> Plan:
     """Plan a batch through a scalar reward model; every GPU has the complete model and different rows."""
-    return Plan((_forward_phase("score", {}, shape, step, step.rows, machine),), step.rows * machine.spread.gpus)
+    return Plan((_forward_phase("score", {}, shape, step, step.rows, machine),), step.rows * machine.sharding.gpus)
 
 
 def decode_plan(work: Decoding, machine: Machine) -> Plan:
     """Plan a batch of completions; every GPU has the complete models and different prompts."""
     phase = _decoding_phase("decode", {}, work, machine, narrow=work.size < WIDE)
-    return Plan((phase,), work.rows * machine.spread.gpus)
+    return Plan((phase,), work.rows * machine.sharding.gpus)
 
 
 class Rl(NamedTuple):
@@ -251,27 +251,27 @@ def rl_plan(shape: Shape, step: Step, work: Rl, machine: Machine, optimizer: str
     weights are gathered for generation, under autocast in float32; keys and values are assumed to have the same
     precision.
     """
-    spread, rollouts = machine.spread, step.rows * work.accumulation
-    own_parts = resident_parts(shape, step, spread, optimizer)
-    others = others_bytes(shape, step, work, spread)
+    sharding, rollouts = machine.sharding, step.rows * work.accumulation
+    own_parts = resident_parts(shape, step, sharding, optimizer)
+    others = auxiliary_bytes(shape, step, work, sharding)
     around = own_parts | others
-    sharding = {"sharding": weight_bytes(shape, step)} if spread.shares > 1 else {}
+    gathered = {"sharding": weight_bytes(shape, step)} if sharding.shares > 1 else {}
     writing = Decoding(shape, rollouts, work.prompt, step.length - work.prompt, step.precision.weights, held=False)
     narrow = step.precision.compute < WIDE
-    phases = [_decoding_phase("completions", around | sharding, writing, machine, narrow=narrow)]
+    phases = [_decoding_phase("completions", around | gathered, writing, machine, narrow=narrow)]
     reads = int(work.reference) + int(work.critic or work.feedback)
     if reads:
         states = {"states": 2 * rollouts * step.length * shape.width * step.precision.weights}
         phases.append(_forward_phase("log-probabilities", around | states, shape, step, rollouts, machine, times=reads))
     phases += [_reward_phase(reward, around, step, rollouts, work, machine) for reward in work.rewards]
-    flops = work.accumulation * _training_bytes(shape, step)
-    parts = step_parts(shape, step, spread, optimizer, accumulated=work.accumulation > 1) | others
+    flops = work.accumulation * _training_flops(shape, step)
+    parts = step_parts(shape, step, sharding, optimizer, accumulated=work.accumulation > 1) | others
     phases.append(Phase("update", parts, flops, machine.computing(flops, step)))
     host = rollouts * step.length * shape.width * 2 if work.feedback else 0
-    return Plan(tuple(phases), rollouts * spread.gpus / work.group, host)
+    return Plan(tuple(phases), rollouts * sharding.gpus / work.group, host)
 
 
-def others_bytes(shape: Shape, step: Step, work: Rl, spread: Spread) -> dict[str, int]:
+def auxiliary_bytes(shape: Shape, step: Step, work: Rl, sharding: Sharding) -> dict[str, int]:
     """Return the bytes held beside the policy.
 
     critic    4 (D + 1) numbers: weight, gradient and AdamW's two states, in float32
@@ -279,7 +279,7 @@ def others_bytes(shape: Shape, step: Step, work: Rl, spread: Spread) -> dict[str
     """
     parts = {"reward models": sum(work.reward_size * (reward.trunk + reward.width) for reward in work.rewards)}
     if work.reference and step.adapters is None:
-        parts["reference"] = shape.parameters * step.precision.weights // spread.shares
+        parts["reference"] = shape.parameters * step.precision.weights // sharding.shares
     if work.critic:
         parts["critic"] = 4 * WIDE * (shape.width + 1)
     if work.feedback:
@@ -287,7 +287,7 @@ def others_bytes(shape: Shape, step: Step, work: Rl, spread: Spread) -> dict[str
     return {name: part for name, part in parts.items() if part}
 
 
-def _training_bytes(shape: Shape, step: Step) -> int:
+def _training_flops(shape: Shape, step: Step) -> int:
     return training_flops(shape, step.rows, step.length, step.top, step.adapters, checkpointing=step.checkpointing)
 
 
@@ -299,13 +299,13 @@ def _forward_phase(
     share = rows / step.rows
     top = step.top._replace(head_tokens=int(step.top.head_tokens * share))
     flops = times * forward_flops(shape, rows, step.length, top, step.adapters)
-    return Phase(name, parts | {"workspace": reading_bytes(shape, step)}, flops, machine.computing(flops, step))
+    return Phase(name, parts | {"workspace": inference_bytes(shape, step)}, flops, machine.computing(flops, step))
 
 
 def _reward_phase(reward: Shape, resident: Parts, step: Step, rollouts: int, work: Rl, machine: Machine) -> Phase:
     precision = PRECISIONS["bfloat16" if work.reward_size < WIDE else "float32"]
     rows = min(rollouts, max(1, 16_384 // step.length))  # as in `ScalarRewardModel.rate`
-    read = Step(rows, step.length, Answered(scores=1), precision)
+    read = Step(rows, step.length, HeadOutputs(scores=1), precision)
     return _forward_phase(f"rewards of {reward.name}", resident, reward, read, rollouts, machine)
 
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ...kernels.memory_limits import LINEAR_LOGPROB_BLOCK, LINEAR_LOGPROB_CHUNK
-from .choices import PRECISIONS, Precision, Spread, optimizer_bytes
-from .flops import Adapters, Answered, adapter_parameters
+from .choices import PRECISIONS, Precision, Sharding, optimizer_bytes
+from .flops import Adapters, HeadOutputs, adapter_parameters
 from .shapes import NARROWS, READS, WIDENS, Linear, Shape
 
 WIDE = 4  # bytes: norms, log-probabilities and adapters are float32 whatever the weights are
@@ -21,7 +21,7 @@ class Step(NamedTuple):
 
     rows: int
     length: int
-    top: Answered
+    top: HeadOutputs
     precision: Precision
     adapters: Adapters | None = None
     padded: bool = True
@@ -91,7 +91,7 @@ def _autocast(step: Step) -> bool:
     return step.precision.compute < step.precision.weights
 
 
-def kept_bytes(shape: Shape, step: Step) -> int:
+def saved_activation_bytes(shape: Shape, step: Step) -> int:
     """Return the bytes that all layers and the last norm save; with checkpointing only each layer's input, w D."""
     D = shape.width
     last = step.tokens * D * (WIDE + (0 if step.adapters else step.precision.weights))
@@ -116,7 +116,7 @@ def backward_bytes(shape: Shape, step: Step) -> int:
     return step.tokens * step.precision.compute * (shape.width + (2 if shape.gated else 1) * shape.mlp)
 
 
-def top_bytes(shape: Shape, step: Step) -> int:
+def head_bytes(shape: Shape, step: Step) -> int:
     """Return the peak bytes of the head on the trunk:  N L w D of last states, and
 
     scores    N L (c D + 4 K)
@@ -138,7 +138,7 @@ def top_bytes(shape: Shape, step: Step) -> int:
     return total
 
 
-def reading_bytes(shape: Shape, step: Step) -> int:
+def inference_bytes(shape: Shape, step: Step) -> int:
     """Return the bytes of a forward without gradients: a layer's peak, and the head.
 
     N L (w D + c (2 D + 3 F) + 4 D) + (1 + c) N L² if rows are padded: residual, norm in float32, MLP, mask
@@ -152,7 +152,7 @@ def reading_bytes(shape: Shape, step: Step) -> int:
 
 Parts = Mapping[str, int]
 """Bytes by purpose."""
-ALONE = Spread()
+ALONE = Sharding()
 
 
 def trained_parameters(shape: Shape, step: Step) -> int:
@@ -171,7 +171,7 @@ def weight_bytes(shape: Shape, step: Step) -> int:
     return trunk + trained_parameters(shape, step) * WIDE
 
 
-def resident_parts(shape: Shape, step: Step, spread: Spread, optimizer: str) -> dict[str, int]:
+def resident_parts(shape: Shape, step: Step, sharding: Sharding, optimizer: str) -> dict[str, int]:
     """Return the bytes that persist between steps: weights and optimizer states, divided by the GPUs if sharded.
 
     ZeRO also keeps float32 copies of narrower weights; DDP's communication buckets are a copy of all gradients.
@@ -179,26 +179,26 @@ def resident_parts(shape: Shape, step: Step, spread: Spread, optimizer: str) -> 
     size = WIDE if step.adapters else step.precision.weights
     states = optimizer_bytes(trained_parameters(shape, step), size, optimizer)
     weights = weight_bytes(shape, step)
-    if spread.strategy == "zero3" and step.precision.compute < step.precision.weights:
+    if sharding.strategy == "zero3" and step.precision.compute < step.precision.weights:
         weights += (shape.trunk if step.top.scores else shape.parameters) * step.precision.compute
     parts = {"weights": weights, "optimizer": states}
-    if spread.gpus > 1 and spread.shares == 1:
+    if sharding.gpus > 1 and sharding.shares == 1:
         parts["buckets"] = trained_parameters(shape, step) * size
-    return {name: part // spread.shares for name, part in parts.items()}
+    return {name: part // sharding.shares for name, part in parts.items()}
 
 
-def gathered_step(step: Step, spread: Spread) -> Step:
+def gathered_step(step: Step, sharding: Sharding) -> Step:
     """Return the step as in sharded training: weights gathered in compute precision, no autocast copies."""
-    if spread.shares == 1:
+    if sharding.shares == 1:
         return step
     c = step.precision.compute
     wide = step.wide_adapters and step.precision.weights == c
     return step._replace(precision=Precision(c, c), wide_adapters=wide)
 
 
-def gathered_bytes(shape: Shape, step: Step, spread: Spread) -> int:
+def gathered_bytes(shape: Shape, step: Step, sharding: Sharding) -> int:
     """Return the bytes gathered at once: embedding and head (FSDP's root), 2 layers (prefetch), a layer's gradient."""
-    if spread.shares == 1:
+    if sharding.shares == 1:
         return 0
     size = step.precision.compute
     root = shape.embedding * (1 if shape.tied or step.top.scores else 2)
@@ -206,7 +206,7 @@ def gathered_bytes(shape: Shape, step: Step, spread: Spread) -> int:
 
 
 def step_parts(
-    shape: Shape, step: Step, spread: Spread = ALONE, optimizer: str = "adamw", *, accumulated: bool = False
+    shape: Shape, step: Step, sharding: Sharding = ALONE, optimizer: str = "adamw", *, accumulated: bool = False
 ) -> dict[str, int]:
     """Return the bytes by part of a step after the optimizer's first one, at the largest of three peaks.
 
@@ -215,23 +215,23 @@ def step_parts(
     first     backward of the first layer: one layer's activations and all gradients, of a tied embedding twice
     """
     size = WIDE if step.adapters else step.precision.weights
-    gradients = trained_parameters(shape, step) * size // spread.shares
-    resident = resident_parts(shape, step, spread, optimizer)
-    gathered = {"sharding": gathered_bytes(shape, step, spread)}
-    step = gathered_step(step, spread)
-    saved, back, casts = kept_bytes(shape, step), backward_bytes(shape, step), cast_bytes(shape, step)
+    gradients = trained_parameters(shape, step) * size // sharding.shares
+    resident = resident_parts(shape, step, sharding, optimizer)
+    gathered = {"sharding": gathered_bytes(shape, step, sharding)}
+    step = gathered_step(step, sharding)
+    saved, back, casts = saved_activation_bytes(shape, step), backward_bytes(shape, step), cast_bytes(shape, step)
     cast = casts // shape.layers
     layer = layer_bytes(shape, step)
     recomputed = layer if step.checkpointing else 0  # recomputed activations
     all_weights = step.adapters is None
-    of_head = shape.embedding * size // spread.shares if all_weights and step.top.head_tokens else 0
+    of_head = shape.embedding * size // sharding.shares if all_weights and step.top.head_tokens else 0
     twice = of_head if shape.tied else 0
     before = gradients if accumulated else 0
     moments = [
         {
             "gradients": before,
             "activations": saved + (cast if step.checkpointing and not all_weights else casts),
-            "head and logits": top_bytes(shape, step),
+            "head and logits": head_bytes(shape, step),
         },
         {
             "gradients": max(before, of_head),

@@ -6,8 +6,8 @@ from functools import partial
 from typing import Any
 
 from ..errors import UsageError
-from .choices import PRECISIONS, Spread, find_gpu
-from .flops import Adapters, Answered, adapter_parameters
+from .choices import PRECISIONS, Sharding, find_gpu
+from .flops import Adapters, HeadOutputs, adapter_parameters
 from .jobs import Decoding, Machine, Plan, Rl, decode_plan, largest_fitting, rl_plan, score_plan, train_plan
 from .memory import Step
 from .settings import JOBS, PlanConfig
@@ -17,11 +17,11 @@ QKV = ("q_proj", "k_proj", "v_proj")
 
 
 def plan_facts(config: PlanConfig) -> dict[str, Any]:
-    """Compute a plan without loading weights: the summary of `rewardlab plan`, which is also plan.json."""
+    """Return the summary of `rewardlab plan`, which is also plan.json; no weights are loaded."""
     open_shape = partial(find_shape, trust_remote_code=config.trust_remote_code)
     shape = open_shape(config.model)
-    spread = Spread(config.gpus, config.strategy)
-    machine = Machine(find_gpu(config.gpu), spread, config.mfu, config.mbu, config.reserve)
+    sharding = Sharding(config.gpus, config.strategy)
+    machine = Machine(find_gpu(config.gpu), sharding, config.mfu, config.mbu, config.reserve)
     separate = config.job == "decode" and config.guide == "separate"
     guide = open_shape(config.guide_model or config.model) if separate else None
     adapters = _adapters(config, guide or shape)
@@ -77,7 +77,7 @@ def _plan_function(
     precision, again = PRECISIONS[config.precision], config.gradient_checkpointing
 
     def step(rows: int) -> Step:
-        top = Answered(rows * head, 0 if head else 1)
+        top = HeadOutputs(rows * head, 0 if head else 1)
         return Step(rows, length, top, precision, adapters, checkpointing=again)
 
     if config.job == "score":

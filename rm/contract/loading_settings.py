@@ -16,8 +16,8 @@ def bos_setting(**declared: str) -> Any:
     """Declare the setting of the BOS policy; `declared` may contain `group` and `requires`."""
     return setting(
         None,
-        "BOS of a model without a scoring contract: as the chat template writes it (TRL), or once, also where that "
-        "writes none (reward-bench); by default as in the software that trained it, else as its tokenizer does.",
+        "BOS of a model without a scoring contract. template: only if the chat template writes it (TRL); once: always "
+        "(reward-bench); default: as in the software that trained it, else as its tokenizer does.",
         advanced=True,
         **declared,
     )
@@ -27,9 +27,8 @@ def eos_setting(**declared: str) -> Any:
     """Declare the setting of the EOS policy; `declared` may contain `group` and `requires`."""
     return setting(
         None,
-        "EOS of a model without a scoring contract: as the chat template writes it (TRL), or once, also where that "
-        "writes none (OpenRLHF); by default as in the software that trained it, else once if the template closes no "
-        "turn.",
+        "EOS of a model without a scoring contract. template: only if the chat template writes it (TRL); once: always "
+        "(OpenRLHF); default: as in the software that trained it, else once if the template closes no turn.",
         advanced=True,
         **declared,
     )

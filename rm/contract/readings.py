@@ -41,7 +41,7 @@ class Rated(NamedTuple):
     readings: list[Reading]
 
     def alike(self, first: int, second: int) -> bool:
-        """Return whether the model reads two conversations as equal: by token ids, or by rewards if ids are unknown."""
+        """Return whether omitted text makes two conversations equal: by token ids, or by rewards if ids are unknown."""
         a, b = self.readings[first], self.readings[second]
         if not (a.partial or b.partial):
             return False

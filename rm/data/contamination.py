@@ -60,7 +60,7 @@ def overlaps(
         benchmark_texts = {normal_prompt(text): text for text in texts}
         overlaps_by_row: dict[int, Overlap] = {}
         others = _shingles(list(benchmark_texts))
-        template = _template(others, len(benchmark_texts))
+        template = _template_columns(others, len(benchmark_texts))
         parts = _drop_columns(shingled, template), list(benchmark_texts), _drop_columns(others, template)
         for turn_index, other, likeness in _similar_texts(turn_texts, *parts, near):
             row, turn, _ = turns[turn_index]
@@ -126,7 +126,7 @@ def _similar_texts(
                 yield int(rows[column]), text, min(float(likeness[column]), 0.999)
 
 
-def _template(shingled: sparse.csr_matrix, texts: int) -> np.ndarray:
+def _template_columns(shingled: sparse.csr_matrix, texts: int) -> np.ndarray:
     """Return the columns of shingles that most texts have."""
     counts = np.asarray(shingled.sum(0)).ravel()
     return np.flatnonzero((counts > COMMON * texts) & (counts >= TEMPLATED))

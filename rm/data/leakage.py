@@ -53,7 +53,7 @@ def leaks(pairs: Sequence[PreferencePair], first: Sequence[bool | None] = ()) ->
     candidates = [
         *_leaks("length", ("the longer completion is chosen", "the shorter completion is chosen"), longer * sides),
         *_leaks("position", ("the first completion is chosen", "the second completion is chosen"), positions),
-        *_words(pairs, sides, least),
+        *_word_leaks(pairs, sides, least),
     ]
     large = [leak for leak in candidates if leak.pairs >= least and leak.right >= 0.8]
     return [leak for leak in large if _chance(leak) * len(candidates) <= SURE]
@@ -81,7 +81,7 @@ def _leaks(kind: str, names: tuple[str, str], signs: np.ndarray) -> Iterator[Lea
         yield Leak(kind, sign, len(rows), max(chosen, len(rows) - chosen) / len(rows), tuple(rows.tolist()))
 
 
-def _words(pairs: Sequence[PreferencePair], sides: np.ndarray, least: float) -> Iterator[Leak]:
+def _word_leaks(pairs: Sequence[PreferencePair], sides: np.ndarray, least: float) -> Iterator[Leak]:
     texts = [tuple(map(_words_of, pair.texts)) for pair in pairs]
     counts = Counter(word for sides_of_pair in texts for words in sides_of_pair for word in words)
     rows_by_word: dict[str, tuple[array, array]] = defaultdict(lambda: (array("q"), array("b")))
@@ -97,7 +97,7 @@ def _words(pairs: Sequence[PreferencePair], sides: np.ndarray, least: float) -> 
         if len(signs) < least:
             continue
         up = sum(sign > 0 for sign in signs)
-        kind, sign = _name(word, "chosen" if 2 * up >= len(signs) else "rejected")
+        kind, sign = _feature_name(word, "chosen" if 2 * up >= len(signs) else "rejected")
         yield Leak(kind, sign, len(signs), max(up, len(signs) - up) / len(signs), tuple(rows))
 
 
@@ -107,7 +107,7 @@ def _words_of(completion: str) -> set[str]:
     return {*parts, FIRST + parts[0], LAST + parts[-1]} if parts else set()
 
 
-def _name(word: str, side: str) -> tuple[str, str]:
+def _feature_name(word: str, side: str) -> tuple[str, str]:
     if word.startswith(FIRST):
         return "opening", f"the {side} completion begins with '{word.removeprefix(FIRST)}'"
     if word.startswith(LAST):

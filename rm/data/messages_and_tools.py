@@ -198,7 +198,7 @@ def _unread_fields(values: Mapping[str, Any], columns: Sequence[str]) -> Iterato
         yield from sorted(f"{column}[].{key}" for key in unread)
 
 
-class Tracked(Mapping[str, Any]):
+class TrackedRow(Mapping[str, Any]):
     """A row that records which of its columns were read."""
 
     def __init__(self, values: Mapping[str, Any]):

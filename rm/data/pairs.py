@@ -24,7 +24,7 @@ from ..types import (
     user_turn,
 )
 from .conversation_split import as_completion, as_prompt, as_reply, as_turns, split_conversations
-from .messages_and_tools import Tracked, with_columns
+from .messages_and_tools import TrackedRow, with_columns
 from .rankings import expand_rankings
 from .readers import Row, read_rows
 
@@ -72,7 +72,7 @@ class RowReport:
         )
 
 
-class PlacedExample(NamedTuple):
+class LocatedExample(NamedTuple):
     """An example and its location: the file, and its line or row, counted from 1."""
 
     id: str
@@ -100,17 +100,17 @@ def load_examples(
     sources: str | Sequence[str], *, on_bad_row: OnBadRow = "refuse"
 ) -> tuple[list[tuple[str, Example]], RowReport]:
     """Load (id, example) from rows with a pair (two examples), with `prompt` and `completion`, or with `messages`."""
-    placed, report = load_placed_examples(sources, on_bad_row=on_bad_row)
+    placed, report = load_located_examples(sources, on_bad_row=on_bad_row)
     return [(placed_example.id, placed_example.example) for placed_example in placed], report
 
 
-def load_placed_examples(
+def load_located_examples(
     sources: str | Sequence[str], *, on_bad_row: OnBadRow = "refuse"
-) -> tuple[list[PlacedExample], RowReport]:
+) -> tuple[list[LocatedExample], RowReport]:
     """Load the same examples as `load_examples`, each with its file and row."""
 
-    def parse(row: Row) -> list[PlacedExample]:
-        return [PlacedExample(name, example, row.source, row.number) for name, example in parse_examples(row.values)]
+    def parse(row: Row) -> list[LocatedExample]:
+        return [LocatedExample(name, example, row.source, row.number) for name, example in parse_examples(row.values)]
 
     rows, report = _collect(sources, parse, on_bad_row, True, True)
     return [example for row in rows for example in row], report
@@ -176,12 +176,12 @@ def refuse_bad_rows(report: RowReport) -> None:
     location, why = report.dropped[0]
     counts = ""
     if len(report.dropped) > 1:
-        counts = f"; {len(report.dropped)} of {report.read} rows cannot be used: {_reasons_with_places(report)}"
+        counts = f"; {len(report.dropped)} of {report.read} rows cannot be used: {_reasons_with_locations(report)}"
     rows = "the row" if len(report.dropped) == 1 else "the rows"
     raise DataError(f"{location}: {why}{counts}; correct {rows}, or drop such rows with --on_bad_row skip")
 
 
-def _reasons_with_places(report: RowReport) -> str:
+def _reasons_with_locations(report: RowReport) -> str:
     locations: dict[str, list[str]] = {}
     for location, why in report.dropped:
         locations.setdefault(why.partition(":")[0], []).append(location)
@@ -226,7 +226,7 @@ def parse_rows(
         try:
             if row.error:
                 raise ValueError(row.error)
-            values = Tracked(row.values)
+            values = TrackedRow(row.values)
             item = parse(row._replace(values=values))
             if first_by_id is not None:
                 check_id(row, first_by_id)

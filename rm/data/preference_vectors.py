@@ -82,7 +82,7 @@ def simplex_grid(objectives: int, steps: int) -> np.ndarray:
 
 
 def dirichlet(k: int, concentration: float = 0.5, vertices: float = 0.1) -> Sampler:
-    """Sample α ~ Dirichlet(a, ..., a), and with probability `vertices` a single objective (one-hot α).
+    """Return a sampler of α ~ Dirichlet(a, ..., a), and with probability `vertices` of a one-hot α.
 
     a is `concentration`; PARM trains with a = 0.5 (arXiv:2505.06274). The share of one-hot α is our addition.
     """
@@ -99,7 +99,7 @@ def dirichlet(k: int, concentration: float = 0.5, vertices: float = 0.1) -> Samp
 
 
 def vertex_sampler(k: int) -> Sampler:
-    """Sample one-hot preferences uniformly."""
+    """Return a uniform sampler of one-hot preferences."""
 
     def draw(n: int, generator: torch.Generator) -> Float[Tensor, "N K"]:
         return torch.eye(k)[torch.randint(k, (n,), generator=generator)]
@@ -108,7 +108,7 @@ def vertex_sampler(k: int) -> Sampler:
 
 
 def grid_sampler(k: int, steps: int = 10) -> Sampler:
-    """Sample uniformly from `simplex_grid`."""
+    """Return a uniform sampler of `simplex_grid`."""
     grid = torch.tensor(simplex_grid(k, steps), dtype=torch.float32)
 
     def draw(n: int, generator: torch.Generator) -> Float[Tensor, "N K"]:

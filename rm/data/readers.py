@@ -263,13 +263,13 @@ RATIO, LEAST = 200, 64 << 20
 """Limit of the uncompressed size: this multiple of the file's size, or this number of bytes if that is more."""
 
 
-def _zstd(path: str, _mode: str) -> Any:
+def _open_zstd(path: str, _mode: str) -> Any:
     import pyarrow as pa  # the standard library has Zstandard from Python 3.14 on
 
     return pa.input_stream(path, compression="zstd")
 
 
-OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open, ".zst": _zstd}
+OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open, ".zst": _open_zstd}
 
 
 def compression_of(path: str) -> str:

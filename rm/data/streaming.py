@@ -89,7 +89,7 @@ class PairStream(IterableDataset):
         self._open: tuple[StreamPosition, Any, Iterator[Any]] | None = None
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield rows from the beginning, or from the position that `go_on` set."""
+        """Yield rows from the beginning, or from the position that `resume_from` set."""
         self._blocks = self._blocks[:1]
         first, position, *_ = self._blocks[0]
         skip = self._rows - first
@@ -123,7 +123,7 @@ class PairStream(IterableDataset):
         report = {"read": block.read, "dropped": dropped, "ignored": dict(block.ignored), "counts": dict(block.counts)}
         return {"rows": rows, "first": block.first, "position": block.position._asdict(), "of": self._origin()} | report
 
-    def go_on(self, state: Mapping[str, Any]) -> None:
+    def resume_from(self, state: Mapping[str, Any]) -> None:
         """Set the state from which the next iteration starts. If the state has no counts of rows, they start at 0."""
         if state["of"] != self._origin():
             raise DataError(
@@ -155,7 +155,7 @@ class PairStream(IterableDataset):
             state = json.loads((folder / FILE).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise DataError(f"{folder / FILE}: missing or damaged ({error}); start over with --overwrite") from error
-        self.go_on(state)
+        self.resume_from(state)
 
     def read(self, position: StreamPosition) -> tuple[list[PreferencePair], StreamPosition]:
         """Return the pairs of the block at `position` and the next position; raise `DataError` if no row is usable."""
@@ -170,9 +170,9 @@ class PairStream(IterableDataset):
     def _read_source(self, position: StreamPosition) -> tuple[list[PreferencePair], StreamPosition]:
         """Return up to one block of pairs from a source (empty at its end), and the next position."""
         source = self.sources[position.source]
-        dataset, rows = self._at(position)
+        dataset, rows = self._open_at(position)
         number, rows_read = position.row, []
-        while len(rows_read) < self.block and (several := _next(rows, self.block - len(rows_read), source)):
+        while len(rows_read) < self.block and (several := _next_rows(rows, self.block - len(rows_read), source)):
             errors = []
             for n, values in enumerate(several, start=number + 1):  # streaming adds the first rows' columns to each
                 present = {name: item for name, item in without_padding(values).items() if item is not None}
@@ -190,7 +190,7 @@ class PairStream(IterableDataset):
         wraps = position.source + 1 == len(self.sources)
         return rows_read, StreamPosition(position.epoch + wraps, 0 if wraps else position.source + 1)
 
-    def _at(self, position: StreamPosition) -> tuple[Any, Iterator[Any]]:
+    def _open_at(self, position: StreamPosition) -> tuple[Any, Iterator[Any]]:
         """Return a source's dataset and an iterator over its rows from `position` on."""
         if self._open and self._open[0] == position:
             return self._open[1:]
@@ -200,7 +200,7 @@ class PairStream(IterableDataset):
         return dataset, iter(dataset)
 
 
-def _next(rows: Iterator[Any], number: int, source: str) -> list[Any]:
+def _next_rows(rows: Iterator[Any], number: int, source: str) -> list[Any]:
     try:
         return [*islice(rows, number)]
     except Exception as error:  # the library raises a different error for each format and transport

@@ -12,11 +12,11 @@ from ..errors import UNREADABLE, DataError
 PIECE = 1 << 20
 
 
-def sha256(path: Path, *, settle: bool = False) -> str:
-    """Compute the SHA-256 in hexadecimal digits, in chunks; with `settle` the file is flushed to disk first."""
+def sha256(path: Path, *, flush: bool = False) -> str:
+    """Compute the SHA-256 in hexadecimal digits, in chunks; with `flush` the file is flushed to disk first."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
-        if settle:
+        if flush:
             os.fsync(file.fileno())
         while piece := file.read(PIECE):
             digest.update(piece)
@@ -51,7 +51,7 @@ def _refuse_loop(path: Path, top: Path) -> None:
 def write_sums(folder: Path, files: Iterable[Path], path: Path) -> None:
     """Write size and SHA-256 of each file by its relative path; atomically, after all files are flushed to disk."""
     sums = {
-        file.relative_to(folder).as_posix(): {"bytes": file.stat().st_size, "sha256": sha256(file, settle=True)}
+        file.relative_to(folder).as_posix(): {"bytes": file.stat().st_size, "sha256": sha256(file, flush=True)}
         for file in sorted(files)
     }
     unfinished = path.with_name(f"{path.name}.tmp")

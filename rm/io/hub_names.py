@@ -43,7 +43,7 @@ def check_connection() -> None:
             constants.HF_HUB_OFFLINE = True
 
 
-def whole_name(source: str) -> str:
+def absolute_name(source: str) -> str:
     """Return the absolute path of a folder, which is valid in any working directory; other names unchanged."""
     return str(Path(source).resolve()) if source and Path(source).exists() else source
 

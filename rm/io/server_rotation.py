@@ -30,47 +30,47 @@ class Rotation:
     first: float = 0.5
     """Pause after the first failure, in seconds; with 0, servers pause only if they request it."""
     longest: float = 60.0
-    rests: list["Rest"] = field(init=False, repr=False)
+    states: list["ServerState"] = field(init=False, repr=False)
     turn: int = field(default=0, init=False)
     """Index of the next server."""
 
     def __post_init__(self):
         if self.number < 1:
             raise UsageError("no server is set; name at least one")
-        self.rests = [Rest() for _ in range(self.number)]
+        self.states = [ServerState() for _ in range(self.number)]
 
-    def up(self, now: float, but: Collection[int] = ()) -> list[int]:
+    def available(self, now: float, but: Collection[int] = ()) -> list[int]:
         """Return the available servers in the order of their turns, without those in `but`."""
         order = [(self.turn + step) % self.number for step in range(self.number)]
-        return [index for index in order if index not in but and self.rests[index].until <= now]
+        return [index for index in order if index not in but and self.states[index].until <= now]
 
     def choose(self, now: float, but: Collection[int] = ()) -> int:
         """Return the next available server not in `but`, or the one whose pause ends first."""
-        available = self.up(now, but)
+        available = self.available(now, but)
         others = [index for index in range(self.number) if index not in but] or range(self.number)
-        chosen = available[0] if available else min(others, key=lambda index: self.rests[index].until)
+        chosen = available[0] if available else min(others, key=lambda index: self.states[index].until)
         self.turn = (chosen + 1) % self.number
         return chosen
 
     def wait(self, now: float) -> float:
         """Return the seconds until a server is available."""
-        return max(0.0, min(rest.until for rest in self.rests) - now)
+        return max(0.0, min(rest.until for rest in self.states) - now)
 
     def failed(self, index: int, now: float, *, pause: float = 0.0, since: float = math.inf) -> None:
         """Record the failure of a request sent at `since`; `pause` is what the server requested, in seconds."""
-        rest = self.rests[index]
+        rest = self.states[index]
         if since >= rest.last:
             rest.failures, rest.last = rest.failures + 1, now
             rest.until = now + min(self.longest, self.first * 2.0 ** min(rest.failures - 1, 64))
         rest.until = max(rest.until, now + pause)
 
-    def worked(self, index: int) -> None:
+    def succeeded(self, index: int) -> None:
         """Record a successful request."""
-        self.rests[index] = Rest()
+        self.states[index] = ServerState()
 
 
 @dataclass
-class Rest:
+class ServerState:
     """Failures and pause of one server."""
 
     failures: int = 0

@@ -35,18 +35,18 @@ class SavedClassifier(Generic[Reading]):
         folder.mkdir(parents=True, exist_ok=True)
         card = folder / "README.md"
         has_card = card.exists()
-        with self._pad_for_others():
+        with self._pad_id_for_export():
             self.model.save_pretrained(folder, state_dict=self._state())
         if not has_card:
             card.unlink(missing_ok=True)  # PEFT's template of a card, without a word about the model
-        self._cut_for_others().save_pretrained(folder)
+        self._tokenizer_for_export().save_pretrained(folder)
         self.contract.save(folder)
 
     def _state(self) -> dict[str, Any] | None:
         """Return the weights to save; None for all weights of a model that is not sharded."""
         return gathered_state(self.model)
 
-    def _cut_for_others(self) -> PreTrainedTokenizerBase:
+    def _tokenizer_for_export(self) -> PreTrainedTokenizerBase:
         """Return a tokenizer whose truncation settings match the scoring contract, for other software."""
         tokenizer = copy.deepcopy(self.encoder.tokenizer)
         tokenizer.truncation_side = tokenizer.init_kwargs["truncation_side"] = self.contract.truncation or "left"
@@ -54,7 +54,7 @@ class SavedClassifier(Generic[Reading]):
         return tokenizer
 
     @contextmanager
-    def _pad_for_others(self):
+    def _pad_id_for_export(self):
         """Save no pad token id in the config if pad equals EOS: other software then refuses batches of rows."""
         tokenizer, config = self.encoder.tokenizer, self.model.config.get_text_config()
         pad_id = config.pad_token_id

@@ -79,14 +79,14 @@ class PairTraining(RowTraining[L]):
 
     def golden_examples(self, model: Any, data: TrainingData, number: int) -> list[Example]:
         """Return the chosen and the rejected completion of the first pairs in turn, or else rated responses."""
-        return shown_examples(data.train)[:number]
+        return alternating_examples(data.train)[:number]
 
     def summary(self, model: Any, data: TrainingData, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Return the number of pairs, losses and accuracies."""
         return {"pairs": len(data.train.pairs)} | super().summary(model, data, facts)
 
 
-def shown_examples(data: Judged) -> list[Example]:
+def alternating_examples(data: Judged) -> list[Example]:
     """Return a conversation of every pair, chosen and rejected in turn, or else the rated or ranked responses."""
     lists = [example for ranked in data.lists for example in ranked.examples]
     return [pair.examples[index % 2] for index, pair in enumerate(data.pairs)] or [

@@ -65,12 +65,12 @@ def culprit(model: Any, examples: Sequence[Example], ours: np.ndarray, theirs: B
             return name
     if scaled := _affine(ours, theirs.scores):
         return scaled
-    reads_others = bool(first_token(model, examples, theirs.tokens))
-    if not reads_others and gap <= ROUNDING * ours.std(0).max():
+    reads_other_tokens = bool(first_token(model, examples, theirs.tokens))
+    if not reads_other_tokens and gap <= ROUNDING * ours.std(0).max():
         return "no known fault; the difference may be rounding in half precision"
     if theirs.tokens is None:
         return "another template, a re-initialised head or other weights: it does not report its tokens"
-    if reads_others:
+    if reads_other_tokens:
         return "other template"
     return "re-initialised head or other weights: it reads the same tokens"
 
@@ -98,16 +98,16 @@ def faults(model: Any, examples: Sequence[Example], ours: np.ndarray) -> Iterato
         return
     if isinstance(model, LatentSteps):
         yield from _latent_faults(model, examples)
-    right = [encoded.ids for encoded in model.encoder.encode_all(examples)]
-    for name, ids in readings(model, examples, right):
-        if ids != right:
+    our_ids = [encoded.ids for encoded in model.encoder.encode_all(examples)]
+    for name, ids in tokenization_faults(model, examples, our_ids):
+        if ids != our_ids:
             yield name, score_ids(model, ids)
     if decoder_head(model.model) is not None:
         if (bias := head_bias(model.model)) is not None:
             yield "head without its bias", ours - bias.detach().double().cpu().numpy()
-        yield from _poolings(model, right)
-        yield "L2 normalisation before the head", _normalised_before_head(model, right)
-        yield from _padding_read(model, right)
+        yield from _pooling_faults(model, our_ids)
+        yield "L2 normalisation before the head", _scores_of_unit_states(model, our_ids)
+        yield from _padding_faults(model, our_ids)
 
 
 def _latent_faults(model: Any, examples: Sequence[Example]) -> Iterator[tuple[str, np.ndarray]]:
@@ -115,22 +115,22 @@ def _latent_faults(model: Any, examples: Sequence[Example]) -> Iterator[tuple[st
         yield f"{steps} latent steps for every conversation", model.with_steps(steps).rate(examples)
 
 
-def readings(model: Any, examples: Sequence[Example], right: Ids) -> Iterator[tuple[str, Ids]]:
+def tokenization_faults(model: Any, examples: Sequence[Example], our_ids: Ids) -> Iterator[tuple[str, Ids]]:
     """Yield names of tokenization faults, and the token ids that each would produce for the same conversations."""
     before, after = edge_id(model, 0), edge_id(model, 1)
     if before is not None:
-        yield "double BOS", [[before, *ids] for ids in right]
-        yield "missing BOS", [ids[1:] if ids[:1] == [before] else ids for ids in right]
+        yield "double BOS", [[before, *ids] for ids in our_ids]
+        yield "missing BOS", [ids[1:] if ids[:1] == [before] else ids for ids in our_ids]
     if after is not None:
-        yield "missing EOS", [ids[:-1] if ids[-1:] == [after] else ids for ids in right]
-        yield "double EOS", [[*ids, after] for ids in right]
-    yield "missing EOS", _without_closing_tokens(model, examples, right)
+        yield "missing EOS", [ids[:-1] if ids[-1:] == [after] else ids for ids in our_ids]
+        yield "double EOS", [[*ids, after] for ids in our_ids]
+    yield "missing EOS", _ids_without_closing_tokens(model, examples, our_ids)
     for name, bos, eos in CONVENTIONS:
         yield name, _ids_with_edges(model, examples, bos, eos)
-    yield "wrong truncation side", _cut_elsewhere(model, examples)
+    yield "wrong truncation side", _plain_truncation(model, examples)
     yield "no truncation", [untruncated_ids(model, example) for example in examples]
     for closed in ([], [after] if after is not None else []):
-        plain = (ids if ids[-1:] == closed else [*ids, *closed] for ids in _plain(model, examples))
+        plain = (ids if ids[-1:] == closed else [*ids, *closed] for ids in _ids_without_template(model, examples))
         yield "other template", [model.encoder.truncated(ids) for ids in plain]
 
 
@@ -142,19 +142,19 @@ def _ids_with_edges(model: Any, examples: Sequence[Example], bos: Edge, eos: Edg
     return [encoded.ids for encoded in encoder.encode_all(examples)]
 
 
-def _without_closing_tokens(model: Any, examples: Sequence[Example], right: Ids) -> Ids:
+def _ids_without_closing_tokens(model: Any, examples: Sequence[Example], our_ids: Ids) -> Ids:
     """Remove the template's closing tokens: the longest suffix shared by two different completions of a prompt."""
     other = [Example(example.prompt, f"{example.text} x") for example in examples]
     closings = []
-    for ids, theirs in zip(right, (encoded.ids for encoded in model.encoder.encode_all(other)), strict=True):
+    for ids, theirs in zip(our_ids, (encoded.ids for encoded in model.encoder.encode_all(other)), strict=True):
         same = 0
         while same < min(len(ids), len(theirs)) and ids[-1 - same] == theirs[-1 - same]:
             same += 1
         closings.append(same)
-    return [ids[: len(ids) - min(closings, default=0)] or ids for ids in right]
+    return [ids[: len(ids) - min(closings, default=0)] or ids for ids in our_ids]
 
 
-def _cut_elsewhere(model: Any, examples: Sequence[Example]) -> Ids:
+def _plain_truncation(model: Any, examples: Sequence[Example]) -> Ids:
     limit, findings = model.contract.max_length, []
     for example in examples:
         full_ids = untruncated_ids(model, example)
@@ -167,18 +167,20 @@ def _cut_elsewhere(model: Any, examples: Sequence[Example]) -> Ids:
 def untruncated_ids(model: Any, example: Example) -> list[int]:
     """Return token ids before truncation."""
     ids = model.encoder.tokenizer(model.encoder.render(example), add_special_tokens=False, verbose=False).input_ids
-    return model.encoder.finished(ids)
+    return model.encoder.with_edges(ids)
 
 
-def _plain(model: Any, examples: Sequence[Example]) -> Ids:
+def _ids_without_template(model: Any, examples: Sequence[Example]) -> Ids:
     turns = [example.turns for example in examples]
     tokenizer = model.encoder.tokenizer
     texts = [tokenizer.apply_chat_template(turn, chat_template=PLAIN_TEMPLATE, tokenize=False) for turn in turns]
-    return [model.encoder.finished(ids) for ids in tokenizer(texts, add_special_tokens=False, verbose=False).input_ids]
+    return [
+        model.encoder.with_edges(ids) for ids in tokenizer(texts, add_special_tokens=False, verbose=False).input_ids
+    ]
 
 
-def _poolings(model: Any, right: Ids) -> Iterator[tuple[str, np.ndarray]]:
-    rows = [run(model, lambda row=ids: head_outputs(model.model, *_row(model, row))[0]) for ids in right]
+def _pooling_faults(model: Any, our_ids: Ids) -> Iterator[tuple[str, np.ndarray]]:
+    rows = [evaluate(model, lambda row=ids: head_outputs(model.model, *_single_row(model, row))[0]) for ids in our_ids]
     yield "wrong pooling (mean)", np.stack([row.mean(0) for row in rows])
     yield "wrong pooling (first token)", np.stack([row[0] for row in rows])
     yield "wrong pooling (last token but one)", np.stack([row[max(len(row) - 2, 0)] for row in rows])
@@ -191,17 +193,17 @@ def unit_norm_rows(rows: np.ndarray) -> np.ndarray:
     return rows / np.where(norms > 0, norms, 1)
 
 
-def _normalised_before_head(model: Any, right: Ids) -> np.ndarray:
+def _scores_of_unit_states(model: Any, our_ids: Ids) -> np.ndarray:
     """Return scores [N, K] of hidden states of length 1: w · h / |h|, as a pooler of embeddings passes them on."""
     head = decoder_head(model.model)
     assert head is not None
 
     def scores(ids: list[int]) -> torch.Tensor:
-        tokens, attention = _row(model, ids)
+        tokens, attention = _single_row(model, ids)
         states = head_inputs(model.model, input_ids=tokens, attention_mask=attention.long())
         return head(torch.nn.functional.normalize(states[:, -1], dim=-1))
 
-    return np.concatenate([run(model, lambda row=ids: scores(row)) for ids in right])
+    return np.concatenate([evaluate(model, lambda row=ids: scores(row)) for ids in our_ids])
 
 
 def wrong_shape(model: Any, theirs: BackendScores, ours: np.ndarray) -> str:
@@ -213,27 +215,27 @@ def wrong_shape(model: Any, theirs: BackendScores, ours: np.ndarray) -> str:
     return theirs.because or f"scores of shape {theirs.scores.shape}, where the model gives {ours.shape}"
 
 
-def _padding_read(model: Any, right: Ids) -> Iterator[tuple[str, np.ndarray]]:
+def _padding_faults(model: Any, our_ids: Ids) -> Iterator[tuple[str, np.ndarray]]:
     filler = model.encoder.tokenizer.pad_token_id
-    width = max(map(len, right))
+    width = max(map(len, our_ids))
     for fill in {filler if filler is not None else 0, 0}:
-        behind = [[*ids, *[fill] * (width - len(ids))] for ids in right]
-        front = [[*[fill] * (width - len(ids)), *ids] for ids in right]
-        for ids in (behind, front):
+        padded_right = [[*ids, *[fill] * (width - len(ids))] for ids in our_ids]
+        padded_left = [[*[fill] * (width - len(ids)), *ids] for ids in our_ids]
+        for ids in (padded_right, padded_left):
             yield "pad token scored as content", score_ids(model, ids)
 
 
 def score_ids(model: Any, ids: Ids) -> np.ndarray:
     """Return scores [N, K] of rows of token ids, in batches of one and without further processing."""
-    return np.concatenate([run(model, lambda row=row: model.score(*_row(model, row))) for row in ids])
+    return np.concatenate([evaluate(model, lambda row=row: model.score(*_single_row(model, row))) for row in ids])
 
 
-def _row(model: Any, ids: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+def _single_row(model: Any, ids: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
     tokens = torch.tensor([ids], device=device_of(model))
     return tokens, torch.ones_like(tokens, dtype=torch.bool)
 
 
-def run(model: Any, call: Callable[[], torch.Tensor]) -> np.ndarray:
+def evaluate(model: Any, call: Callable[[], torch.Tensor]) -> np.ndarray:
     """Return the output of `call` in float64, computed in eval mode without gradients."""
     model.model.eval()
     with torch.inference_mode():

@@ -20,15 +20,15 @@ from ..load import load_reward_model
 from ..types import Example, ReadsTokens, tools_of
 from .known_faults import BackendScores, device_of, untruncated_ids
 from .model_server import sglang, vllm
-from .parity import BATCH_SIZE, Way
-from .targets import NATIVE_WAYS, Against
+from .parity import BATCH_SIZE, Backend
+from .targets import NATIVE_KINDS, Against
 
 
 class Group(NamedTuple):
-    """Backends (ways to compute scores) that score the same conversations."""
+    """Backends that score the same conversations."""
 
     examples: Sequence[Example]
-    ways: dict[str, Way]
+    backends: dict[str, Backend]
     theirs: bool = False
     """Whether another program computes the scores."""
 
@@ -36,7 +36,7 @@ class Group(NamedTuple):
 def target_groups(
     target: Against, source: str, model: Any, examples: list[Example], plain: list[Example], **options: Any
 ) -> list[Group]:
-    """Return a target's backends with their conversations; `plain` are those of `cut_plainly`."""
+    """Return a target's backends with their conversations; `plain` are those of `with_plain_truncation`."""
     if target.kind == "scores":
         return [stored_scores(target.target, model.contract.objectives)]
     if isinstance(model, ProcessRewardModel) and target.kind != "model":
@@ -51,7 +51,7 @@ def target_groups(
             f"--against {target.kind} does not support the latent steps of this model; compare it with "
             "http URL of rewardlab serve, or with another folder"
         )
-    if target.kind in NATIVE_WAYS:
+    if target.kind in NATIVE_KINDS:
         read = checkpoint if target.kind == "checkpoint" else adapter
         return [Group(plain, read(source, model, **options), True)]
     if target.kind == "vllm":
@@ -63,10 +63,10 @@ def target_groups(
         limit = model.contract.max_length or max(lengths)
         short = [example for example, length in zip(examples, lengths, strict=True) if length <= limit]
         return [Group(examples, by_ids, True), Group(short, by_text, True)]
-    return [Group(examples, other_model(target.target, **options), True)]
+    return [Group(examples, folder_backend(target.target, **options), True)]
 
 
-def cut_plainly(model: Any, examples: Sequence[Example]) -> list[Example]:
+def with_plain_truncation(model: Any, examples: Sequence[Example]) -> list[Example]:
     """Return the conversations that a tokenizer truncates as the contract does (which always keeps a leading BOS)."""
     contract, sequences = model.contract, []
     for example, encoded in zip(examples, model.encoder.encode_all(examples), strict=True):
@@ -97,7 +97,7 @@ def stored_scores(source: str, objectives: Sequence[str]) -> Group:
     return Group([*examples], {source: lambda _: BackendScores(np.array(scores))}, True)
 
 
-def checkpoint(source: str, model: Any, **options: Any) -> dict[str, Way]:
+def checkpoint(source: str, model: Any, **options: Any) -> dict[str, Backend]:
     """Score with plain Transformers: the folder's chat template, padding and truncation, in batches of eight."""
     _check_scalar(source, model)
     if (Path(source) / ADAPTER).exists():
@@ -111,7 +111,7 @@ def checkpoint(source: str, model: Any, **options: Any) -> dict[str, Way]:
     return {"plain Transformers": plain(source, other.to(device_of(model)), options, outputs)}
 
 
-def adapter(source: str, model: Any, **options: Any) -> dict[str, Way]:
+def adapter(source: str, model: Any, **options: Any) -> dict[str, Backend]:
     """Score with base and adapter through plain PEFT, unmerged and merged."""
     _check_scalar(source, model)
     if not (Path(source) / ADAPTER).exists():
@@ -134,14 +134,14 @@ def _check_scalar(source: str, model: Any) -> None:
         )
 
 
-def plain(source: str, other: Any, options: dict[str, Any], outputs: Sequence[int] = ()) -> Way:
+def plain(source: str, other: Any, options: dict[str, Any], outputs: Sequence[int] = ()) -> Backend:
     """Score with `apply_chat_template` and a classifier's columns `outputs`; without a pad token one at a time."""
     location = parse_source(tokenizer_source(source))
     tokenizer = AutoTokenizer.from_pretrained(location.name, revision=location.revision, **options)
     batch_size = 1 if other.config.get_text_config().pad_token_id is None else BATCH_SIZE
     other.eval()
 
-    def way(examples: Sequence[Example]) -> BackendScores:
+    def score(examples: Sequence[Example]) -> BackendScores:
         scores, tokens = [], []
         has_tools = any(tools_of(example.prompt) for example in examples)
         size = 1 if has_tools else batch_size  # a call takes one set of tools
@@ -165,16 +165,16 @@ def plain(source: str, other: Any, options: dict[str, Any], outputs: Sequence[in
             return BackendScores(np.empty(0), because=f"refused: {str(error).strip().splitlines()[0]}")
         return BackendScores(np.concatenate(scores), tokens)
 
-    return way
+    return score
 
 
-def other_model(source: str, **options: Any) -> dict[str, Way]:
+def folder_backend(source: str, **options: Any) -> dict[str, Backend]:
     """Score with the reward model in another folder, by its tokenizer and scoring contract."""
     other: Any = load_reward_model(source, check=False, **options)
 
-    def way(examples: Sequence[Example]) -> BackendScores:
+    def score(examples: Sequence[Example]) -> BackendScores:
         reads_tokens = isinstance(other, ReadsTokens)
         tokens = [encoded.ids for encoded in other.encoder.encode_all(examples)] if reads_tokens else None
         return BackendScores(other.rate(examples), tokens)
 
-    return {source: way}
+    return {source: score}

@@ -14,7 +14,7 @@ from ..io.api_keys import authorization, clean_token, environment_key
 from ..io.server_rotation import LOCAL
 from ..types import Example, Message, ReadsTokens, tools_of
 from .known_faults import BackendScores
-from .parity import Way
+from .parity import Backend
 
 EACH = 64
 """Maximum number of conversations in a request."""
@@ -147,7 +147,7 @@ class ServedSteps(Vllm):
         return None
 
 
-def vllm(url: str, model: Any) -> tuple[dict[str, Way], dict[str, Way]]:
+def vllm(url: str, model: Any) -> tuple[dict[str, Backend], dict[str, Backend]]:
     """Score with vLLM on our token ids, with and without its activation; and on messages, with its chat template.
 
     The second group is for conversations that vLLM truncates as the scoring contract does.
@@ -208,7 +208,7 @@ class Sglang(ModelServer):
             return None
 
 
-def sglang(url: str, model: Any) -> tuple[dict[str, Way], dict[str, Way]]:
+def sglang(url: str, model: Any) -> tuple[dict[str, Backend], dict[str, Backend]]:
     """Score with SGLang on our token ids, by each endpoint; and on rendered text, with the server's tokenizer.
 
     The second group is for conversations without truncation: SGLang refuses or truncates longer ones in its own way.
@@ -217,12 +217,12 @@ def sglang(url: str, model: Any) -> tuple[dict[str, Way], dict[str, Way]]:
         raise UsageError(f"--against sglang sends token ids, and kind '{model.contract.kind}' has no tokenizer")
     server = Sglang(url)
 
-    def by_ids(endpoint: Any) -> Way:
-        def way(examples: Sequence[Example]) -> BackendScores:
+    def by_ids(endpoint: Any) -> Backend:
+        def score(examples: Sequence[Example]) -> BackendScores:
             rows = [encoded.ids for encoded in model.encoder.encode_all(examples)]
             return BackendScores(as_scores([score for some in batches(rows) for score in endpoint(some)]), rows)
 
-        return way
+        return score
 
     def by_text(examples: Sequence[Example]) -> BackendScores:
         texts = [model.encoder.render(example) for example in examples]

@@ -13,7 +13,7 @@ from ..backbones.loading import merged_copy
 from ..backbones.tokenization import pad
 from ..errors import DataError
 from ..types import Example, LatentSteps, Message, ReadsTokens, RewardModel, ScoresSteps, ScoresTokens, user_turn
-from .known_faults import BackendScores, culprit, device_of, edge_id, first_token, run, wrong_shape
+from .known_faults import BackendScores, culprit, device_of, edge_id, evaluate, first_token, wrong_shape
 
 HALF = 2e-2
 """Largest allowed difference in half precision, in standard deviations of the scores."""
@@ -22,7 +22,7 @@ FULL = 1e-4
 BATCH_SIZE = 8
 """Conversations in a padded batch."""
 NOT_ASCII = "四, čtyři, أربعة, e\u0301 🙂\u200d"
-Way = Callable[[Sequence[Example]], BackendScores]
+Backend = Callable[[Sequence[Example]], BackendScores]
 
 
 class Parity(NamedTuple):
@@ -58,7 +58,7 @@ class Parity(NamedTuple):
 def parity(
     model: RewardModel,
     examples: Sequence[Example],
-    ways: Mapping[str, Way],
+    backends: Mapping[str, Backend],
     *,
     half: Sequence[str] = (),
     report_only: Sequence[str] = (),
@@ -71,9 +71,9 @@ def parity(
     """
     ours = model.rate(examples)
     coarse = model.contract.dtype not in ("float32", "float64")
-    for name, way in ways.items():
+    for name, backend in backends.items():
         tolerance = max((HALF if coarse or name in half else FULL) * float(ours.std(0).max()), 1e-6)
-        parity_result = compare_backend(model, examples, ours, name, way(examples), tolerance)
+        parity_result = compare_backend(model, examples, ours, name, backend(examples), tolerance)
         yield parity_result._replace(report_only=name in report_only)
 
 
@@ -102,39 +102,41 @@ def flipped_share(ours: np.ndarray, theirs: np.ndarray) -> float:
     return float(((ours[first] - ours[second]) * (theirs[first] - theirs[second]) < 0).mean())
 
 
-def own_ways(model: Any, seed: int = 0) -> dict[str, Way]:
+def own_variants(model: Any, seed: int = 0) -> dict[str, Backend]:
     """Return variants that must not change a score: batch size 1, shuffled, padded, merged, without KV cache."""
-    ways: dict[str, Way] = {
+    variants: dict[str, Backend] = {
         "alone": lambda examples: BackendScores(np.concatenate([model.rate([example]) for example in examples])),
         "shuffled": lambda examples: BackendScores(_shuffled_scores(model, examples, seed)),
     }
     if not _has_tokens(model):
-        return ways
+        return variants
     for side in ("left", "right"):
-        ways[f"padded on the {side}"] = lambda examples, side=side: BackendScores(_padded_scores(model, examples, side))
-    ways["pad is EOS"] = lambda some: BackendScores(_padded_scores(model, some, "right", edge_id(model, 1) or 0))
+        variants[f"padded on the {side}"] = lambda examples, side=side: BackendScores(
+            _padded_scores(model, examples, side)
+        )
+    variants["pad is EOS"] = lambda some: BackendScores(_padded_scores(model, some, "right", edge_id(model, 1) or 0))
     if isinstance(model, LatentSteps):
-        ways["without a cache"] = lambda examples: BackendScores(model.rate_without_cache(examples))
+        variants["without a cache"] = lambda examples: BackendScores(model.rate_without_cache(examples))
     if isinstance(model.model, PeftModel):
         merged = partial(with_weights, model)
-        ways["adapter merged"] = lambda examples: BackendScores(
+        variants["adapter merged"] = lambda examples: BackendScores(
             _padded_scores(merged(merged_copy(model.model)), examples, "right")
         )
-    return ways
+    return variants
 
 
-def other_precision(model: Any) -> dict[str, Way]:
+def other_precision(model: Any) -> dict[str, Backend]:
     """Return a backend in bfloat16, or in float32 for a narrower contract; empty without a tokenizer."""
     if not _has_tokens(model):
         return {}
     dtype = torch.bfloat16 if model.contract.dtype in ("float32", "float64") else torch.float32
     name = str(dtype).removeprefix("torch.")
 
-    def way(examples: Sequence[Example]) -> BackendScores:
+    def score(examples: Sequence[Example]) -> BackendScores:
         other = with_weights(model, copy.deepcopy(model.model).to(dtype))
         return BackendScores(_padded_scores(other, examples, "right"), because=f"{name} itself")
 
-    return {name: way}
+    return {name: score}
 
 
 def _has_tokens(model: Any) -> bool:
@@ -169,7 +171,7 @@ def _padded_scores(model: Any, examples: Sequence[Example], side: str, filler: i
         if isinstance(model, ScoresSteps):
             rewards.append(model.padded_rewards(examples[start : start + BATCH_SIZE], tokens, attention))
         else:
-            rewards.append(run(model, lambda t=tokens, a=attention: model.score(t, a)))
+            rewards.append(evaluate(model, lambda t=tokens, a=attention: model.score(t, a)))
     return np.concatenate(rewards)
 
 
@@ -181,7 +183,7 @@ def edge_cases(model: Any, examples: Sequence[Example]) -> list[Example]:
         (lambda example: len(example.text) <= 3, lambda: Example(user_turn("Hi"), "a")),
         (lambda example: len(example.prompt) > 2, lambda: Example(turns, "Six.")),
         (lambda example: not example.text.isascii(), lambda: Example(question, NOT_ASCII)),
-        (lambda example: _too_long(model, example), lambda: _long(model, question)),
+        (lambda example: _too_long(model, example), lambda: _long_example(model, question)),
     ]
     missing = [make() for is_kind, make in kinds if not any(map(is_kind, examples))]
     return [example for example in missing if _readable(model, example)]
@@ -193,7 +195,7 @@ def _too_long(model: Any, example: Example) -> bool:
     return limit is None or not isinstance(model, ReadsTokens) or model.encoder.encode(example).length > limit
 
 
-def _long(model: Any, prompt: tuple[Message, ...]) -> Example:
+def _long_example(model: Any, prompt: tuple[Message, ...]) -> Example:
     words = 8
     while not _too_long(model, candidate := Example(prompt, " ".join(f"word{index}" for index in range(words)))):
         words *= 2

@@ -86,11 +86,9 @@ def junit(model: str, results: Sequence[Parity]) -> bytes:
 
 def sentence(result: Parity) -> str:
     """Return the result of a backend as a sentence."""
-    far = f"{result.largest:.3g}" if math.isfinite(result.largest) else "infinite"
-    first = (
-        f"{result.way}: largest difference {far}, tolerance {result.tolerance:.3g}, {100 * result.flips:.2f} % flips"
-    )
-    return "; ".join(part for part in (first, result.token, result.culprit) if part)
+    difference = f"{result.largest:.3g}" if math.isfinite(result.largest) else "infinite"
+    errors = f"largest difference {difference}, tolerance {result.tolerance:.3g}, {100 * result.flips:.2f} % flips"
+    return "; ".join(part for part in (f"{result.way}: {errors}", result.token, result.culprit) if part)
 
 
 def _xml(text: str) -> str:

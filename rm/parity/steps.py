@@ -57,7 +57,7 @@ def compare_steps(
     half: bool = False,
 ) -> Parity:
     """Compare the scores of all steps with ours, after activation or before it; `conversations` counts steps."""
-    ours = _ours(outputs, activated)
+    ours = _our_scores(outputs, activated)
     spread = float(ours.std(0).max())
     tolerance = max((HALF if half else FULL) * spread, 1e-6)
     rows = [select_steps(output, other) for output, other in zip(outputs, theirs, strict=True)]
@@ -72,7 +72,7 @@ def compare_steps(
 
 def step_culprit(outputs: Sequence[StepOutputs], scores: np.ndarray, activated: bool) -> str:
     """Return the name of the fault that explains `scores` [S, C], or a sentence that none does."""
-    gap = np.abs(scores - _ours(outputs, activated)).max()
+    gap = np.abs(scores - _our_scores(outputs, activated)).max()
     if not np.isfinite(gap):
         return "scores that are missing or not finite"
     for name, other in step_faults(outputs, activated):
@@ -83,7 +83,7 @@ def step_culprit(outputs: Sequence[StepOutputs], scores: np.ndarray, activated: 
 
 def step_faults(outputs: Sequence[StepOutputs], activated: bool) -> Iterator[tuple[str, np.ndarray]]:
     """Yield names of faults, and the scores of the steps [S, C] that our model gives with each."""
-    logits, ours = _logits_at_steps(outputs, 0), _ours(outputs, activated)
+    logits, ours = _logits_at_steps(outputs, 0), _our_scores(outputs, activated)
     if activated:
         yield "no activation: logits, not probabilities", logits
         yield "activation applied twice", step_activation(ours)
@@ -96,7 +96,7 @@ def step_faults(outputs: Sequence[StepOutputs], activated: bool) -> Iterator[tup
         yield name, step_activation(moved) if activated else moved
 
 
-def _ours(outputs: Sequence[StepOutputs], activated: bool) -> np.ndarray:
+def _our_scores(outputs: Sequence[StepOutputs], activated: bool) -> np.ndarray:
     logits = _logits_at_steps(outputs, 0)
     return step_activation(logits) if activated else logits
 
@@ -163,7 +163,7 @@ def step_parities(
     outputs = model.outputs(examples)
     start = token_classify_options(model.tokenizer.convert_ids_to_tokens(model.label_ids))
     servers = [Vllm(target.target, start=start) for target in targets]
-    results = [result for server in servers for result in _compared(server, outputs, half=half)]
+    results = [result for server in servers for result in _server_parities(server, outputs, half=half)]
     steps = sum(len(output.steps) for output in outputs)
     return results, f"n counts steps: {steps} in {len(outputs)} conversations of --data."
 
@@ -183,10 +183,10 @@ def process_parities(
     outputs = [StepOutputs(row.ids, *read) for row, *read in zip(encoded, logits, ends, strict=True)]
     start, served = token_classify_options(), [target for target in targets if target.kind in ("vllm", "http")]
     servers = [Vllm(t.target, start=start) if t.kind == "vllm" else ServedSteps(t.target, token) for t in served]
-    return [result for server in servers for result in _compared(server, outputs, half=half)]
+    return [result for server in servers for result in _server_parities(server, outputs, half=half)]
 
 
-def _compared(server: Vllm, outputs: Sequence[StepOutputs], *, half: bool) -> list[Parity]:
+def _server_parities(server: Vllm, outputs: Sequence[StepOutputs], *, half: bool) -> list[Parity]:
     rows = [list(output.ids) for output in outputs]
 
     def compared(way: str, activated: bool, **options: Any) -> Parity:

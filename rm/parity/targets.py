@@ -6,7 +6,7 @@ from ..data.readers import SUFFIXES, format_of
 from ..errors import UsageError
 
 SERVERS = ("vllm", "sglang", "http")
-NATIVE_WAYS = ("checkpoint", "adapter")
+NATIVE_KINDS = ("checkpoint", "adapter")
 
 
 class Against(NamedTuple):
@@ -37,5 +37,5 @@ Against(kind='scores', target='theirs.jsonl')]
         elif format_of(word) in SUFFIXES:
             parsed.append(Against("scores", word))
         else:
-            parsed.append(Against(word) if word in NATIVE_WAYS else Against("model", word))
+            parsed.append(Against(word) if word in NATIVE_KINDS else Against("model", word))
     return parsed

@@ -64,7 +64,7 @@ def load(folder: str, name: str) -> Callable[..., Any]:
     rewardlab.rm.errors.UsageError: no 'bradley_tery' in rm.losses; did you mean 'bradley_terry'?
     """
     if ":" in name:
-        return _from_anywhere(name)
+        return _load_reference(name)
     check_name(folder, name)
     module = f"{ROOT}.{folder}.{name}"
     if name in plugins(folder) and not importlib.util.find_spec(module):
@@ -114,7 +114,7 @@ def _from_plugin(entry: EntryPoint) -> Callable[..., Any]:
         ) from error
 
 
-def _from_anywhere(name: str) -> Callable[..., Any]:
+def _load_reference(name: str) -> Callable[..., Any]:
     if name in _OBJECTS:
         return _OBJECTS[name]
     source, _, attribute = name.rpartition(":")

@@ -59,7 +59,7 @@ def last_complete_checkpoint(folder: Path, report: Callable[[str], None] = print
         reasons = "; ".join(f"{path.name}: {faulty.get(path, 'renamed before')}" for path in before)
         raise DataError(f"{folder} has no complete checkpoint ({reasons}); restore one, or start over with --overwrite")
     for checkpoint, fault in faulty.items():
-        quarantined = _set_aside(checkpoint)
+        quarantined = _rename_damaged(checkpoint)
         way = f"continuing from {complete.name}" if complete else "there is no earlier one, so training restarts"
         report(f"{checkpoint.name}: {fault}; renamed to {quarantined.name}, {way}")
     return complete
@@ -78,7 +78,7 @@ def _step(checkpoint: Path) -> int:
     return int(number) if number.isdigit() else -1
 
 
-def _set_aside(checkpoint: Path) -> Path:
+def _rename_damaged(checkpoint: Path) -> Path:
     for old in checkpoint.parent.glob(f"{CORRUPT_PREFIX}checkpoint-*"):
         shutil.rmtree(old)
     return checkpoint.rename(checkpoint.with_name(f"{CORRUPT_PREFIX}{checkpoint.name}"))

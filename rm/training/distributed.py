@@ -31,13 +31,13 @@ def broadcast_from_rank_0(value: Any) -> Any:
 
 
 @torch.no_grad()
-def same_start(module: nn.Module) -> None:
+def broadcast_weights(module: nn.Module) -> None:
     """Broadcast the weights of rank 0, since each process may have initialised different weights."""
     for parameter in module.parameters():
         parameter.copy_(broadcast(parameter))  # pyright: ignore[reportArgumentType]
 
 
-def same_gradients(parameters: Iterable[nn.Parameter], how: str = "mean") -> None:
+def reduce_gradients(parameters: Iterable[nn.Parameter], reduction: str = "mean") -> None:
     """All-reduce gradients to their mean or sum; a gradient that only some processes lack counts as 0."""
     parameters = [*parameters]
     present = [torch.tensor(float(parameter.grad is not None), device=parameter.device) for parameter in parameters]
@@ -45,4 +45,4 @@ def same_gradients(parameters: Iterable[nn.Parameter], how: str = "mean") -> Non
     for parameter, number in zip(parameters, numbers.tolist(), strict=True):
         if number:
             gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            parameter.grad = reduce(gradient, how)  # pyright: ignore[reportAttributeAccessIssue]
+            parameter.grad = reduce(gradient, reduction)  # pyright: ignore[reportAttributeAccessIssue]

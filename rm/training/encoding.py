@@ -99,7 +99,7 @@ def encode_labelled(
         else:
             rows.append(row(index, pair, chosen, rejected))
     if not (rows or allow_empty):
-        raise _nothing_left(pairs, over if on_long == "skip" else 0, limit, identical, objectives)
+        raise _no_rows_error(pairs, over if on_long == "skip" else 0, limit, identical, objectives)
     longest = max(max(encoded.length for encoded in both) for both in encoded)
     return Encoding(rows, len(pairs), limit, longest, over, identical, unlabelled, *omitted_texts(encoded))
 
@@ -157,7 +157,7 @@ def omitted_texts(encoded: Sequence[Sequence[Any]]) -> tuple[int, str]:
     return len(texts), texts[0] if texts else ""
 
 
-def _nothing_left(
+def _no_rows_error(
     pairs: Sequence[PreferencePair], over: int, limit: int | None, identical: int, objectives: Sequence[str]
 ) -> DataError:
     """Return the error for data without usable pairs, with the remedy for the most frequent reason."""

@@ -76,7 +76,7 @@ class FaultTolerantTrainer(Trainer):
         """Run Transformers' training step in as many pieces as memory requires; return the sum of their losses."""
         model.train()
         piece, most_rows = Piece(self._prepare_inputs(inputs)), self.most_rows
-        loss = self._learn(super().training_step, model, piece, num_items_in_batch, last=True)
+        loss = self._accumulate(super().training_step, model, piece, num_items_in_batch, last=True)
         if self.most_rows != most_rows:
             self.report(
                 f"step {self.state.global_step + 1}: {self.rows_of(piece)} rows do not fit into memory; from now "
@@ -85,12 +85,12 @@ class FaultTolerantTrainer(Trainer):
         self.check_finite(loss, self.loss_name)
         return loss
 
-    def _learn(self, step: Any, model: Any, piece: Piece, items: Any, *, last: bool) -> Tensor:
+    def _accumulate(self, step: Any, model: Any, piece: Piece, items: Any, *, last: bool) -> Tensor:
         """Accumulate the piece's gradient, in halves if it does not fit, and return its loss."""
         rows = self.rows_of(piece)
         if rows and self.most_rows and rows > self.most_rows:
-            return self._learn_halves(step, model, piece, items, rows, last=last)
-        before = [(weight, weight.grad, _version(weight.grad)) for weight in self._trained() if weight.requires_grad]
+            return self._accumulate_halves(step, model, piece, items, rows, last=last)
+        before = [(weight, weight.grad, _version(weight.grad)) for weight in self._trainable() if weight.requires_grad]
         if not before:  # all gradients were complete when memory ran out: only the value of the loss is missing
             with torch.no_grad():
                 value: Any = self.compute_loss(model, piece, num_items_in_batch=items)
@@ -108,21 +108,22 @@ class FaultTolerantTrainer(Trainer):
             return loss
         # parameters whose gradient buffer was replaced or written before memory ran out: their gradient is complete
         done = [weight for weight, grad, version in before if weight.grad is not grad or _version(grad) != version]
-        self._check_smaller(model, rows, failure, begun=bool(done))
+        self._check_divisible(model, rows, failure, begun=bool(done))
         clear_device_cache()
         self.most_rows = ((rows or 2) + 1) // 2
         with _frozen(done):  # these already have the full gradient and must not accumulate it again
-            return self._learn_halves(step, model, piece, items, rows or 2, last=last)
+            return self._accumulate_halves(step, model, piece, items, rows or 2, last=last)
 
-    def _learn_halves(self, step: Any, model: Any, piece: Piece, items: Any, rows: int, *, last: bool) -> Tensor:
+    def _accumulate_halves(self, step: Any, model: Any, piece: Piece, items: Any, rows: int, *, last: bool) -> Tensor:
         first, second = split_in_half(piece, rows)
-        return self._learn(step, model, first, items, last=False) + self._learn(step, model, second, items, last=last)
+        loss = self._accumulate(step, model, first, items, last=False)
+        return loss + self._accumulate(step, model, second, items, last=last)
 
-    def _trained(self) -> list[nn.Parameter]:
+    def _trainable(self) -> list[nn.Parameter]:
         optimizer: Any = self.optimizer
         return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
-    def _check_smaller(self, model: Any, rows: int | None, failure: str, *, begun: bool) -> None:
+    def _check_divisible(self, model: Any, rows: int | None, failure: str, *, begun: bool) -> None:
         why = None
         if rows is None:
             why = "this loss is not a mean over rows, so it cannot be split"
@@ -155,7 +156,7 @@ class FaultTolerantTrainer(Trainer):
         """Stop the run if weights are not finite, before they are saved."""
         model: Any = self.model
         if not is_sharded(model):
-            others = ((f"of {self.loss_name}", parameter) for parameter in self._trained())
+            others = ((f"of {self.loss_name}", parameter) for parameter in self._trainable())
             if name := first_not_finite(
                 (name, some.detach()) for name, some in chain(model.named_parameters(), others)
             ):

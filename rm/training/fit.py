@@ -20,7 +20,7 @@ Run = Callable[[RewardTrainer, Path | None], Any]
 """Function that runs a trainer from a checkpoint, or from the start (None), and returns its result."""
 
 
-class Fitted(NamedTuple):
+class FittedModel(NamedTuple):
     """A trained reward model, saved and checked."""
 
     model: Any
@@ -43,7 +43,7 @@ def fit(
     golden: int = 16,
     resume: bool = False,
     run: Run = run_trainer,
-) -> Fitted:
+) -> FittedModel:
     """Train a reward model, save it to the folder with golden scores, and check that loading it gives the same scores.
 
     With `resume` the training continues from the last complete checkpoint in the folder. Every process of a distributed
@@ -63,7 +63,7 @@ def fit(
     if leads and examples:
         saved = load_reward_model(str(folder), check=False, **training.options)
         facts["golden_difference"] = check_golden(saved, folder)
-    return Fitted(model, facts, log)
+    return FittedModel(model, facts, log)
 
 
 def _train(

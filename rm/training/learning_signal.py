@@ -18,7 +18,7 @@ from transformers.trainer_callback import ExportableState
 from ..errors import CheckFailed
 
 TINY = 1e-12
-"""Fitted weights below this value count as 0."""
+"""FittedModel weights below this value count as 0."""
 
 
 class SignalCheck(TrainerCallback, ExportableState):

@@ -19,7 +19,7 @@ from ..data.streaming import PairStream
 from ..errors import UsageError
 from ..io.sharded_weights import is_sharded, rank_0_folder
 from .checkpointing import MarkComplete
-from .distributed import refuse_divided_batches, same_gradients
+from .distributed import reduce_gradients, refuse_divided_batches
 from .fault_tolerance import FaultTolerantTrainer
 from .learning_signal import PairLog, SignalCheck
 from .protocol import Task
@@ -179,7 +179,7 @@ class RewardTrainer(FaultTolerantTrainer):
             module.to(self.args.device)
             group = {"params": [*module.parameters()], "lr": module.learning_rate, "weight_decay": 0.0}
             optimizer.add_param_group(group)
-            optimizer.register_step_pre_hook(lambda *_, wrapped=module: same_gradients(wrapped.parameters()))
+            optimizer.register_step_pre_hook(lambda *_, wrapped=module: reduce_gradients(wrapped.parameters()))
             # Trainer.training_step zeroes the gradients of `self.model` only
             optimizer.register_step_post_hook(lambda *_, wrapped=module: wrapped.zero_grad())
         return optimizer

@@ -35,7 +35,7 @@ from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.losses.grebt import extremes, grebt
 from rewardlab.rm.losses.sequence_logistic import FORMS, sequence_logistic
 from rewardlab.rm.registry import load, names
-from rewardlab.rm.training.distributed import same_gradients
+from rewardlab.rm.training.distributed import reduce_gradients
 from rewardlab.rm.types import Example, user_turn
 from safetensors.torch import load_file
 from torch import distributed
@@ -242,7 +242,7 @@ def states_read_alike(mesh) -> None:
         mine = CompletionBatch(*(one[own] for one in rows))
         targets = Targets(values[0][own], values[1][own], mine.response, 1 / rows.response.sum().item())
         learner.learn(completion_states(read.states[own], mine), targets)
-    same_gradients(shared.critic.parameters(), "sum")
+    reduce_gradients(shared.critic.parameters(), "sum")
     for one, expected in zip(shared.critic.parameters(), alone.critic.parameters(), strict=True):
         torch.testing.assert_close(one.grad, expected.grad, rtol=1e-4, atol=1e-6)
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from ....benchmarks.contamination import benchmark_prompts, nearest_prompts, split_name
 from ....judges.case_rows import parse_case
-from ....rm.data.lint import SIMILAR, UNUSABLE, Finding, Linted, lint, markdown
-from ....rm.data.messages_and_tools import Tracked
+from ....rm.data.lint import SIMILAR, UNUSABLE, Finding, LintResult, lint, markdown
+from ....rm.data.messages_and_tools import TrackedRow
 from ....rm.data.pairs import RowReport, check_id, parse_pair
 from ....rm.data.rankings import expand_rankings
 from ....rm.data.readers import Row, read_rows
@@ -85,7 +85,7 @@ def _locations(read: Read, sources: Sequence[str]) -> Callable[[int], str]:
     return describe
 
 
-def _facts(read: Read, linted: Linted) -> dict[str, Any]:
+def _facts(read: Read, linted: LintResult) -> dict[str, Any]:
     facts = {"rows": len(read.rows), "reasons": linted.reasons, "leaks": [leak.sentence for leak in linted.leaks]}
     facts |= {"ignored": dict(sorted(read.ignored.ignored.items()))} if read.ignored.ignored else {}
     return facts | ({"shared": [overlap._asdict() for overlap in linted.shared]} if linted.shared else {})
@@ -101,7 +101,7 @@ def read_pairs(sources: Sequence[str]) -> Read:
             try:
                 if row.error:
                     raise ValueError(row.error)
-                pair, first = _pair(values := Tracked(row.values))
+                pair, first = _pair(values := TrackedRow(row.values))
                 check_id(row, first_by_id)
             except UNREADABLE as error:
                 read.unusable.append(Finding(len(read.rows) - 1, UNUSABLE, str(error)))
@@ -127,7 +127,7 @@ def _pair(values: Mapping[str, Any]) -> tuple[PreferencePair, bool | None]:
     return PreferencePair(case.id, case.prompt, chosen, wrong[0], case.subset), first
 
 
-def _all_findings(read: Read, config: LintConfig) -> Linted:
+def _all_findings(read: Read, config: LintConfig) -> LintResult:
     """Return the findings of unusable rows and of pairs, sorted by row."""
     benchmarks = benchmark_prompts(config.against)
     linted = lint(
@@ -141,7 +141,7 @@ def _all_findings(read: Read, config: LintConfig) -> Linted:
     ]
     findings = sorted([*read.unusable, *of_pairs], key=lambda finding: finding.row)
     leaks = [leak._replace(rows=tuple(rows[row] for row in leak.rows)) for leak in linted.leaks]
-    return Linted(tuple(findings), tuple(leaks), linted.shared)
+    return LintResult(tuple(findings), tuple(leaks), linted.shared)
 
 
 def _similar(

@@ -19,9 +19,9 @@ from ....rm.errors import CheckFailed
 from ....rm.kinds.process.model import ProcessRewardModel
 from ....rm.load import load_reward_model
 from ....rm.parity.known_faults import BackendScores
-from ....rm.parity.loaders import Group, cut_plainly, target_groups
+from ....rm.parity.loaders import Group, target_groups, with_plain_truncation
 from ....rm.parity.model_server import PROBABILITIES
-from ....rm.parity.parity import Parity, Way, edge_cases, other_precision, own_ways, parity
+from ....rm.parity.parity import Backend, Parity, edge_cases, other_precision, own_variants, parity
 from ....rm.parity.report import as_json, junit, markdown, sentence, verdict
 from ....rm.parity.steps import StepModel, process_parities, step_parities
 from ....rm.types import Example, ReadsTokens, completion_json
@@ -49,9 +49,9 @@ def run_parity(config: ParityConfig) -> dict[str, Any]:
     precision = other_precision(model)
     results: list[Parity] = []
     for group in groups:
-        half = [*precision, *(group.ways if config.half and group.theirs else ())]
+        half = [*precision, *(group.backends if config.half and group.theirs else ())]
         reported = [PROBABILITIES, *(() if config.half else precision)]
-        for result in parity(model, group.examples, group.ways, half=half, report_only=reported):
+        for result in parity(model, group.examples, group.backends, half=half, report_only=reported):
             log(f"{verdict(result):>6}  {sentence(result)}")
             results.append(result)
     if isinstance(model, ProcessRewardModel):
@@ -116,13 +116,13 @@ def _groups(
     groups = (
         [Group(stored_examples, {"kept golden scores": lambda _: BackendScores(scores)})] if stored_examples else []
     )
-    groups.append(Group(examples, own_ways(model) | other_precision(model)))
+    groups.append(Group(examples, own_variants(model) | other_precision(model)))
     if config.fresh:
         objectives = model.contract.objectives
         groups.append(
             Group(examples, _fresh_process(config.model, objectives, **loading_options(config), **trust_option(config)))
         )
-    plain = cut_plainly(model, examples) if isinstance(model, ReadsTokens) else examples
+    plain = with_plain_truncation(model, examples) if isinstance(model, ReadsTokens) else examples
     for target in config.targets:
         if target.kind == "http":
             client = ScoringClient(target.target, config.token, truncate=True)
@@ -141,11 +141,11 @@ def _served_scores(client: ScoringClient, examples: Sequence[Example]) -> Backen
     return BackendScores(client.rate(examples))
 
 
-def _fresh_process(source: str, objectives: Sequence[str], **options: Any) -> dict[str, Way]:
+def _fresh_process(source: str, objectives: Sequence[str], **options: Any) -> dict[str, Backend]:
     """Return an implementation that runs `rewardlab score` in a new process with `options` as settings."""
     module = cli.__name__
 
-    def way(examples: Sequence[Example]) -> BackendScores:
+    def score(examples: Sequence[Example]) -> BackendScores:
         with tempfile.TemporaryDirectory() as folder:
             data, out = Path(folder) / "conversations.jsonl", Path(folder) / "scores.jsonl"
             rows = (
@@ -163,4 +163,4 @@ def _fresh_process(source: str, objectives: Sequence[str], **options: Any) -> di
             rows_read = [json.loads(line) for line in out.read_text(encoding="utf-8").split("\n") if line]
         return BackendScores(np.array([[row[name] for name in objectives] for row in rows_read], float))
 
-    return {"fresh process": way}
+    return {"fresh process": score}

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from ....rm.contract.conformal import residual_bounds
 from ....rm.contract.loading_settings import loading_options
 from ....rm.contract.readings import Rated, Reading, rate_with_readings, readings
-from ....rm.data.pairs import PlacedExample, load_placed_examples
+from ....rm.data.pairs import LocatedExample, load_located_examples
 from ....rm.data.scored_rows import load_judged
 from ....rm.errors import DataError, UsageError
 from ....rm.kinds.ensemble.combination import deviation
@@ -35,7 +35,7 @@ def run_score(config: ScoreConfig) -> dict[str, Any]:
         raise UsageError(
             f"{config.output} exists already; name another file with --output, or replace it with --overwrite"
         )
-    placed, rows = load_placed_examples(config.data, on_bad_row=config.on_bad_row)
+    placed, rows = load_located_examples(config.data, on_bad_row=config.on_bad_row)
     log_rows("data", rows)
     model = _open_model(config)
     bounds = _bounds(model, config)
@@ -67,7 +67,7 @@ def _open_model(config: ScoreConfig) -> Any:
 
 
 def _columns(
-    model: Any, placed: Sequence[PlacedExample], config: ScoreConfig, bounds: dict[str, np.ndarray] | None
+    model: Any, placed: Sequence[LocatedExample], config: ScoreConfig, bounds: dict[str, np.ndarray] | None
 ) -> dict[str, list[Any]]:
     examples = [row.example for row in placed]
     try:
@@ -96,7 +96,7 @@ def _columns(
     return columns
 
 
-def _refuse_long(placed: Sequence[PlacedExample], read: Sequence[Reading], limit: int | None) -> None:
+def _refuse_long(placed: Sequence[LocatedExample], read: Sequence[Reading], limit: int | None) -> None:
     """Raise an error that names the first conversation that would be truncated."""
     long = [index for index, facts in enumerate(read) if facts.truncated]
     if long:
@@ -109,7 +109,7 @@ def _refuse_long(placed: Sequence[PlacedExample], read: Sequence[Reading], limit
         )
 
 
-def _refuse_alike(placed: Sequence[PlacedExample], scored: Rated) -> None:
+def _refuse_alike(placed: Sequence[LocatedExample], scored: Rated) -> None:
     """Raise an error if the chat template omits text so that two different conversations become the same tokens."""
     omitted = [index for index, facts in enumerate(scored.readings) if facts.omitted and not facts.truncated]
     rows: dict[Any, list[int]] = {}

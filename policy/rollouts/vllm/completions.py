@@ -112,7 +112,7 @@ def distribute(
                     raise error
             else:
                 results |= zip(chain(*share), futures[server].result(), strict=True)
-                rotation.worked(server)
+                rotation.succeeded(server)
     return results
 
 

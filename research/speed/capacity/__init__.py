@@ -30,7 +30,7 @@ from ....rm.backbones.logprobs import completion_logprobs
 from ....rm.backbones.sequence_scores import sequence_scores
 from ....rm.capacity.choices import PRECISIONS
 from ....rm.capacity.config_shapes import shape_of
-from ....rm.capacity.flops import Adapters, Answered, forward_flops, training_flops
+from ....rm.capacity.flops import Adapters, HeadOutputs, forward_flops, training_flops
 from ....rm.capacity.jobs import Decoding, Guiding, decoding_bytes
 from ....rm.capacity.memory import Step, step_parts
 from ....rm.io.markdown import table
@@ -129,7 +129,7 @@ def built(case: Case) -> Built:
     )
     model, adapters, before = _adapted(model, kind, size)
     answer = attention[:, size.prompt :]
-    top = Answered(scores=1) if scalar else Answered(head_tokens=int(answer.sum()))
+    top = HeadOutputs(scores=1) if scalar else HeadOutputs(head_tokens=int(answer.sum()))
     if case.checkpointing:
         model.gradient_checkpointing_enable()
     model.train()
@@ -257,7 +257,7 @@ def step_operations(case: Case, cached: int = 40) -> tuple[int, int]:
         inputs = {cache: model(tokens, use_cache=True, logits_to_keep=1)[cache]}
         counted = operations(lambda: model(tokens[:, :1], **inputs, use_cache=True))
     shape = shape_of(config, case.architecture)
-    return forward_flops(shape, size.rows, 1, Answered(size.rows), cached=cached), counted
+    return forward_flops(shape, size.rows, 1, HeadOutputs(size.rows), cached=cached), counted
 
 
 def decoded_bytes(guiding: Guiding, rows: int, size: DecodingSize) -> tuple[int, int]:

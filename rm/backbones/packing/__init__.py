@@ -77,7 +77,7 @@ def prefix_batches(rows: Sequence[Row], batch_tokens: int, least: int = LEAST) -
 
 
 class Span(NamedTuple):
-    """Consecutive tokens of one sequence: the last `queries` of `path`, the indices of all its tokens up to them."""
+    """The last `queries` tokens of `path`, which are the indices of a sequence's tokens up to the end of the span."""
 
     path: np.ndarray
     queries: int
@@ -206,9 +206,9 @@ def attend(
     Query p of a sequence attends to its keys 0 to p. The layout is an argument of the model's forward, so that gradient
     checkpointing computes a layer again with it. Raises ValueError for anything but plain softmax attention.
     """
-    strange = [name for name, option in options.items() if option is not None and name not in HARMLESS]
-    if packed is None or attention_mask is not None or query.shape[2] != packed.tokens.shape[1] or strange:
-        raise ValueError(f"{type(module).__name__} does not attend to a packed row; it passes {strange}")
+    unsupported = [name for name, option in options.items() if option is not None and name not in HARMLESS]
+    if packed is None or attention_mask is not None or query.shape[2] != packed.tokens.shape[1] or unsupported:
+        raise ValueError(f"{type(module).__name__} does not attend to a packed row; it passes {unsupported}")
     packed.layers += (
         1  # `check_layers` compares it with the model's layers: one that did not come here read other sequences
     )

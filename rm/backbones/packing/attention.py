@@ -45,12 +45,12 @@ def set_attention(model: Any, name: str | None) -> None:
     try:
         model.set_attn_implementation(name)
     except (ValueError, ImportError, RuntimeError) as error:
-        raise _no_attention(model, name, str(error).strip().partition("\n")[0]) from error
+        raise _attention_error(model, name, str(error).strip().partition("\n")[0]) from error
     if model.config._attn_implementation != name:
-        raise _no_attention(model, name, "its attention cannot be exchanged")
+        raise _attention_error(model, name, "its attention cannot be exchanged")
 
 
-def _no_attention(model: Any, name: str, reason: str) -> UsageError:
+def _attention_error(model: Any, name: str, reason: str) -> UsageError:
     kind = model.config.model_type
     return UsageError(
         f"--attn_implementation {name} does not work with this {kind} here ({reason}); "

@@ -114,7 +114,7 @@ def guide_diagnostics(
 @torch.no_grad()
 def base_context_sensitivity(task: PreferenceTask, model: Any, rows: Sequence[PreferenceRow], batch: int = 32) -> float:
     """Return the context sensitivity without the adapter."""
-    with task.adapter.silenced() if task.adapter else nullcontext():
+    with task.adapter.disabled() if task.adapter else nullcontext():
         return _measure(task, model, rows, 0, batch)[0].values()[0]
 
 
@@ -145,14 +145,14 @@ def _context_logits(model: Any, inputs: dict[str, Tensor]) -> Tensor:
 
 
 @torch.no_grad()
-def mean_surprise(task: PreferenceTask, model: Any, rows: Sequence[PreferenceRow], batch: int = 32) -> float:
+def mean_negative_logprob(task: PreferenceTask, model: Any, rows: Sequence[PreferenceRow], batch: int = 32) -> float:
     """Return the base model's mean of -log π(y_t | x, y_<t) over the completions' tokens, for `token_offset`."""
     total, tokens = 0.0, 0
     for start in range(0, len(rows), batch):
         inputs = task.collate(rows[start : start + batch])
         inputs = {name: value.to(next(model.parameters()).device) for name, value in inputs.items()}
         sequences = inputs["tokens"], inputs["attention"], inputs["start"]
-        with task.adapter.silenced() if task.adapter else nullcontext():
+        with task.adapter.disabled() if task.adapter else nullcontext():
             logprobs = run_inside(model, lambda inner, sequences=sequences: completion_logprobs(inner, *sequences))
         total -= float(logprobs.masked_fill(inputs["tool_results"], 0.0).sum())
         tokens += int(completion_lengths(inputs).sum())
@@ -225,7 +225,7 @@ class CollapseMonitor(Monitor):
         early = 2 * state.global_step <= state.max_steps
         self._stopped = early and self.task.restarts < self.restarts
         control.should_training_stop |= self._stopped
-        self.report(self._sentence(measured, collapsed, state.global_step))
+        self.report(self._monitor_message(measured, collapsed, state.global_step))
 
     def restart(self) -> bool:
         """Restore the weights and halve A's learning rate after a collapse; return whether to train again."""
@@ -252,7 +252,7 @@ class CollapseMonitor(Monitor):
         }
         return {"guide": guide}
 
-    def _sentence(self, measured: Mapping[str, GuideDiagnostics], collapsed: Sequence[str], step: int) -> str:
+    def _monitor_message(self, measured: Mapping[str, GuideDiagnostics], collapsed: Sequence[str], step: int) -> str:
         name = collapsed[0]
         next_step = "lower --learning_rate, or only A's with --rate_of_a, or let --restarts do it"
         next_step = "starting again with half the learning rate of A" if self._stopped else next_step

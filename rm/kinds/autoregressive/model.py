@@ -73,7 +73,7 @@ class AutoregressiveRewardModel:
             with torch.inference_mode():
                 self.adapter.set_preference(preference or self.preference)
         rows = [self.encoder.encode_completion(example) for example in examples]
-        base = self.adapter.silenced if self.adapter is not None and self.centred else None
+        base = self.adapter.disabled if self.adapter is not None and self.centred else None
         return model_logprobs(self.model, rows, batch_tokens, self.token_offset, base)
 
     def rate(self, examples: Sequence[Example], *, batch_tokens: int = 16_384) -> np.ndarray:
@@ -86,14 +86,14 @@ class AutoregressiveRewardModel:
         if self.adapter is None or not self.adapter.settings.follows_preference:
             raise UsageError(f"this reward model takes no preference, got {dict(preference)}; leave it out")
         preference_vector(preference, self.adapter.objectives)
-        return self._changed(preference=preference)
+        return self._copy_with(preference=preference)
 
     def with_token_offset(self, token_offset: float) -> "AutoregressiveRewardModel":
         """Return the model with another constant `token_offset`, also in its scoring contract."""
         contract = replace(self.contract, token_offset=token_offset or None)
-        return self._changed(encoder=Encoder(self.encoder.tokenizer, contract), token_offset=token_offset)
+        return self._copy_with(encoder=Encoder(self.encoder.tokenizer, contract), token_offset=token_offset)
 
-    def _changed(self, **changes: Any) -> "AutoregressiveRewardModel":
+    def _copy_with(self, **changes: Any) -> "AutoregressiveRewardModel":
         names = ("model", "encoder", "beta", "token_offset", "centred", "adapter")
         return AutoregressiveRewardModel(**{name: vars(self)[name] for name in names} | changes)
 

@@ -189,12 +189,12 @@ class PreferenceTask(Task):
             self.adapter.set_preference(torch.cat([alpha, alpha]), self.objectives)
         sequences = inputs["tokens"], inputs["attention"], inputs["start"]
         if self.centred and self.adapter is not None:
-            logprobs = centred_logprobs(model, self.adapter.silenced, *sequences)
+            logprobs = centred_logprobs(model, self.adapter.disabled, *sequences)
         else:
             logprobs = completion_logprobs(model, *sequences)
         rewards = self._reduced(logprobs, inputs)
         if self.reference and self.adapter is not None:
-            with torch.no_grad(), self.adapter.silenced():
+            with torch.no_grad(), self.adapter.disabled():
                 before = self._reduced(completion_logprobs(model, *sequences), inputs)
             rewards = rewards - before
         chosen, rejected = rewards.chunk(2)

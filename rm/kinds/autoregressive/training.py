@@ -11,7 +11,7 @@ from ...training.encoding import Encoding
 from ...training.protocol import Prepared, TrainingData
 from .._training import BackboneTraining, StreamedTraining
 from . import AutoregressiveSettings
-from .diagnostics import CollapseMonitor, mean_surprise, measured_rows
+from .diagnostics import CollapseMonitor, mean_negative_logprob, measured_rows
 from .model import AutoregressiveRewardModel, load_autoregressive
 from .preference_task import PreferenceTask, encode_preferences
 
@@ -103,7 +103,7 @@ class AutoregressiveTraining(StreamedTraining, BackboneTraining):
     ) -> AutoregressiveRewardModel:
         """Return the model with `token_offset` set to the base model's mean of -log π per token."""
         self.report("measuring the base model's mean of -log p per token")
-        task.token_offset = round(mean_surprise(task, model.model, encoding.rows[:MEASURED]), 2)
+        task.token_offset = round(mean_negative_logprob(task, model.model, encoding.rows[:MEASURED]), 2)
         self.report(
             f"every token's log-probability is raised by {task.token_offset:g} nats, the base model's mean of -log p"
         )
@@ -126,7 +126,7 @@ def betas_of(settings: AutoregressiveSettings) -> list[float]:
 
 
 def sampler_of(settings: AutoregressiveSettings) -> Sampler:
-    """Return the distribution of the preferences in training."""
+    """Return the sampler of preferences in training."""
     k = len(settings.objectives)
     if settings.preferences == "dirichlet":
         return dirichlet(k, settings.concentration)

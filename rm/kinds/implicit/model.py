@@ -12,7 +12,7 @@ from ...backbones.loading import load_causal_lm, load_tokenizer
 from ...backbones.tokenization import Encoder
 from ...contract.scoring_contract import FILE, Edge, load_contract
 from ...errors import DataError, UsageError
-from ...io.hub_names import whole_name
+from ...io.hub_names import absolute_name
 from ...types import Example, content_hash
 from ..autoregressive.model import (
     check_beta,
@@ -77,8 +77,8 @@ def load_implicit(
     saved = _read(folder) if contract else {}
     if reference is None and not saved:
         raise UsageError(f"the implicit reward of {source} needs the model that it was trained from; give a reference")
-    reference = reference and whole_name(reference)
-    settings: dict[str, Any] = {"policy": saved.get("policy") or whole_name(source), "reference": None, "beta": 0.1}
+    reference = reference and absolute_name(reference)
+    settings: dict[str, Any] = {"policy": saved.get("policy") or absolute_name(source), "reference": None, "beta": 0.1}
     settings |= resolve_settings(source, saved, reference=reference, beta=beta)
     check_beta(settings["beta"])
     backbone = content_hash([settings["policy"], settings["reference"], settings["beta"]])

@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerBase
 from ...backbones.forward_hooks import language_model_of
 from ...backbones.hub import text_option
 from ...backbones.loading import load_causal_lm, load_tokenizer
-from ...backbones.lora_classifier import base_of, put_lora, read_lora
+from ...backbones.lora_classifier import apply_saved_lora, base_of, read_lora
 from ...backbones.tokenization import Encoder, position_limit
 from ...contract.scoring_contract import Edge
 from ...errors import DataError, UsageError
@@ -30,7 +30,7 @@ from . import Depth, LatentContract
 from .steps import LatentSteps, check_steps, states_after, states_without_cache
 
 HEAD, DEPTH_HEAD, HEADS = "latent_score", "latent_depth", "latent_heads.safetensors"
-MOST_STEPS = 0.9
+MAX_DEPTH_PROBABILITY = 0.9
 """Probability of the largest number of steps under an untrained depth head."""
 STEPS = 4
 """Number of latent steps of a new model."""
@@ -123,8 +123,8 @@ def put_heads(model: Any, depths: int | None, seed: int) -> None:
     """Add the scalar head to a language model and, unless `depths` is None, a depth head that selects one of `depths`.
 
     The scalar head is initialised from the seed with the model's `initializer_range`. The depth head starts with
-    probability `MOST_STEPS` for the largest number of steps, so that it continues a training with a fixed number. With
-    equal initial probabilities, the steps of a small model forgot what they had learned (`research/studies/latent`).
+    probability `MAX_DEPTH_PROBABILITY` for the largest number of steps, so that it continues a training with a fixed
+    number. With equal ones, the steps of a small model forgot what they had learned (`research/studies/latent`).
     """
     width = model.get_output_embeddings().weight.shape[1]
     like = {"device": model.device, "dtype": model.dtype}
@@ -136,7 +136,9 @@ def put_heads(model: Any, depths: int | None, seed: int) -> None:
         chooser = nn.Linear(width, depths)
         nn.init.zeros_(chooser.weight)
         nn.init.zeros_(chooser.bias)
-        nn.init.constant_(chooser.bias[-1:], math.log(MOST_STEPS / (1 - MOST_STEPS) * max(depths - 1, 1)))
+        nn.init.constant_(
+            chooser.bias[-1:], math.log(MAX_DEPTH_PROBABILITY / (1 - MAX_DEPTH_PROBABILITY) * max(depths - 1, 1))
+        )
         model.add_module(DEPTH_HEAD, chooser.to(**like))
 
 
@@ -200,7 +202,7 @@ def load_latent(
     model = load_causal_lm(base, tokenizer, kind="latent", **loading)
     check_steps(model, source, trainable=fresh)
     if adapted:
-        model = put_lora(model, Path(source), trainable=fresh)
+        model = apply_saved_lora(model, Path(source), trainable=fresh)
     contract = stated or _new_contract(model, tokenizer, dtype, bos=bos, eos=eos)
     contract = _with_depth(contract, model, latent_steps, latent_depth, max_length)
     model_of_steps = _assemble(model, tokenizer, contract, lora=lora, seed=seed)

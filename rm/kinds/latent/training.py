@@ -153,9 +153,9 @@ class LatentTask(Task):
         steps = 0 if step < self.stage_1_steps else self.steps
         outputs = self.outputs(model, inputs, steps)
         if not (steps and self.chooses):
-            return self._at(outputs, inputs, torch.full_like(inputs["rationale_lengths"], steps), terminal=False)
+            return self._loss_at(outputs, inputs, torch.full_like(inputs["rationale_lengths"], steps), terminal=False)
         samples = self._sample_steps(outputs.depths, inputs["pair_index"], step)
-        loss, scores = self._at(outputs, inputs, samples, terminal=True)
+        loss, scores = self._loss_at(outputs, inputs, samples, terminal=True)
         sides = outputs.scores.detach().chunk(2)
         returns = pair_returns(*sides, inputs["wins"], self.price)
         chosen, rejected = outputs.depths.chunk(2)
@@ -166,9 +166,9 @@ class LatentTask(Task):
         """Return the loss with as many steps as in scoring, without the depth head's term, and outputs as `loss`."""
         outputs = self.outputs(model, inputs, self.steps)
         fixed = torch.full_like(inputs["rationale_lengths"], self.steps)
-        return self._at(outputs, inputs, outputs.depths.argmax(dim=1) if self.chooses else fixed, self.chooses)
+        return self._loss_at(outputs, inputs, outputs.depths.argmax(dim=1) if self.chooses else fixed, self.chooses)
 
-    def _at(
+    def _loss_at(
         self, outputs: Outputs, inputs: dict[str, Tensor], steps: Int[Tensor, " M"], terminal: bool
     ) -> tuple[Tensor, Tensor]:
         """Return the loss for given numbers of steps, without the depth head's term, and scores and steps [B, 4]."""

@@ -37,7 +37,7 @@ class LinearRewardModel:
         try:
             self.vectorizer.fit([text for pair in pairs for text in pair.texts])
         except ValueError as error:
-            raise _no_words(len(pairs)) from error
+            raise _no_words_error(len(pairs)) from error
         chosen, rejected = ([pair.texts[side] for pair in pairs] for side in range(2))
         wins = np.array([pair.chance(objective) for pair in pairs])
         self.weights = pairwise_logistic(self._features(chosen) - self._features(rejected), wins, C=C)
@@ -104,7 +104,7 @@ class CountedCompletions:
         documents = sum((self._counts[part] > 0).T @ uses[part] for part in _blocks(len(uses)))
         columns = np.flatnonzero(documents >= LEAST_DOCUMENTS)
         if not len(columns):
-            raise _no_words(int(uses.sum()) // 2)
+            raise _no_words_error(int(uses.sum()) // 2)
         return columns, np.log((1 + uses.sum()) / (1 + documents[columns])) + 1
 
     def _differences(self, pairs: np.ndarray, columns: np.ndarray, idf: np.ndarray) -> sparse.csr_matrix:
@@ -131,7 +131,7 @@ def _with_length(words: sparse.csr_matrix, log_lengths: np.ndarray) -> sparse.cs
     return sparse.csr_matrix(sparse.hstack([words, log_lengths[:, None]]))
 
 
-def _no_words(pairs: int) -> DataError:
+def _no_words_error(pairs: int) -> DataError:
     return DataError(
         f"the completions of {pairs} pairs share no word of two letters or more, so there is nothing to "
         "learn from words; give more pairs, or train another kind"

@@ -43,7 +43,7 @@ class MultiHeadRewardModel(UncertainRewardModel):
 
     @classmethod
     def on(
-        cls, body: ScalarRewardModel, pairs: Sequence[PreferencePair], objective: str, rule: MemberRule, how: HeadFit
+        cls, body: ScalarRewardModel, pairs: Sequence[PreferencePair], objective: str, rule: MemberRule, fit: HeadFit
     ) -> "MultiHeadRewardModel":
         """Fit the heads on a trained reward model, with the pairs that are labelled for the objective."""
         check_body(body)
@@ -55,7 +55,7 @@ class MultiHeadRewardModel(UncertainRewardModel):
             tokens = reward_tokens(body, examples).float().cpu().clone()
         target = torch.from_numpy(body.rate(examples)[:, 0]).float()
         wins = torch.tensor([pair.chance(objective) for pair in labelled])
-        return cls(body, fit_heads(tokens[::2], tokens[1::2], target.view(-1, 2).T, wins, how), rule)
+        return cls(body, fit_heads(tokens[::2], tokens[1::2], target.view(-1, 2).T, wins, fit), rule)
 
     def member_rewards(self, examples: Sequence[Example]) -> MemberRewards:
         """Return every head's mean and standard deviation, each [heads, N, 1]."""

@@ -107,32 +107,32 @@ def fit_heads(
     rejected: Float[Tensor, "B D"],
     target: Float[Tensor, "2 B"],
     wins: Float[Tensor, " B"],
-    how: HeadFit,
+    fit: HeadFit,
 ) -> Heads:
     """Fit heads on the reward tokens of pairs; `target` are the trained head's rewards, `wins` the labels.
 
     The trunk is not trained: its outputs are precomputed. Errors are in standard deviations of the target.
     """
-    generator = torch.Generator().manual_seed(how.seed)
+    generator = torch.Generator().manual_seed(fit.seed)
     both = torch.cat([chosen, rejected])
-    heads = Heads(both.shape[1], how.heads)
+    heads = Heads(both.shape[1], fit.heads)
     spread = both.std(0, correction=0)
     heads.center, heads.scale = both.mean(0), torch.where(spread > 0, spread, 1)
     heads.target_center, heads.target_scale = target.mean(), target.std(correction=0).clamp_min(1e-6)
     for layer in (heads.mean, heads.uncertainty):
         nn.init.normal_(layer.weight, std=both.shape[1] ** -0.5, generator=generator)
         nn.init.zeros_(layer.bias)
-    B, M = len(wins), how.heads
-    sample = torch.randint(B, (B, M), generator=generator) if how.bootstrap else torch.arange(B)[:, None].expand(B, M)
-    optimizer = torch.optim.Adam(heads.parameters(), how.learning_rate)
-    unit = heads.target_scale.square() if how.form == "regression" else torch.ones(())
-    for _ in range(how.steps):
+    B, M = len(wins), fit.heads
+    sample = torch.randint(B, (B, M), generator=generator) if fit.bootstrap else torch.arange(B)[:, None].expand(B, M)
+    optimizer = torch.optim.Adam(heads.parameters(), fit.learning_rate)
+    unit = heads.target_scale.square() if fit.form == "regression" else torch.ones(())
+    for _ in range(fit.steps):
         rows = sample[
-            torch.randint(B, (min(how.batch, B),), generator=generator)
+            torch.randint(B, (min(fit.batch, B),), generator=generator)
         ]  # [b, M]: pairs of each head's sample
         noise = torch.randn((2, *rows.shape), generator=generator)
         outputs = heads.each(chosen[rows]), heads.each(rejected[rows])
-        loss = sampled_loss(how.form, *outputs, noise, target[:, rows], wins[rows])
+        loss = sampled_loss(fit.form, *outputs, noise, target[:, rows], wins[rows])
         optimizer.zero_grad()
         (loss / unit).mean().backward()
         optimizer.step()

@@ -207,7 +207,7 @@ class ObjectivesTraining(ScalarTraining):
     def check(self, sources: Sequence[str]) -> None:
         """Raise `UsageError` for invalid settings, among them weights of unknown objectives."""
         super().check(sources)
-        weights = self.stated_weights() or {}
+        weights = self.configured_weights() or {}
         if costs := costs_sentence("--weights", weights):
             self.report(costs)
 
@@ -244,7 +244,7 @@ class ObjectivesTraining(ScalarTraining):
         model, facts = super().finish(prepared, data)
         if not self.settings.weights:
             return model, facts
-        weights = self.stated_weights()
+        weights = self.configured_weights()
         if weights is None:
             pairs, positive = data.held_out.pairs or data.train.pairs, self.settings.weights == POSITIVE
             weights = learned_weights(model, self.settings.objectives, pairs, positive=positive)
@@ -252,7 +252,7 @@ class ObjectivesTraining(ScalarTraining):
         weighted = with_overall(model, weights)
         return weighted, facts | {"weights": weighted.weights}
 
-    def stated_weights(self) -> dict[str, float] | None:
+    def configured_weights(self) -> dict[str, float] | None:
         """Return the given weights; None if they are learned or absent."""
         text = self.settings.weights
         if text in (None, LEARNED, POSITIVE):

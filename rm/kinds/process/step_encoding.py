@@ -48,7 +48,7 @@ class StepEncoder(Encoder):
         super().__init__(tokenizer, contract)
         self.separator = contract.step_separator
         if contract.step_token is None:
-            self.end = self._ids([self.separator])[0]
+            self.end = self._tokenize([self.separator])[0]
         else:
             self.end = [single_token_id(tokenizer, contract.step_token, "step_token")]
 
@@ -56,13 +56,13 @@ class StepEncoder(Encoder):
         """Return token ids and the ends of all steps; completions not stored as steps are split."""
         steps = [split_steps(example.completion, self.separator) for example in examples]
         distinct = [*{step for some in steps for step in some}]
-        step_ids = dict(zip(distinct, self._ids(distinct), strict=True))
+        step_ids = dict(zip(distinct, self._tokenize(distinct), strict=True))
         keys = [content_hash(example.prompt) for example in examples]
         prompts = {key: example.prompt for key, example in zip(keys, examples, strict=True)}
         rendered = {key: self.head(prompt) for key, prompt in prompts.items()}
-        heads = dict(zip(prompts, self._ids([head.text for head in rendered.values()]), strict=True))
+        heads = dict(zip(prompts, self._tokenize([head.text for head in rendered.values()]), strict=True))
         return [
-            self._joined(self._begin(heads[key]), [step_ids[step] for step in some], rendered[key].omitted)
+            self._with_steps(self._with_bos(heads[key]), [step_ids[step] for step in some], rendered[key].omitted)
             for key, some in zip(keys, steps, strict=True)
         ]
 
@@ -76,17 +76,17 @@ class StepEncoder(Encoder):
         text = self.render_turns([*prompt, Message(role="assistant", content=COMPLETION)])
         start = text.find(COMPLETION, len(before))
         if not text.startswith(before) or start < 0:
-            raise self._no_completion(before)
+            raise self._no_completion_error(before)
         return Rendered(text[:start], omitted)
 
-    def _joined(self, head: Sequence[int], steps: Sequence[Sequence[int]], omitted: str) -> EncodedSteps:
+    def _with_steps(self, head: Sequence[int], steps: Sequence[Sequence[int]], omitted: str) -> EncodedSteps:
         ids, ends = [*head], []
         for step in steps:
             ids += [*step, *self.end]
             ends.append(len(ids) - 1)
         return EncodedSteps(self.truncated(ids), len(ids), tuple(ends), omitted)
 
-    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
+    def _tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         return self.tokenizer([*texts], add_special_tokens=False, verbose=False).input_ids if texts else []
 
 

@@ -103,11 +103,11 @@ class ProcessTask(Task):
         return {
             "loss": float((np.logaddexp(0, logits) - labels * logits)[labelled].mean()),
             "accuracy": float((predicted == wrong)[decided].mean()) if decided.any() else NAN,
-            "first_error_accuracy": float((_first(predicted) == _first(wrong)).mean()),
+            "first_error_accuracy": float((_first_index(predicted) == _first_index(wrong)).mean()),
         }
 
 
-def _first(marks: Bool[np.ndarray, "N S"]) -> np.ndarray:
+def _first_index(marks: Bool[np.ndarray, "N S"]) -> np.ndarray:
     """Return the index of the first True of each row; -1 for rows without one."""
     return np.where(marks.any(axis=1), marks.argmax(axis=1), -1)
 

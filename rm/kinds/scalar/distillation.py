@@ -16,7 +16,7 @@ MOST_PAIRS = 1000
 """Maximum number of pairs that are compared."""
 
 
-class Reading(NamedTuple):
+class TimedGaps(NamedTuple):
     """Reward gaps of a model on pairs, the CPU-seconds of computing them, and the hash of its scoring contract."""
 
     gaps: Float[np.ndarray, " B"]
@@ -24,12 +24,12 @@ class Reading(NamedTuple):
     contract: str
 
 
-def read_pairs(model: RewardModel, pairs: Sequence[PreferencePair], name: str) -> Reading:
+def timed_gaps(model: RewardModel, pairs: Sequence[PreferencePair], name: str) -> TimedGaps:
     """Compute the reward gaps of a model, chosen minus rejected, and the CPU-seconds of this process for them."""
     started = time.process_time()
     rewards = model.rate([example for pair in pairs for example in pair.examples])[:, 0]
     seconds = time.process_time() - started
-    return Reading(finite_gaps(rewards, pairs, name), seconds, model.contract.hash())
+    return TimedGaps(finite_gaps(rewards, pairs, name), seconds, model.contract.hash())
 
 
 def with_soft_labels(pairs: Sequence[PreferencePair], objective: str) -> list[PreferencePair]:
@@ -38,23 +38,23 @@ def with_soft_labels(pairs: Sequence[PreferencePair], objective: str) -> list[Pr
     return [pair if objective in pair.wins else replace(pair, wins={objective: chance}) for pair, chance in chances]
 
 
-def compare(student: Reading, teacher: Reading, wins: Float[np.ndarray, " B"]) -> Mapping[str, Any]:
+def compare(student: TimedGaps, teacher: TimedGaps, wins: Float[np.ndarray, " B"]) -> Mapping[str, Any]:
     """Return agreement, accuracies against the labels `wins`, and CPU-seconds for 1,000 pairs.
 
     Agreement is the share of pairs that both models order alike. Accuracies are None if no pair has a preference.
     """
     signs = np.sign(wins - 0.5)
     decided = np.nan_to_num(signs) != 0
-    readings = {"student": student, "teacher": teacher}
+    gaps_by_model = {"student": student, "teacher": teacher}
     return {
         "contract": teacher.contract,
         "pairs": len(wins),
         "agreement": float(np.mean(np.sign(student.gaps) == np.sign(teacher.gaps))),
         "accuracy": {
-            name: float(np.mean((reading.gaps * signs > 0)[decided])) if decided.any() else None
-            for name, reading in readings.items()
+            name: float(np.mean((timed.gaps * signs > 0)[decided])) if decided.any() else None
+            for name, timed in gaps_by_model.items()
         },
         "cpu_seconds_per_1000_pairs": {
-            name: round(1000 * reading.seconds / len(wins), 3) for name, reading in readings.items()
+            name: round(1000 * timed.seconds / len(wins), 3) for name, timed in gaps_by_model.items()
         },
     }

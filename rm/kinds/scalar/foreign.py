@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from yaml import YAMLError
 
-from ...backbones.hub import Head, file_of, put_head
+from ...backbones.hub import Head, file_of, replace_head
 from ...backbones.loading import load_config, name_labels
 from ...backbones.lora_classifier import ADAPTER, base_of, head_rows, read_lora
 from ...backbones.sequence_scores import decoder_head
@@ -129,12 +129,12 @@ def edges_of(source: str, config: Any) -> dict[str, str]:
 
     TRL's RewardTrainer leaves BOS and EOS to the chat template. OpenRLHF adds no BOS, and one EOS.
     """
-    if _by_trl(source):
+    if _is_from_trl(source):
         return {"bos": "template", "eos": "template"}
     return {"bos": "template", "eos": "once"} if any(name in config.to_dict() for name in OPENRLHF) else {}
 
 
-def _by_trl(source: str) -> bool:
+def _is_from_trl(source: str) -> bool:
     arguments, card = file_of(source, "training_args.bin"), file_of(source, "README.md")
     if arguments is not None and TRL_ARGUMENTS in arguments.read_bytes():
         return True
@@ -169,7 +169,7 @@ def apply_normalisation(model: Any, source: str) -> dict[str, float]:
             "normalize_reward to false there for rewards as the head gives them"
         )
     bias = torch.zeros(1) if head.bias is None else head.bias.detach()
-    put_head(model, Head(head.weight.detach() / std, (bias - mean) / std), source)
+    replace_head(model, Head(head.weight.detach() / std, (bias - mean) / std), source)
     for name in ("mean", "std", "normalize_reward"):  # the saved folder has it in its head
         delattr(model.config, name)
     warnings.warn(f"{source}: rewards are normalised as its config.json says, (v - {mean}) / {std}", stacklevel=2)

@@ -27,9 +27,9 @@ from ...training.encoding import Encoding, OnLong, encode_labelled
 from ...training.protocol import Prepared, Task, TrainingData, count_pairs, pair_metrics
 from ...training.trainer import RewardArguments
 from ...types import PreferencePair, message_text
-from .._training import ClassifierTraining, StreamedTraining, shown_examples, texts_of
+from .._training import ClassifierTraining, StreamedTraining, alternating_examples, texts_of
 from . import ScalarSettings
-from .distillation import MOST_PAIRS, Reading, compare, read_pairs, with_soft_labels
+from .distillation import MOST_PAIRS, TimedGaps, compare, timed_gaps, with_soft_labels
 from .model import OBJECTIVES, ScalarRewardModel, load_scalar, scalar_from_config
 
 NAN = float("nan")
@@ -130,7 +130,7 @@ class ScalarTraining(StreamedTraining, ClassifierTraining):
     """Trains a classifier on pairs with a pair loss."""
 
     summary_prefixes = (*StreamedTraining.summary_prefixes, "distilled")
-    teacher: Reading | None = None
+    teacher: TimedGaps | None = None
     """The teacher's reading of the compared pairs, if the training is a distillation."""
 
     def prepare(self, data: TrainingData) -> Prepared:
@@ -138,7 +138,7 @@ class ScalarTraining(StreamedTraining, ClassifierTraining):
         loss, (name,) = self.pair_loss(), self.settings.objectives
         other = load_other(loss, **self.options)
         if other and self.settings.teacher:
-            self.teacher = read_pairs(other, compared_pairs(data), self.settings.teacher)
+            self.teacher = timed_gaps(other, compared_pairs(data), self.settings.teacher)
         model = self.build(data.train, OBJECTIVES)
         encode = partial(encode_pairs, model.encoder, objective=name, on_long=self.settings.on_long)
         train, held = (with_other_gaps(loss, part.pairs, other) for part in (data.train, data.held_out))
@@ -155,7 +155,7 @@ class ScalarTraining(StreamedTraining, ClassifierTraining):
         """Return the model, its comparison with the teacher, and parameters that the loss learned about length."""
         modules = prepared.task.modules.values() if prepared.task else ()
         if self.teacher:
-            return prepared.model, {"distilled": self._compared(prepared.model, self.teacher, data)}
+            return prepared.model, {"distilled": self._comparison(prepared.model, self.teacher, data)}
         if not modules:
             return prepared.model, {}
         terms = {
@@ -165,10 +165,10 @@ class ScalarTraining(StreamedTraining, ClassifierTraining):
         self.report(f"the length term, which scores do not include: {terms}")
         return prepared.model, {"length_term": terms}
 
-    def _compared(self, model: ScalarRewardModel, teacher: Reading, data: TrainingData) -> dict[str, Any]:
+    def _comparison(self, model: ScalarRewardModel, teacher: TimedGaps, data: TrainingData) -> dict[str, Any]:
         pairs = compared_pairs(data)
         wins = np.array([pair.chance(self.settings.objectives[0]) for pair in pairs])
-        facts = compare(read_pairs(model, pairs, "the student"), teacher, wins)
+        facts = compare(timed_gaps(model, pairs, "the student"), teacher, wins)
         return {"teacher": self.settings.teacher, "held_out": bool(data.held_out.pairs), **facts}
 
     def pair_loss(self) -> PairLoss:
@@ -189,8 +189,8 @@ class ScalarTraining(StreamedTraining, ClassifierTraining):
 
     def build(self, data: Judged, objectives: tuple[str, ...]) -> ScalarRewardModel:
         """Return the named backbone with a new head, or a small causal LM from scratch; report a rendered example."""
-        model = self.open_source(objectives) if self.settings.model else self._small(data, objectives)
-        self.report(f"the first sequence reads: {model.encoder.render(shown_examples(data)[0])[:300]!r}")
+        model = self.open_source(objectives) if self.settings.model else self._from_scratch(data, objectives)
+        self.report(f"the first sequence reads: {model.encoder.render(alternating_examples(data)[0])[:300]!r}")
         return model
 
     def open_source(self, objectives: tuple[str, ...]) -> ScalarRewardModel:
@@ -204,7 +204,7 @@ class ScalarTraining(StreamedTraining, ClassifierTraining):
             )
         return model
 
-    def _small(self, data: Judged, objectives: tuple[str, ...]) -> ScalarRewardModel:
+    def _from_scratch(self, data: Judged, objectives: tuple[str, ...]) -> ScalarRewardModel:
         answers = [answer.example for answer in data.completions]
         answers += [example for ranked in data.lists for example in ranked.examples]
         texts = texts_of(data.pairs) + [message_text(turn) for example in answers for turn in example.prompt]

@@ -13,7 +13,7 @@ from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden import models
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import CheckFailed, DataError, UsageError
-from rewardlab.rm.parity.parity import own_ways, parity
+from rewardlab.rm.parity.parity import own_variants, parity
 from rewardlab.rm.types import Example, user_turn
 from trl import GRPOConfig, GRPOTrainer
 
@@ -79,7 +79,7 @@ def test_it_rates_as_the_model_does_and_a_wrong_address_is_told_at_once(url, mod
         assert client.contract == model.contract
         assert client.rate(EXAMPLES) == pytest.approx(model.rate(EXAMPLES), abs=NEAR)
         assert client.rate([]).shape == (0, 2)
-        for found in parity(model, EXAMPLES, own_ways(client)):
+        for found in parity(model, EXAMPLES, own_variants(client)):
             assert found.passed, found
     with pytest.raises(UsageError, match="no answer .* is rewardlab serve running there"):
         ScoringClient("http://127.0.0.1:9")

@@ -177,7 +177,7 @@ def test_rewards_are_the_local_models_to_the_last_digit(serve, model, monkeypatc
 
 def asked_until_one_fails(replicas):
     """Rewards of round after round, the last of them that in which a replica was first without an answer."""
-    while not any(rest.failures for rest in replicas.rotation.rests):
+    while not any(rest.failures for rest in replicas.rotation.states):
         yield replicas.rate(EXAMPLES)
 
 
@@ -191,7 +191,7 @@ def test_a_replica_that_stops_in_the_middle_loses_nothing(serve, model, monkeypa
         late.start()
     late.join(PATIENCE)
     assert len(rounds) > 1 and all(same(one, truth) for one in rounds)
-    assert replicas.rotation.rests[0].failures > 0
+    assert replicas.rotation.states[0].failures > 0
 
 
 def test_score_and_eval_name_servers_as_they_name_a_model(serve, model, tmp_path, capsys):

@@ -7,7 +7,7 @@ from rewardlab.research.speed.capacity.live_bytes import LiveBytes
 from rewardlab.research.speed.decoding import Size as DecodingSize
 from rewardlab.rm.capacity.choices import PRECISIONS
 from rewardlab.rm.capacity.config_shapes import shape_of
-from rewardlab.rm.capacity.flops import Answered
+from rewardlab.rm.capacity.flops import HeadOutputs
 from rewardlab.rm.capacity.memory import Step, step_parts
 from rewardlab.rm.kinds.scalar.model import scalar_from_config
 from rewardlab.rm.kinds.scalar.training import PairRow, ScalarTask
@@ -98,5 +98,5 @@ def test_bytes_of_a_reward_models_own_trainer_are_those_that_are_alive(tmp_path)
     trainer = RewardTrainer(model, arguments, ScalarTask(bradley_terry()), rows)
     peak, number, length = watched(trainer)
     assert (number, length) == (16, 48)
-    step = Step(number, length, Answered(scores=1), FLOAT, device="cpu")
+    step = Step(number, length, HeadOutputs(scores=1), FLOAT, device="cpu")
     assert off(sum(step_parts(shape_of(config, "own"), step).values()), peak) <= BOUNDS["bytes"]

@@ -52,10 +52,10 @@ def small() -> Encoder:
 def test_a_template_renders_calls_itself_or_has_them_as_text(small):
     read = encoder(NATIVE)
     text = read.render(parse_pair(WEATHER).examples[0])
-    assert not read.left_out
+    assert not read.unrendered_parts
     assert text.startswith('[TOOLS]{"type": "function"') and "<system>Be brief.</s><user>How warm" in text
     assert '[CALL]get_weather{"city": "Paris"}</s><result>21 C</result><assistant>It is 21 C.</s>' in text
-    assert small.left_out == {"declared tools", "tool calls", "reasoning"}
+    assert small.unrendered_parts == {"declared tools", "tool calls", "reasoning"}
     thinking = [calling("Paris"), RESULT, ANSWER | {"reasoning_content": "Warm."}]
     text = small.render(parse_pair(WEATHER | {"chosen": thinking}).examples[0])
     assert text.startswith("<|system|>Be brief.\n\n# Tools\n\n<tools>\n{") and '"name": "get_weather"' in text
@@ -108,7 +108,7 @@ def test_plain_conversations_are_rendered_as_ever(small):
     expected = small.tokenizer.apply_chat_template(
         [*turns, {"role": "assistant", "content": "Warm."}], tokenize=False, date_string=small.contract.date_string
     )
-    assert small.render(example) == expected and "left_out" not in vars(encoder(SMALL_TEMPLATE))
+    assert small.render(example) == expected and "unrendered_parts" not in vars(encoder(SMALL_TEMPLATE))
     assert small.render(Example((QUESTION, RESULT), "Warm.")).startswith("<|user|>How warm is it?<|eos|><|tool|>21 C")
 
 

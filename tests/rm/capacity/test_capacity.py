@@ -5,14 +5,14 @@ from rewardlab.rm.capacity import flops
 from rewardlab.rm.capacity.choices import (
     PRECISIONS,
     STATES,
-    Spread,
+    Sharding,
     compute_seconds,
     find_gpu,
     optimizer_bytes,
     read_seconds,
 )
 from rewardlab.rm.capacity.config_shapes import shape_of
-from rewardlab.rm.capacity.flops import Adapters, Answered, adapter_parameters, forward_flops, training_flops
+from rewardlab.rm.capacity.flops import Adapters, HeadOutputs, adapter_parameters, forward_flops, training_flops
 from rewardlab.rm.capacity.jobs import (
     Decoding,
     Machine,
@@ -22,7 +22,7 @@ from rewardlab.rm.capacity.jobs import (
     decode_plan,
     decoding_flops,
     decoding_read_bytes,
-    held_bytes,
+    decoding_weight_bytes,
     largest_fitting,
     rl_plan,
     score_plan,
@@ -31,11 +31,11 @@ from rewardlab.rm.capacity.memory import (
     Step,
     cache_bytes,
     gathered_bytes,
-    kept_bytes,
+    head_bytes,
     layer_bytes,
     resident_parts,
+    saved_activation_bytes,
     step_parts,
-    top_bytes,
     trained_parameters,
     weight_bytes,
 )
@@ -56,11 +56,11 @@ def tiny() -> Shape:
 
 
 def machine(gpus: int = 1, strategy: str = "ddp", **settings: float) -> Machine:
-    return Machine(H100, Spread(gpus, strategy), **{"mfu": 0.4, "mbu": 0.4, "reserve": 0.1} | settings)
+    return Machine(H100, Sharding(gpus, strategy), **{"mfu": 0.4, "mbu": 0.4, "reserve": 0.1} | settings)
 
 
 def a_step(rows: int = 3, length: int = 5, **settings) -> Step:
-    return Step(rows, length, settings.pop("top", Answered(scores=1)), settings.pop("precision", FLOAT), **settings)
+    return Step(rows, length, settings.pop("top", HeadOutputs(scores=1)), settings.pop("precision", FLOAT), **settings)
 
 
 def test_parameters_are_those_of_the_architecture_and_of_adapters(tiny):
@@ -116,20 +116,20 @@ def test_operations_of_a_forward_are_the_products(tiny):
     assert flops.linear_flops(tiny) == 2 * (16 + 8 + 8 + 16 + 72)  # 240
     assert flops.attention_flops(tiny, 5, 5) == 2 * (2 * 2 * 2 * 25)  # q kᵀ and times v: 2 heads of 2, 25 pairs
     layer = 15 * 240 + 3 * 400
-    assert forward_flops(tiny, 3, 5, Answered()) == 2 * layer
-    assert forward_flops(tiny, 3, 5, Answered(head_tokens=6)) == 2 * layer + 6 * 2 * 40
-    assert forward_flops(tiny, 3, 5, Answered(scores=2)) == 2 * layer + 15 * 2 * 8
-    assert forward_flops(tiny, 3, 1, Answered(3), cached=7) == 2 * (3 * 240 + 3 * 4 * 4 * 8) + 3 * 80
+    assert forward_flops(tiny, 3, 5, HeadOutputs()) == 2 * layer
+    assert forward_flops(tiny, 3, 5, HeadOutputs(head_tokens=6)) == 2 * layer + 6 * 2 * 40
+    assert forward_flops(tiny, 3, 5, HeadOutputs(scores=2)) == 2 * layer + 15 * 2 * 8
+    assert forward_flops(tiny, 3, 1, HeadOutputs(3), cached=7) == 2 * (3 * 240 + 3 * 4 * 4 * 8) + 3 * 80
 
 
 def test_training_all_weights_costs_three_forwards_but_for_what_is_made_again(tiny):
     linear, attention, head = 2 * 15 * 240, 2 * 3 * 400, 15 * 8
-    found = {fused: training_flops(tiny, 3, 5, Answered(scores=1), fused=fused) for fused in (True, False)}
+    found = {fused: training_flops(tiny, 3, 5, HeadOutputs(scores=1), fused=fused) for fused in (True, False)}
     assert found[False] == 3 * (linear + attention + head)
     assert found[True] == found[False] + attention // 2
-    assert training_flops(tiny, 3, 5, Answered(6)) == 3 * linear + 7 * attention // 2 + 4 * 6 * 80
-    once = training_flops(tiny, 3, 5, Answered(scores=1))
-    again = training_flops(tiny, 3, 5, Answered(scores=1), checkpointing=True)
+    assert training_flops(tiny, 3, 5, HeadOutputs(6)) == 3 * linear + 7 * attention // 2 + 4 * 6 * 80
+    once = training_flops(tiny, 3, 5, HeadOutputs(scores=1))
+    again = training_flops(tiny, 3, 5, HeadOutputs(scores=1), checkpointing=True)
     assert again - once == 2 * (15 * (240 - 48) + 3 * 400)
 
 
@@ -139,7 +139,7 @@ def test_a_frozen_matrix_has_no_gradient_of_its_own(tiny):
     added = 15 * 2 * (4 + 4)
     # behind o_proj of layer 1 the gradient passes gate, up and down; the adapter's A reads what wants none
     back = 15 * 2 * 72 + 2 * added - 15 * 2 * 4
-    assert training_flops(tiny, 3, 5, Answered(), adapters) == 2 * (linear + attention) + added + back
+    assert training_flops(tiny, 3, 5, HeadOutputs(), adapters) == 2 * (linear + attention) + added + back
 
 
 def test_bytes_that_a_layer_saves_alone_with_adapters_and_with_checkpointing(tiny):
@@ -155,15 +155,15 @@ def test_bytes_that_a_layer_saves_alone_with_adapters_and_with_checkpointing(tin
     step = a_step(adapters=Adapters(3, ("q_proj",)))
     # two norms' inputs, one norm's output, attention as before, gate, SiLU and up, 3 features
     assert layer_bytes(tiny, step) == 4 * 15 * (2 * 4 + 4 + 4 * 4 + 2 + 3 * 6 + 5 + 3)
-    assert kept_bytes(tiny, a_step(checkpointing=True)) == 15 * (2 * 4 * 4 + 2 * 4 * 4)
+    assert saved_activation_bytes(tiny, a_step(checkpointing=True)) == 15 * (2 * 4 * 4 + 2 * 4 * 4)
 
 
 def test_weights_gradients_and_states_of_all_and_of_adapters(tiny):
     assert trained_parameters(tiny, a_step()) == tiny.parameters + 4
-    assert resident_parts(tiny, a_step(), Spread(), "adamw") == {"weights": 4 * 304, "optimizer": 8 * 304}
+    assert resident_parts(tiny, a_step(), Sharding(), "adamw") == {"weights": 4 * 304, "optimizer": 8 * 304}
     adapted = a_step(adapters=Adapters(3, ("q_proj",)), precision=PRECISIONS["bfloat16"])
     assert weight_bytes(tiny, adapted) == 2 * 300 + 4 * (48 + 4)
-    assert resident_parts(tiny, adapted, Spread(), "adamw")["optimizer"] == 8 * (48 + 4)
+    assert resident_parts(tiny, adapted, Sharding(), "adamw")["optimizer"] == 8 * (48 + 4)
     assert [optimizer_bytes(10, 4, name) for name in STATES] == [80, 20, 40, 0]
 
 
@@ -177,8 +177,8 @@ def test_the_cache_has_a_key_and_a_value_of_every_kv_head_and_a_shared_backbone_
     plain = Decoding(tiny, 3, 4, 2, 2)
     separate = plain._replace(guiding="separate", guide=tiny)
     shared = plain._replace(guiding="shared", adapters=Adapters(2, ("q_proj",)))
-    assert held_bytes(separate) == 2 * held_bytes(plain) == 2 * 2 * 300
-    assert held_bytes(shared) == 2 * 300 + 4 * 2 * 2 * 8
+    assert decoding_weight_bytes(separate) == 2 * decoding_weight_bytes(plain) == 2 * 2 * 300
+    assert decoding_weight_bytes(shared) == 2 * 300 + 4 * 2 * 2 * 8
     weights = [decoding_read_bytes(work) - all_cache_bytes(work, 5) for work in (plain, shared, separate)]
     assert weights == [600, 600, 1200]
     assert decoding_flops(separate)[1] == 2 * decoding_flops(plain)[1]
@@ -192,21 +192,24 @@ def test_seconds_are_work_over_the_assumed_share_of_the_peak_of_the_table():
 
 def test_twice_the_batch_is_twice_the_activations_and_sharding_divides_the_rest(tiny):
     one, two = (a_step(rows) for rows in (3, 6))
-    assert (kept_bytes(tiny, two), top_bytes(tiny, two)) == (2 * kept_bytes(tiny, one), 2 * top_bytes(tiny, one))
+    assert (saved_activation_bytes(tiny, two), head_bytes(tiny, two)) == (
+        2 * saved_activation_bytes(tiny, one),
+        2 * head_bytes(tiny, one),
+    )
     for strategy in ["fsdp", "zero3"]:
-        alone, spread = Spread(), Spread(4, strategy)
-        whole, share = (resident_parts(tiny, a_step(), one, "adamw") for one in (alone, spread))
+        alone, sharding = Sharding(), Sharding(4, strategy)
+        whole, share = (resident_parts(tiny, a_step(), one, "adamw") for one in (alone, sharding))
         assert {name: 4 * size for name, size in share.items()} == whole, strategy
-        parts = [step_parts(tiny, a_step(), one, accumulated=True) for one in (alone, spread)]
+        parts = [step_parts(tiny, a_step(), one, accumulated=True) for one in (alone, sharding)]
         assert parts[0]["gradients"] == 4 * parts[1]["gradients"] and parts[0]["activations"] == parts[1]["activations"]
 
 
 def test_a_copy_on_every_gpu_is_not_divided_and_zero_keeps_narrow_weights_beside_their_masters(tiny):
-    alone, eight = (step_parts(tiny, a_step(), Spread(gpus)) for gpus in (1, 8))
+    alone, eight = (step_parts(tiny, a_step(), Sharding(gpus)) for gpus in (1, 8))
     assert eight == alone | {"buckets": 4 * 304}
-    assert gathered_bytes(tiny, a_step(), Spread()) == 0
+    assert gathered_bytes(tiny, a_step(), Sharding()) == 0
     mixed = a_step(precision=PRECISIONS["mixed"])
-    fsdp, zero = (resident_parts(tiny, mixed, Spread(2, name), "adamw")["weights"] for name in ("fsdp", "zero3"))
+    fsdp, zero = (resident_parts(tiny, mixed, Sharding(2, name), "adamw")["weights"] for name in ("fsdp", "zero3"))
     assert zero - fsdp == 2 * 300 // 2
 
 
@@ -214,13 +217,13 @@ def test_reference_critic_and_r2m_head_are_held_with_their_states(tiny):
     work = Rl(prompt=2, group=2, rewards=[tiny])
 
     def parts(adapters=None):
-        step = a_step(2, top=Answered(6), adapters=adapters)
+        step = a_step(2, top=HeadOutputs(6), adapters=adapters)
         return rl_plan(tiny, step, work, machine(), "adamw").phases[-1].parts
 
     assert parts()["reference"] == 4 * 300 and "reference" not in parts(Adapters(2))
     assert parts()["reward models"] == 4 * (300 + 4)
     work = Rl(prompt=2, group=2, rewards=[tiny], critic=True, feedback=True)
-    plan = rl_plan(tiny, a_step(2, top=Answered(6)), work, machine(), "adamw")
+    plan = rl_plan(tiny, a_step(2, top=HeadOutputs(6)), work, machine(), "adamw")
     assert plan.phases[-1].parts["critic"] == 4 * 4 * 5
     assert plan.phases[-1].parts["R2M head"] == 4 * 4 * (2 * 16 + 2 * 16)
     assert plan.host == 2 * 5 * 4 * 2  # bfloat16 states of 2 answers of 5 tokens
@@ -243,14 +246,14 @@ def test_decoding_waits_for_memory_with_few_rows_and_scoring_holds_one_forward(t
     bounds = [decode_plan(Decoding(shape, rows, 8, 8, 2), machine()).phases[0].bound for rows in (1, 4096)]
     assert bounds == ["memory", "operations"]
     phase = score_plan(tiny, a_step(), machine()).phases[0]
-    assert phase.parts["weights"] == 4 * 304 and phase.flops == forward_flops(tiny, 3, 5, Answered(scores=1))
+    assert phase.parts["weights"] == 4 * 304 and phase.flops == forward_flops(tiny, 3, 5, HeadOutputs(scores=1))
 
 
 def test_what_makes_no_sense_is_refused():
     for make, sentence in [
         (lambda: find_shape("qwen3-9b"), "no size 'qwen3-9b', and no folder of that name; did you mean 'qwen3-8b'"),
-        (lambda: Spread(0), "gpus is at least 1, got 0"),
-        (lambda: Spread(2, "fsdp2"), "no strategy 'fsdp2'; did you mean 'fsdp'"),
+        (lambda: Sharding(0), "gpus is at least 1, got 0"),
+        (lambda: Sharding(2, "fsdp2"), "no strategy 'fsdp2'; did you mean 'fsdp'"),
         (lambda: optimizer_bytes(1, 4, "adam"), "no optimizer 'adam' in the table; did you mean 'adamw'"),
         (lambda: find_gpu("h1000"), "no GPU 'h1000' in the table; did you mean 'h100'"),
         (lambda: machine(mfu=1.5), r"mfu lies in \(0, 1\], got 1.5"),

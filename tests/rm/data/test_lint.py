@@ -5,7 +5,7 @@ import pytest
 from rewardlab.rm.data import lint as checks
 from rewardlab.rm.data.contamination import Shared, overlaps
 from rewardlab.rm.data.leakage import leaks
-from rewardlab.rm.data.lint import Finding, Linted, lint, markdown
+from rewardlab.rm.data.lint import Finding, LintResult, lint, markdown
 from rewardlab.rm.types import Message, PreferencePair, user_turn
 
 LONG = "please write a short story about a brown dog who finds a lost red ball in the old park"
@@ -35,7 +35,7 @@ def test_near_identical_is_a_share_of_shingles_and_a_tie_is_one_in_every_objecti
     assert found([pair(chosen="yes", rejected="no")]) == [], "texts without a shingle are not alike by that"
     assert found([pair(wins={"a": 0.5, "b": 0.5})]) == [(0, checks.TIE)]
     assert found([pair(wins={"a": 0.5, "b": 1.0})]) == [] == found([pair(wins={})])
-    assert lint(clean(60)) == Linted((), ())
+    assert lint(clean(60)) == LintResult((), ())
 
 
 def test_duplicates_are_told_of_all_but_the_first_and_contradictions_on_both_sides():
@@ -92,7 +92,7 @@ def test_what_truncation_or_a_template_makes_alike_is_found():
 
     rows = [pair(chosen="a b c d", rejected="a b c e"), pair(chosen="a b", rejected="b a")]
     long = Finding(0, checks.TOO_LONG, "4 tokens and the limit is 3")
-    same = Finding(0, checks.SAME_WHEN_CUT, "the same 3 tokens")
+    same = Finding(0, checks.SAME_WHEN_TRUNCATED, "the same 3 tokens")
     assert lint(rows, encode=encode, max_length=3).findings == (long, same)
 
     def render(examples):
@@ -249,7 +249,7 @@ def test_a_leak_is_of_the_preferred_answer_whichever_is_called_chosen():
 
 def test_rows_are_left_out_for_their_first_reason_and_ties_stay():
     findings = [(0, "a"), (0, "b"), (2, checks.TIE), (3, checks.TIE)]
-    found = Linted(tuple(Finding(row, reason, "") for row, reason in findings), ())
+    found = LintResult(tuple(Finding(row, reason, "") for row, reason in findings), ())
     assert found.reasons == {checks.TIE: 2, "a": 1, "b": 1}
     assert found.left_out() == {0: "a"}
     assert found.left_out(reasons=["a"]) == {0: "b", 2: checks.TIE, 3: checks.TIE}

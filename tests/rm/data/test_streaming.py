@@ -59,12 +59,12 @@ def test_a_stream_goes_on_exactly_wherever_it_was_left(sources):
         list(islice(left, number + 5))  # what is read ahead is not trained on
         state = json.loads(json.dumps(left.position_after(number)))
         again = stream(sources)
-        again.go_on(state)
+        again.resume_from(state)
         found = iter(again)
         assert list(islice(found, 60 - number)) == whole[number:]
         assert again.report == uncut.report and again.counts == uncut.counts, "what was read before counts too"
         third = stream(sources)
-        third.go_on(again.position_after(number + 4))
+        third.resume_from(again.position_after(number + 4))
         assert list(islice(third, 10)) == whole[number + 4 : number + 14]
         assert list(islice(again, 5)) == whole[number : number + 5], "another iteration begins where this one did"
 
@@ -82,7 +82,7 @@ def test_a_block_may_have_no_row_and_an_epoch_may_not(sources):
         assert len({*whole[:17]}) == 17 and {*whole[:17]} == {*whole[17:34]}, number
         list(islice(left, number + 3))
         again = PairStream(sources, encode, block=4)
-        again.go_on(json.loads(json.dumps(left.position_after(number))))
+        again.resume_from(json.loads(json.dumps(left.position_after(number))))
         assert list(islice(again, 40 - number)) == whole[number:]
         empty = PairStream(sources, lambda pairs: encode(pairs, [pair.id for pair in pairs]), block=4)
         with pytest.raises(DataError, match=r"c.jsonl.gz: no pair of an epoch is usable: .*'unlabelled': 23"):
@@ -137,6 +137,6 @@ def test_what_cannot_be_streamed_or_gone_on_with_is_told(tmp_path, sources):
         stream([], block=0)
     state = stream(sources).position_after(0)
     with pytest.raises(DataError, match="the checkpoint's stream reads"):
-        stream(sources[:1]).go_on(state)
+        stream(sources[:1]).resume_from(state)
     with pytest.raises(DataError, match="the checkpoint's stream reads"):
-        stream(sources, block=5).go_on(state)
+        stream(sources, block=5).resume_from(state)

@@ -17,19 +17,19 @@ def test_rests_double_up_to_the_longest_and_failures_together_count_once():
     turns, now, seen = Rotation(2, first=1.0, longest=5.0), 10.0, []
     for _ in range(5):
         turns.failed(0, now, since=now)
-        seen.append(turns.rests[0].until - now)
-        now = turns.rests[0].until
+        seen.append(turns.states[0].until - now)
+        now = turns.states[0].until
     assert seen == [1.0, 2.0, 4.0, 5.0, 5.0]
-    turns.worked(0)
+    turns.succeeded(0)
     turns.failed(0, now, since=now)
-    assert turns.rests[0].until == now + 1.0, "after a success it begins anew"
+    assert turns.states[0].until == now + 1.0, "after a success it begins anew"
     # Four were sent at 0 s and lost at 3 s; the one that was sent at 4 s is the second failure
     turns = Rotation(2, first=1.0)
     for _ in range(4):
         turns.failed(0, 3.0, since=0.0)
-    assert turns.rests[0].until == 4.0
+    assert turns.states[0].until == 4.0
     turns.failed(0, 4.5, since=4.0)
-    assert turns.rests[0].until == 6.5
+    assert turns.states[0].until == 6.5
 
 
 def test_those_that_rest_least_and_were_not_tried_are_chosen():
@@ -37,10 +37,14 @@ def test_those_that_rest_least_and_were_not_tried_are_chosen():
     for place, now in enumerate((0.0, 0.5, 0.25)):
         turns.failed(place, now, since=now)
     turns.failed(0, 2.0, since=2.0)  # until 6 s
-    assert turns.up(2.1) == [] and turns.choose(2.1) == 2 and turns.wait(2.0) == 0.25
+    assert turns.available(2.1) == [] and turns.choose(2.1) == 2 and turns.wait(2.0) == 0.25
     turns = Rotation(3, first=1.0)
     turns.failed(2, 0.0, since=0.0)
-    assert turns.up(0.0, but=[0]) == [1] and turns.choose(0.0, but=[0]) == 1 and turns.up(0.0, but=[0, 1]) == []
+    assert (
+        turns.available(0.0, but=[0]) == [1]
+        and turns.choose(0.0, but=[0]) == 1
+        and turns.available(0.0, but=[0, 1]) == []
+    )
     assert turns.choose(0.0, but=[0, 1]) == 2, "one that rests before one that was tried"
 
 
@@ -49,10 +53,10 @@ def test_whoever_is_up_is_asked_within_one_round(events):
     turns, now = Rotation(4, first=0.5, longest=8.0), 0.0
     for place, good in events:
         now += 0.25
-        turns.worked(place) if good else turns.failed(place, now, since=now)
-        up = turns.up(now)
+        turns.succeeded(place) if good else turns.failed(place, now, since=now)
+        up = turns.available(now)
         assert sorted(turns.choose(now) for _ in up) == sorted(up)
-        assert all(rest.until <= now + 8.0 for rest in turns.rests)
+        assert all(rest.until <= now + 8.0 for rest in turns.states)
 
 
 def test_addresses_stand_alone_or_in_a_list():

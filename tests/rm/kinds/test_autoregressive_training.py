@@ -10,7 +10,7 @@ from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.contract.golden_scores import write_golden
 from rewardlab.rm.data.preference_vectors import dirichlet, vertex_sampler
 from rewardlab.rm.errors import DataError, UsageError
-from rewardlab.rm.kinds.autoregressive.diagnostics import mean_surprise
+from rewardlab.rm.kinds.autoregressive.diagnostics import mean_negative_logprob
 from rewardlab.rm.kinds.autoregressive.model import load_autoregressive
 from rewardlab.rm.kinds.autoregressive.preference_task import PreferenceTask, encode_preferences
 from rewardlab.rm.load import load_reward_model
@@ -203,7 +203,7 @@ def test_the_mean_surprise_makes_the_base_models_rewards_independent_of_length_i
     """Σ (log π + c) over all tokens is 0 if c is the mean of -log π."""
     model = arm(base)
     task, rows = task_of(model), rows_of(model)
-    offset = mean_surprise(task, model.model, rows, batch=7)
+    offset = mean_negative_logprob(task, model.model, rows, batch=7)
     logprobs = model.with_token_offset(offset).logprobs(
         [example for pair in GARDEN for example in pair.examples], preference={"helpful": 1, "harmless": 0}
     )

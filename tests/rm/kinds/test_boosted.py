@@ -7,7 +7,7 @@ from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.kinds.boosted.model import BoostedRewardModel, load_boosted, pair_losses, stage_weight, stage_weights
 from rewardlab.rm.kinds.linear.model import new_linear
 from rewardlab.rm.load import load_reward_model
-from rewardlab.rm.parity.parity import own_ways, parity
+from rewardlab.rm.parity.parity import own_variants, parity
 from rewardlab.rm.types import Example, PreferencePair, user_turn
 
 from tests.rm.kinds.test_ensemble import Fixed
@@ -90,7 +90,7 @@ def test_stages_that_know_different_things_are_put_together_saved_and_loaded(tmp
     again = load_reward_model(str(tmp_path / "both"))
     examples = [example for pair in both[:6] for example in pair.examples]
     assert again.rate(examples).tolist() == made.rate(examples).tolist()
-    assert [one.passed for one in parity(again, examples, own_ways(again))] == [True, True]
+    assert [one.passed for one in parity(again, examples, own_variants(again))] == [True, True]
     settings = json.loads((tmp_path / "both" / "boosted.json").read_text())
     (tmp_path / "both" / "boosted.json").write_text(json.dumps(settings | {"weights": [1.0, 7.0]}))
     with pytest.raises(DataError, match="have changed since it was built"):

@@ -15,7 +15,7 @@ from rewardlab.rm.kinds.scalar.model import scalar_from_config
 from rewardlab.rm.kinds.scalar.training import ScalarTask, encode_pairs
 from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.losses.bradley_terry import bradley_terry
-from rewardlab.rm.parity.parity import own_ways, parity
+from rewardlab.rm.parity.parity import own_variants, parity
 from rewardlab.rm.types import OVERALL, Example, user_turn
 from rewardlab.tests.stand_ins.small_training import Fit, fit
 from torch import tensor
@@ -126,7 +126,7 @@ def test_the_rule_reads_the_heads_deviations_and_pessimism_is_below_the_mean(mod
 
 def test_it_is_one_number_in_every_way(model):
     examples = [*SAID[:10], Example(user_turn("tell me about bees"), " ".join(["honey"] * 90))]
-    told = list(parity(model, examples, own_ways(model)))
+    told = list(parity(model, examples, own_variants(model)))
     assert len(told) >= 2 and all(one.passed for one in told), told
 
 

@@ -12,7 +12,7 @@ from rewardlab.rm.kinds.latent.steps import check_steps, latent_states
 from rewardlab.rm.kinds.scalar.model import scalar_from_config
 from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.parity.known_faults import BackendScores
-from rewardlab.rm.parity.parity import own_ways, parity
+from rewardlab.rm.parity.parity import own_variants, parity
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from tests.rm.spread_models import WORDS, examples, spread
@@ -137,7 +137,7 @@ def test_the_score_is_the_head_on_the_state_after_the_chosen_steps_which_parity_
 
 def test_scores_do_not_depend_on_batch_order_padding_or_the_cache(model):
     assert model.rate(examples()).std() > 0.1
-    results = {result.way: result for result in parity(model, examples(), own_ways(model))}
+    results = {result.way: result for result in parity(model, examples(), own_variants(model))}
     assert all(result.same for result in results.values()), results
     assert "without a cache" in results
 

@@ -18,7 +18,7 @@ from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.losses.bradley_terry import bradley_terry
 from rewardlab.rm.losses.length_controlled import length_controlled
 from rewardlab.rm.losses.scaled_bradley_terry import scaled_bradley_terry
-from rewardlab.rm.parity.parity import own_ways, parity
+from rewardlab.rm.parity.parity import own_variants, parity
 from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer
 from rewardlab.rm.types import OVERALL, Example, PreferencePair, user_turn
 from rewardlab.tests.stand_ins.small_training import Fit, fit
@@ -227,7 +227,7 @@ def test_the_head_learns_every_objective_and_overall_is_the_weighted_sum_in_ever
     assert min(order) > 0.4 and crossed < min(order), (order, crossed)
     assert rewards[:, 2] == pytest.approx(0.7 * rewards[:, 0] + 0.3 * rewards[:, 1], abs=1e-5)
     assert model.contract.objectives == (*NAMES, OVERALL) and model.contract.kind == "multi_objective"
-    assert all(one.passed for one in parity(model, SAID[:12], own_ways(model)))
+    assert all(one.passed for one in parity(model, SAID[:12], own_variants(model)))
 
 
 def test_weights_are_part_of_the_contract_and_of_the_folder_and_cannot_be_edited(model, tmp_path):

@@ -13,7 +13,7 @@ from rewardlab.rm.kinds.process.model import AGGREGATES, load_process
 from rewardlab.rm.kinds.process.step_encoding import split_steps
 from rewardlab.rm.kinds.process.training import ProcessTask, encode_solutions
 from rewardlab.rm.load import load_reward_model
-from rewardlab.rm.parity.parity import own_ways, parity
+from rewardlab.rm.parity.parity import own_variants, parity
 from rewardlab.rm.types import Example, Message, Steps, prompt_text, user_turn
 from rewardlab.tests.stand_ins.small_training import Fit, fit
 from scipy.special import expit, softmax
@@ -129,7 +129,7 @@ def test_any_batch_and_order_gives_the_scores_that_a_solution_has_alone(model, a
 
 
 def test_padding_on_either_side_order_and_merging_change_nothing(model):
-    results = {result.way: result for result in parity(model, EXAMPLES, own_ways(model))}
+    results = {result.way: result for result in parity(model, EXAMPLES, own_variants(model))}
     assert all(result.passed for result in results.values()), results
     assert {"alone", "shuffled", "padded on the left", "padded on the right", "pad is EOS"} <= {*results}
 

@@ -16,7 +16,7 @@ from rewardlab.rm.kinds.scalar.model import ScalarRewardModel, load_scalar, scal
 from rewardlab.rm.kinds.scalar.training import ScalarTask, encode_pairs
 from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.losses.bradley_terry import bradley_terry
-from rewardlab.rm.parity.parity import own_ways, parity
+from rewardlab.rm.parity.parity import own_variants, parity
 from rewardlab.rm.types import Example, Message, PreferencePair, user_turn
 from rewardlab.tests.stand_ins.small_training import Fit, fit
 from safetensors.torch import load_file, save_file
@@ -108,7 +108,7 @@ def test_any_batch_order_and_padding_gives_the_score_that_a_row_has_alone(model,
     assert close(model.rate(golden, batch_tokens=100_000), alone)
     order = np.random.default_rng(3).permutation(len(golden))
     assert close(model.rate([golden[place] for place in order]), alone[order])
-    results = {result.way: result for result in parity(model, golden, own_ways(model))}
+    results = {result.way: result for result in parity(model, golden, own_variants(model))}
     assert all(result.passed for result in results.values()), results
     assert {"padded on the left", "padded on the right", "pad is EOS"} <= {*results}
 

@@ -14,7 +14,7 @@ from rewardlab.rm.parity.parity import (
     edge_cases,
     flipped_share,
     other_precision,
-    own_ways,
+    own_variants,
     parity,
 )
 from rewardlab.rm.types import Example
@@ -39,14 +39,14 @@ def ids_of(model) -> list[list[int]]:
 def test_a_model_agrees_with_itself_in_all_its_ways():
     for architecture, template in (("qwen3", None), ("llama", CHATML), ("gemma3_text", None), ("qwen3_5_text", None)):
         own = make(architecture, template)
-        results = list(parity(own, examples(), own_ways(own)))
+        results = list(parity(own, examples(), own_variants(own)))
         padded = ["padded on the left", "padded on the right", "pad is EOS"]
         assert [one.way for one in results] == ["alone", "shuffled", *padded], architecture
         assert all(one.passed and one.culprit == "" and one.flips == 0 for one in results), architecture
     several = make(objectives=("helpful", "harmless"))
-    assert all(one.passed for one in parity(several, examples(), own_ways(several)))
+    assert all(one.passed for one in parity(several, examples(), own_variants(several)))
     together = EnsembleRewardModel([make(seed=1), make(seed=2)], ["a", "b"])
-    results = list(parity(together, examples(), own_ways(together)))
+    results = list(parity(together, examples(), own_variants(together)))
     assert [one.way for one in results] == ["alone", "shuffled"] and all(one.passed for one in results)
 
 

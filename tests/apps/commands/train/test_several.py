@@ -13,7 +13,7 @@ from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.data.pairs import pair_row
 from rewardlab.rm.kinds.scalar.model import scalar_from_config
 from rewardlab.rm.load import load_reward_model
-from rewardlab.rm.parity.parity import own_ways, parity
+from rewardlab.rm.parity.parity import own_variants, parity
 from rewardlab.rm.registry import trained_kinds
 from rewardlab.rm.registry.settings import declarations
 
@@ -208,7 +208,7 @@ def test_several_heads_are_trained_and_their_spread_is_told(train, world, capsys
     assert [*scores] == ["id", "file", "row", "truncated", "reward", "spread"] and (scores["spread"] > 0).all()
     model = load_reward_model(str(folder))
     held = [example for pair in garden.pairs(6, 1, split="test") for example in pair.examples]
-    assert all(one.passed for one in parity(model, held, own_ways(model)))
+    assert all(one.passed for one in parity(model, held, own_variants(model)))
     assert len((folder / "golden.jsonl").read_text().splitlines()) == 4
 
 

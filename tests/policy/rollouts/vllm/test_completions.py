@@ -120,4 +120,4 @@ def test_groups_are_dealt_again_until_every_server_has_failed_once():
     assert [found[row]["row"] for row in range(12)] == [*range(12)]
     assert sorted(asked[:3]) == [(0, [0, 1, 6, 7]), (1, [2, 3, 8, 9]), (2, [4, 5, 10, 11])]
     assert sorted(asked[3:]) == [(0, [2, 3]), (2, [8, 9])] or sorted(asked[3:]) == [(0, [8, 9]), (2, [2, 3])]
-    assert turns.up(0.5) and 1 not in turns.up(0.5) and 1 in turns.up(1.0)
+    assert turns.available(0.5) and 1 not in turns.available(0.5) and 1 in turns.available(1.0)
