@@ -53,7 +53,7 @@ class Change:
 def check_samples(samples: int) -> None:
     """Raise a `UsageError` if there are too few bootstrap samples to test significance."""
     if samples < LEAST_SAMPLES:
-        raise UsageError(f"--bootstrap_samples is at least {LEAST_SAMPLES} to show the spread, got {samples}")
+        raise UsageError(f"--bootstrap_samples is at least {LEAST_SAMPLES} to estimate the spread, got {samples}")
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def verdict(comparison: Comparison) -> str:
         f"{100 * gap.value:+.1f} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}] points, p {formatted_p(change.p)}"
     )
     if not change.significant:
-        needed = f" To see a difference of this size takes about {comparison.needed or 0:,} items in these proportions."
+        needed = f" Detecting such a difference takes about {comparison.needed or 0:,} items in these proportions."
         verdict_text = f"{comparison.second} does not differ significantly from {comparison.first} ({difference_text})."
         return verdict_text + (needed if comparison.needed else "")
     direction = "better" if gap.value > 0 else "worse"
@@ -204,9 +204,9 @@ def items_text(comparison: Comparison) -> str:
     exact = comparison.discordant
     return (
         f"Item by item: {exact.only_first:,} with more credit for {comparison.first}, {exact.only_second:,} for "
-        f"{comparison.second}; McNemar's exact test of these counts has p {formatted_p(exact.p)}. It takes every item "
-        "as independent and of equal weight. The verdict does not rest on it: it weighs sections as the benchmark "
-        "does, and takes the items of a prompt together."
+        f"{comparison.second}; McNemar's exact test of these counts has p {formatted_p(exact.p)}. That test treats all "
+        "items as independent and of equal weight. The verdict instead weighs sections as the benchmark does, and "
+        "resamples whole prompts."
     )
 
 

@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ...rm.types import Example, Messages, RewardModel
-from .edits import Parts, Place, padded, parts_of, plain, repeated, shortened
+from .edits import Parts, WordIndex, padded, parts_of, plain, repeated, shortened
 from .types import Attribution, Cause, Pieces, bundle, word_key
 
 ORDERS = 6
 """Number of orders of the sentences over which rewards are averaged."""
 MOST_PARTS, MOST_CHARACTERS = 60, 2_000_000
-"""Number of words or sentences of a response that are left out, and of characters that a model is given for it."""
+"""Maximum number of parts (words or sentences) removed from a response, and of characters scored for that."""
 Rate = Callable[[Sequence[str]], np.ndarray]
 """Function from N responses to the prompt to their rewards [N, K]."""
 METHOD = (
@@ -70,7 +70,7 @@ def _chain(
     causes, texts = [], [example.text for example in pair]
     if any(not isinstance(example.completion, str) for example in pair):
         before, margin = margin, _gap(rate, texts[:1], texts[1:])
-        causes.append(Cause("what is no plain text, such as calls of tools", before - margin))
+        causes.append(Cause("parts other than plain text, such as tool calls", before - margin))
     unmarked = [plain(text) for text in texts]
     if unmarked != texts:
         before, margin = margin, _gap(rate, unmarked[:1], unmarked[1:])
@@ -93,7 +93,7 @@ def _length_causes(
     equal += [(variants[longer], [way(response, max(sizes)) for response in shorter]) for way in (repeated, padded)]
     changes = [margin - _gap(rate, *(pair[::-1] if longer else pair)) for pair in equal]
     length = np.median(changes, axis=0)
-    lost = [np.mean([len(cut & {*part.places}) / len(part.places) for _, cut in cuts]) for part in effect.parts]
+    lost = [np.mean([len(cut & {*part.indices}) / len(part.indices) for _, cut in cuts]) for part in effect.parts]
     amount = changes[0] - length - (-1 if longer else 1) * np.array(lost) @ effect.values
     detail = f"{sizes[0]:,} against {sizes[1]:,} characters"
     return [Cause("length", length, detail), Cause("the amount of content", amount, detail)]
@@ -106,7 +106,7 @@ class Part(NamedTuple):
     """A sentence of a response, or all occurrences of a word in it or in one of its sentences."""
 
     name: str
-    places: Sequence[Place]
+    indices: Sequence[WordIndex]
 
 
 class PartEffects(NamedTuple):
@@ -119,14 +119,14 @@ class PartEffects(NamedTuple):
 def part_effects(rate: Rate, text: Parts, label: str) -> PartEffects:
     """Return r(y) - r(y without s) - λ |s| for the words or sentences s of a response y, |s| in characters.
 
-    λ is the median of (r(y) - r(y without s)) / |s|, so that what removing any part changes is not in all of them:
-    that belongs to length or to the amount of content. Rewards are means over as many orders of the sentences as 60
-    variants allow. Of a response with at most 60 different words, each word is removed everywhere; of another one whole
-    sentences, and then each word of the sentence with the largest effect.
+    λ is the median of (r(y) - r(y without s)) / |s|, so that a change common to all removals counts as an effect of
+    length or of the amount of content. Rewards are means over as many orders of the sentences as 60 variants allow. In
+    a response with at most 60 different words, each word is removed everywhere; in longer ones whole sentences are, and
+    then each word of the sentence with the largest effect.
     """
     parts = _words(text, range(len(text.sentences)))
     if by_sentence := len(parts) > MOST_PARTS and len(text.sentences) > 1:
-        parts = [Part(_sentence(text, index, label), text.places(index)) for index in range(len(text.sentences))]
+        parts = [Part(_sentence(text, index, label), text.indices(index)) for index in range(len(text.sentences))]
     size = len(text.text())
     parts = parts[: min(MOST_PARTS, max(1, MOST_CHARACTERS // max(1, size)))] if len(parts) > 1 else []
     orders = text.orders(max(1, MOST_PARTS // max(1, len(parts))))
@@ -136,14 +136,14 @@ def part_effects(rate: Rate, text: Parts, label: str) -> PartEffects:
 
     def effects(parts: Sequence[Part]) -> np.ndarray:
         """Return r(y) - r(y without s) [parts, K]."""
-        reduced = rate([text.text(order, {*part.places}) for part in parts for order in orders])
+        reduced = rate([text.text(order, {*part.indices}) for part in parts for order in orders])
         return whole.mean(0) - reduced.reshape(len(parts), len(orders), -1).mean(1)
 
     values = effects(parts)
     slope = np.median(values / _sizes(text, parts), axis=0)
     values = values - slope * _sizes(text, parts)
     strongest = int(np.abs(values).max(1).argmax())
-    inner = _words(text, [parts[strongest].places[0][0]])[:MOST_PARTS] if by_sentence else []
+    inner = _words(text, [parts[strongest].indices[0][0]])[:MOST_PARTS] if by_sentence else []
     if len(inner) > 1:
         finer = effects(inner) - slope * _sizes(text, inner)
         parts = [*parts[:strongest], *inner, *parts[strongest + 1 :]]
@@ -152,12 +152,12 @@ def part_effects(rate: Rate, text: Parts, label: str) -> PartEffects:
 
 
 def _words(text: Parts, sentences: Iterable[int]) -> list[Part]:
-    """Return the distinct words of some sentences, with all of their places there."""
-    places: dict[str, list[Place]] = {}
+    """Return the distinct words of some sentences, with the indices of all occurrences."""
+    indices: dict[str, list[WordIndex]] = {}
     for index in sentences:
-        for place, word in enumerate(text.sentences[index]):
-            places.setdefault(word_key(word), []).append((index, place))
-    return [Part(f"the word '{word}'", where) for word, where in places.items()]
+        for word_index, word in enumerate(text.sentences[index]):
+            indices.setdefault(word_key(word), []).append((index, word_index))
+    return [Part(f"the word '{word}'", where) for word, where in indices.items()]
 
 
 def _sentence(text: Parts, index: int, label: str) -> str:
@@ -167,19 +167,19 @@ def _sentence(text: Parts, index: int, label: str) -> str:
 
 def _sizes(text: Parts, parts: Sequence[Part]) -> np.ndarray:
     """Return the number of characters [parts, 1] of each part."""
-    return np.array([[sum(len(text.sentences[i][j]) for i, j in part.places)] for part in parts], float)
+    return np.array([[sum(len(text.sentences[i][j]) for i, j in part.indices)] for part in parts], float)
 
 
 def _pieces(text: Parts, parts: Sequence[Part], values: np.ndarray) -> Pieces:
     """Return the response in pieces; a part's value is divided equally among its words."""
-    part_of = {place: index for index, part in enumerate(parts) for place in part.places}
-    places = [place for index in range(len(text.sentences)) for place in text.places(index)]
+    part_of = {word_index: index for index, part in enumerate(parts) for word_index in part.indices}
+    indices = [word_index for index in range(len(text.sentences)) for word_index in text.indices(index)]
     pieces, columns = [], []
-    for index, run in groupby(places, part_of.get):
+    for index, run in groupby(indices, part_of.get):
         run = list(run)
         pieces.append("".join(text.sentences[i][j] for i, j in run))
-        share = np.full(values.shape[1], np.nan) if index is None else values[index] / len(parts[index].places)
+        share = np.full(values.shape[1], np.nan) if index is None else values[index] / len(parts[index].indices)
         columns.append(share * len(run))
-    missing = sum(place not in part_of for place in places)
+    missing = sum(word_index not in part_of for word_index in indices)
     note = f"{missing:,} words at the end were not removed." if missing and parts else ""
     return Pieces(tuple(pieces), np.array(columns).reshape(len(columns), values.shape[1]).T, note)

@@ -14,7 +14,7 @@ INLINE_MARKS = re.compile(r"\*\*|__|~~|`")
 LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\n]*\)")
 FENCE = re.compile(r"^[ \t]*```.*\n?", re.MULTILINE)
 END = re.compile(r"[.,;:!?。！？]*\s*\Z")
-Place = tuple[int, int]
+WordIndex = tuple[int, int]
 """Index of a sentence, and of a word in it."""
 
 
@@ -80,15 +80,15 @@ class Parts(NamedTuple):
     sentences: tuple[tuple[str, ...], ...]
 
     def orders(self, most: int) -> list[list[int]]:
-        """Return up to `most` rotations of the sentences' order, at equal distances; the first is their own order."""
+        """Return up to `most` evenly spaced rotations of the order of the sentences, the original order first."""
         size = len(self.sentences)
         starts = [index * size // min(size, most) for index in range(min(size, most))]
         return [[*range(start, size), *range(start)] for start in starts] or [[]]
 
-    def text(self, order: Sequence[int] | None = None, without: Collection[Place] = ()) -> str:
+    def text(self, order: Sequence[int] | None = None, without: Collection[WordIndex] = ()) -> str:
         """Return the text with its sentences in another order, without some words, and without Markdown.
 
-        The white space between sentences stays in its place, and punctuation behind a removed word stays.
+        The white space between sentences stays in its position, and punctuation behind a removed word stays.
         """
         gaps = [self._joined(index)[len(self._joined(index).rstrip()) :] for index in range(len(self.sentences))]
         order = range(len(self.sentences)) if order is None else order
@@ -97,25 +97,25 @@ class Parts(NamedTuple):
         text = plain("".join(f"{body}{gap or ' '}" for body, gap in kept))
         return text if gaps and gaps[-1] else text.rstrip()
 
-    def _joined(self, index: int, without: Collection[Place] = ()) -> str:
+    def _joined(self, index: int, without: Collection[WordIndex] = ()) -> str:
         text = ""
-        for place, word in enumerate(self.sentences[index]):
+        for word_index, word in enumerate(self.sentences[index]):
             end = END.findall(word)[0]
-            if (index, place) not in without:
+            if (index, word_index) not in without:
                 text += word
             elif text and end.strip():
                 text = text.rstrip(" ,;:") + end
         return text
 
-    def beyond(self, order: Sequence[int], length: int) -> set[Place]:
-        """Return the places of the words of the text in an order that end beyond `length` characters."""
-        places = [place for index in order for place in self.places(index)]
-        ends = accumulate(len(self.sentences[index][place]) for index, place in places)
-        return {place for place, end in zip(places, ends, strict=True) if end > length}
+    def beyond(self, order: Sequence[int], length: int) -> set[WordIndex]:
+        """Return the indices of words that end beyond `length` characters, with the sentences in this order."""
+        indices = [word_index for index in order for word_index in self.indices(index)]
+        ends = accumulate(len(self.sentences[index][word_index]) for index, word_index in indices)
+        return {word_index for word_index, end in zip(indices, ends, strict=True) if end > length}
 
-    def places(self, index: int) -> list[Place]:
-        """Return the places of a sentence's words."""
-        return [(index, place) for place in range(len(self.sentences[index]))]
+    def indices(self, index: int) -> list[WordIndex]:
+        """Return the indices of a sentence's words."""
+        return [(index, word_index) for word_index in range(len(self.sentences[index]))]
 
 
 def parts_of(text: str) -> Parts:

@@ -43,7 +43,7 @@ class Corrected(NamedTuple):
         return self.high - self.low
 
     def labels_for(self, width: float, level: float = LEVEL) -> int | None:
-        """Return about how many labels in all an interval of this width needs: n = a / ((width / 2z)² - b).
+        """Return the approximate total number of labels for an interval of this width: n = a / ((width / 2z)² - b).
 
         None if even a label of every case does not suffice, so that more cases are needed.
         """

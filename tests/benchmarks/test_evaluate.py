@@ -66,7 +66,7 @@ def test_abstentions_are_counted_and_bounded_and_never_scored():
 
 
 def test_a_repeated_case_is_an_error_and_any_difference_of_prompts_makes_two_clusters():
-    with pytest.raises(DataError, match="case 'a' stands there twice"):
+    with pytest.raises(DataError, match="case id 'a' occurs twice"):
         evaluate(pairs(), [case("a"), case("a")], [longest()])
     assert evaluate(pairs(), [case("a"), case("a\0")], [longest()], samples=2).report.clusters == 2
 

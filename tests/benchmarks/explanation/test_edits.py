@@ -39,8 +39,8 @@ def test_removed_words_leave_their_punctuation_and_removed_sentences_their_neigh
     parts = parts_of("One two, three. Four **five**!")
     assert parts.text(without={(0, 1)}) == "One, three. Four five!"
     assert parts.text(without={(0, 2)}) == "One two. Four five!"
-    assert parts.text(without={*parts.places(1)}) == "One two, three."
-    assert parts.text([1, 0], {*parts.places(0)}) == "Four five!"
+    assert parts.text(without={*parts.indices(1)}) == "One two, three."
+    assert parts.text([1, 0], {*parts.indices(0)}) == "Four five!"
 
 
 def test_words_beyond_a_length_are_the_last_ones_of_an_order():

@@ -213,7 +213,7 @@ def test_an_id_that_two_rows_share_is_refused_or_numbered(tmp_path):
         assert cases[1].id == f"{cases[0].id}#2", name
     others = {"auto_j", "pairs", "rewardbench", "llmbar", "xstest", "prmbench"}
     for name in sorted({*GOOD} - others - numbered):
-        with pytest.raises(DataError, match="rows.jsonl: id '.*' occurs twice; give every row an id of its own"):
+        with pytest.raises(DataError, match="rows.jsonl: id '.*' occurs twice; give every row a unique id"):
             cases_of(name, tmp_path / "rows.jsonl", [GOOD[name]] * 2)
     for name in ["auto_j", "pairs"]:
         unnamed = {column: value for column, value in GOOD[name].items() if column != "id"}
