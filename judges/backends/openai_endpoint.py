@@ -100,8 +100,8 @@ class Endpoint:
                 raise UsageError(f"{name} is {allowed}, got {vars(self)[name]!r}")
         if self.max_cost is not None and (unbounded := [name for name in protocol.LENGTHS if name in self.options]):
             raise UsageError(
-                f"max_cost cannot be kept with the option {unbounded[0]}, since it goes by each request's max_tokens; "
-                "leave one of the two out"
+                f"max_cost does not support the option {unbounded[0]}, since it is computed from max_tokens; leave one "
+                "of the two out"
             )
 
     def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
@@ -166,7 +166,7 @@ class Endpoint:
         """Stop sending a parameter that the server does not support. Return False if the error has another cause."""
         if failure.refused == protocol.CONSTRAINT and ask.schema is not None:
             self._unconstrained.add(protocol.schema_name(ask.schema))
-            self.note(f"{self.name} refuses a JSON schema and is asked without it ({failure.reason})")
+            self.note(f"{self.name} refuses a JSON schema; requests are sent without it ({failure.reason})")
         elif failure.refused == protocol.LIMIT:
             self._limit = protocol.NEWER_LIMIT
         return bool(failure.refused)

@@ -57,7 +57,7 @@ def _completion(accepted: FilteredRubric, contrast_first: bool) -> str:
     if not contrast_first:
         return rubric_json(accepted.rubric)
     if accepted.diagnoses is None:
-        raise DataError(f"{prompt_text(accepted.sides.prompt)!r:.60}: no diagnoses are kept to put before the rubric")
+        raise DataError(f"{prompt_text(accepted.sides.prompt)!r:.60}: no stored diagnoses to put before the rubric")
     return f"{contrast(accepted.diagnoses)}\n{rubric_json(accepted.rubric)}"
 
 
@@ -137,7 +137,7 @@ class RubricJudge:
 def check_records(records: Sequence[Record]) -> None:
     """Raise a `DataError` with the indices of records that a trainer would misread."""
     if not records:
-        raise DataError("no records to train on; everything was dropped, see the reasons that were counted")
+        raise DataError("no records to train on; everything was dropped, see the logged reasons")
     for index, record in enumerate(records):
         if not record.get("prompt") or not record.get("completion"):
             raise DataError(f"record {index}: prompt and completion are lists of messages, got {record!r:.80}")

@@ -96,7 +96,7 @@ def _finding(values: Any, answer: str) -> CriterionFinding | Rejected:
         return Rejected("wrong form", f"severity {severity!r} is no integer from 0 to {MOST_SEVERE}")
     empty = [name for name in ("criterion", "claim", "anchor") if not values[name].strip()]
     if empty:
-        return Rejected("empty", f"{', '.join(empty)} of a finding says nothing")
+        return Rejected("empty", f"{', '.join(empty)} of a finding is empty")
     finding = CriterionFinding(status=status, severity=severity, **{name: values[name].strip() for name in TEXTS})
     if status in MISSED and not finding.evidence:
         return Rejected("no evidence", f"'{finding.claim}' quotes nothing")

@@ -102,7 +102,7 @@ def _met(values: Mapping[str, Any] | Rejected, rubric: Rubric) -> tuple[bool, ..
     met_by_id = {str(entry.get("id")): entry.get("met") for entry in listed}
     ids = [rule.id for rule in rubric.rules]
     if len(listed) != len(ids) or set(met_by_id) != set(ids):
-        return Rejected("wrong form", f"rules {', '.join(ids)} were asked, {', '.join(met_by_id)} answered")
+        return Rejected("wrong form", f"the request has rules {', '.join(ids)}, the reply {', '.join(met_by_id)}")
     if not all(type(met) is bool for met in met_by_id.values()):
         return Rejected("wrong form", "met is neither true nor false")
     return tuple(bool(met_by_id[name]) for name in ids)

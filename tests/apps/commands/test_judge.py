@@ -215,4 +215,4 @@ def test_cases_of_many_answers_stand_beside_pairs_and_so_many_are_drawn_in_their
     code, facts, err, folder = judge("--limit", 3, output="few")
     ids = pq.read_table(folder / "items.parquet")["case"].to_pylist()
     assert code == 0 and facts["cases"] == 3 and ids == sorted(ids), err
-    assert "3 of 8 cases were drawn, with seed 0." in (folder / "report.md").read_text()
+    assert "3 of 8 cases were sampled with seed 0." in (folder / "report.md").read_text()

@@ -193,7 +193,10 @@ UNKNOWN = {
     "xstest": ({"final_label": "4_other"}, "unknown label '4_other': labels are 1_full_compliance"),
     "if_rewardbench": ({"preference_graph": []}, "'preference_graph' has no preference"),
     "m_rewardbench": ({"subset": "hep-basic"}, "unknown subset 'hep-basic': it is one of alpacaeval-easy"),
-    "ppe_correctness": ({"scores": [True, True]}, r"the conflict pair \[0, 1\] is not of a right and a wrong response"),
+    "ppe_correctness": (
+        {"scores": [True, True]},
+        r"the conflict pair \[0, 1\] is not one right and one wrong response",
+    ),
     "ppe_preference": ({"winner": "both"}, "unknown winner 'both': it is one of model_a, model_b, tie"),
     "prmbench": ({"classification": "other"}, "unknown classification 'other': it is one of redundency, circular"),
     "rubricbench": ({"domain": "poetry"}, "unknown domain 'poetry': it is one of general, focus"),

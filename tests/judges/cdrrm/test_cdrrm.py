@@ -166,7 +166,7 @@ def test_every_pair_is_learnt_from_in_both_orders_with_one_rubric_and_perhaps_th
     assert first.startswith("The answer is brief. | A: fail | B: pass\n{")
     assert second.startswith("The answer is brief. | A: pass | B: fail\n{")
     assert read_rubric(Reply(first, "stop")) == RUBRIC
-    with pytest.raises(DataError, match="no diagnoses are kept"):
+    with pytest.raises(DataError, match="no stored diagnoses"):
         generator_records([KEPT._replace(diagnoses=None)], contrast_first=True)
     other = as_profile(findings(criterion="It names a river.", status="pass", evidence="The Seine"), BRIEF)
     lines = ["The answer is brief. | A: fail | B: not said", "It names a river. | A: not said | B: pass"]

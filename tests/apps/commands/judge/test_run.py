@@ -110,9 +110,9 @@ def test_what_cannot_be_run_is_told_in_a_sentence(judge, server):
         (["--max_cost", "1"], "--max_cost 1 needs prices; give --prompt_price and --completion_price, or --prices"),
         (
             ["--completion_price", "1"],
-            "--prompt_price and --completion_price stand together; give both prices, 0 for what costs nothing",
+            "--prompt_price and --completion_price are given together; give both prices, 0 for a free one",
         ),
-        ([*map(str, PRICED), "--max_cost", "1e-9"], "--max_cost 1e-09 cannot be kept: a single request may cost up to"),
+        ([*map(str, PRICED), "--max_cost", "1e-9"], "--max_cost 1e-09 is too low: a single request may cost up to"),
         (["--limit", "0"], "--limit is at least 1"),
         (["--levels", "none.toml"], "no file of levels 'none.toml'; it has criteria and score1_description"),
         (["--names", "qwen=gpt"], "--names belongs to --audit; add --audit"),
