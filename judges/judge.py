@@ -210,10 +210,10 @@ def one_of(name: str, value: Any, choices: Sequence[Any]) -> None:
 # ---- evidence ----
 
 
-def stands_in(evidence: str, answer: str) -> bool:
+def is_quotation_of(evidence: str, answer: str) -> bool:
     """Return whether the response contains the quotation word by word, ignoring whitespace, case and enclosing quotes.
 
-    >>> stands_in('"Four  apples"', "I have four apples."), stands_in("", "I have four apples.")
+    >>> is_quotation_of('"Four  apples"', "I have four apples."), is_quotation_of("", "I have four apples.")
     (True, False)
     """
     words = " ".join(evidence.casefold().strip(" \"'“”‘’«».").split())

@@ -25,8 +25,6 @@ def run_judges(
 
     `progress` is called with the name of each judge. With the chats of `stored_replies`, no request that already has a
     reply is sent again.
-
-    With chats of `stored_replies`, judges that ran before on these cases send no request again.
     """
     judgments: dict[str, list[Judgment]] = {}
     for judge in judges:
@@ -55,8 +53,8 @@ class CountedChat:
         self.faults.update(faults)
         if faults and self.on_fault == "stop":
             raise DataError(
-                f"{len(faults)} of {len(asks)} requests have no reply, such as: {faults[0][:ERROR_LENGTH]}; what has "
-                "arrived is kept: go on with --resume, or do without the rest with --on_fault abstain"
+                f"{len(faults)} of {len(asks)} requests have no reply, such as: {faults[0][:ERROR_LENGTH]}; the other "
+                "replies are stored: go on with --resume, or abstain on these with --on_fault abstain"
             )
         return replies
 

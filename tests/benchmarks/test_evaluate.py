@@ -43,7 +43,7 @@ def test_a_judgment_has_scores_or_a_reason_and_a_case_names_an_answer_that_it_ha
             Judgment("a", **both_or_none)
     with pytest.raises(ValueError, match="finite"):
         Judgment("a", scores=(float("nan"), 1.0))
-    with pytest.raises(ValueError, match="does not name answers 0 to 1"):
+    with pytest.raises(ValueError, match="is not within answers 0 to 1"):
         case("a", best=2)
 
 

@@ -132,7 +132,7 @@ def test_cut_pairs_are_counted_and_equal_ones_abstain(evaluated):
 
 def test_pairs_that_differ_in_what_the_template_leaves_out_are_refused(evaluated):
     code, output, _ = evaluated(PAIR, THOUGHT)
-    assert code == 3 and "response of case '1' are the same tokens" in output.err and "'moss'" in output.err
+    assert code == 3 and "response of case '1' have the same tokens" in output.err and "'moss'" in output.err
     code, output, folder = evaluated(PAIR, THOUGHT, flags=("--on_bad_row", "skip"))
     assert code == 0 and json.loads(output.out)["omitted"] == {"rm": 1}
     assert "leaves out text of 1 of 2 cases, such as 'moss'" in (folder / "report.md").read_text()

@@ -65,7 +65,7 @@ def test_points_and_checks_of_another_shape_are_refused():
         ([{"weight": 1, "code": "def f(): ..."}], "check 1 has a weight and some of"),
         ([{"weight": 1, "has": "x"}, {"weight": 1, "has": "("}], "check 2: no regular expression"),
         ([{"weight": 1, "most": "3"}], "check 1: 'most' is of the wrong type, '3'"),
-        ([{"weight": 1}], "check 1 asks for nothing"),
+        ([{"weight": 1}], "check 1 has no condition"),
     ]:
         with pytest.raises(ValueError, match=message):
             checks_of(values)

@@ -105,8 +105,8 @@ def test_what_cannot_be_run_is_told_in_a_sentence(judge, server):
         (["--kind", "reward_model"], "write reward_model(model=FOLDER)"),
         (["--rubric", "direct_answre"], "no rubric file 'direct_answre'; did you mean 'direct_answer'"),
         (["--score", "best"], "--score is one of gated, weighted"),
-        (["--together", "pairwise"], "--together joins judges, and 'pairwise' does not"),
-        (["--together", "cascade(gap=1)"], "joins 2 judges (cheap, strong) and there are 1: qwen pairwise"),
+        (["--together", "pairwise"], "--together is panel, cascade, route or consistent, got 'pairwise'"),
+        (["--together", "cascade(gap=1)"], "combines 2 judges (cheap, strong), got 1: qwen pairwise"),
         (["--max_cost", "1"], "--max_cost 1 needs prices; give --prompt_price and --completion_price, or --prices"),
         (
             ["--completion_price", "1"],
