@@ -17,7 +17,7 @@ from ..rm.io.escaping import escape_markdown
 from ..rm.types import prompt_text
 from .evaluate import OVERALL, credits_of, lay_out
 from .report import table
-from .statistics.cluster_bootstrap import LEVEL, Discordant, formatted_p, items_to_see, mcnemar
+from .statistics.cluster_bootstrap import LEVEL, Discordant, formatted_p, items_to_detect, mcnemar
 from .statistics.figures import SUBSET, Paired, pair_scorers, section_members
 from .statistics.multiple_tests import holm, holm_levels
 from .types import Difference, Suite
@@ -127,7 +127,7 @@ def compare(
             Flip(cases[i].id, cases[i].subset, before[i, 0], after[i, 0], int(i) + 1, _message_beginning(cases[i]))
             for i in np.flatnonzero(np.abs(after - before)[:, 0] > 0)
         ),
-        needed=items_to_see(gap, square) if abs(gap) > 1e-9 else None,
+        needed=items_to_detect(gap, square) if abs(gap) > 1e-9 else None,
         unscored=_count_unscored(suite, cases, ~np.isnan(before[:, 0]) & np.isnan(after[:, 0])),
     )
 

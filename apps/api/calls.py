@@ -111,10 +111,10 @@ def add_verb_settings(verb: str) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         declared = signature(function)
-        first = [given for given in declared.parameters.values() if given.kind is not Parameter.VAR_KEYWORD]
-        positional = {given.name for given in first}
-        settings = [given for given in _parameters(verb) if given.name not in positional]
-        rest = [given for given in declared.parameters.values() if given.kind is Parameter.VAR_KEYWORD]
+        first = [parameter for parameter in declared.parameters.values() if parameter.kind is not Parameter.VAR_KEYWORD]
+        positional = {parameter.name for parameter in first}
+        settings = [parameter for parameter in _parameters(verb) if parameter.name not in positional]
+        rest = [parameter for parameter in declared.parameters.values() if parameter.kind is Parameter.VAR_KEYWORD]
         function.__signature__ = Signature([*first, *settings, *rest], return_annotation=declared.return_annotation)  # type: ignore[attr-defined]
         return function
 

@@ -55,8 +55,8 @@ def short_repr(result: object, *facts: str, path: Path | None = None) -> str:
     >>> short_repr(Path(), "24 rows", path=Path("runs/scores.jsonl"))
     "PosixPath(24 rows, path='runs/scores.jsonl')"
     """
-    named = [] if path is None else [f"path='{path}'"]
-    return f"{type(result).__name__}({', '.join([*facts, *named])})"
+    path_text = [] if path is None else [f"path='{path}'"]
+    return f"{type(result).__name__}({', '.join([*facts, *path_text])})"
 
 
 def text_table(title: str, rows: Sequence[Sequence[Any]]) -> str:

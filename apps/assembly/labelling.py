@@ -73,8 +73,8 @@ def _parse_group(row: Mapping[str, Any]) -> Group:
         raise ValueError(f"no response: '{name}' is empty")
     used = (*PROMPT_COLUMNS, *LISTS, *SINGLES)
     columns = {column: value for column, value in row.items() if column not in used}
-    known, is_pair = row_id(row), name is None and len(responses) == 2
-    id = content_hash([prompt, *map(completion_json, responses)]) if known is None else str(known)
+    stated_id, is_pair = row_id(row), name is None and len(responses) == 2
+    id = content_hash([prompt, *map(completion_json, responses)]) if stated_id is None else str(stated_id)
     as_text = isinstance(row.get("prompt"), str)
     return Group(id, PromptRow(prompt, as_text, columns), responses, 0 if is_pair else None)
 
@@ -112,8 +112,8 @@ def rate_groups(sources: RewardSources, groups: Sequence[Group], file: Path, bat
             for index, group in enumerate(groups)]  # fmt: skip
     stored = rows.resume(keys)
     missing = [index for index, key in enumerate(keys) if key not in stored]
-    total, left = (sum(len(groups[index].responses) for index in part) for part in (range(len(groups)), missing))
-    with tqdm(total=total, initial=total - left, desc="labelling", unit="response", disable=None) as bar:
+    total, n_new = (sum(len(groups[index].responses) for index in part) for part in (range(len(groups)), missing))
+    with tqdm(total=total, initial=total - n_new, desc="labelling", unit="response", disable=None) as bar:
         for first in range(0, len(missing), batch_size):
             batch = missing[first : first + batch_size]
             examples = [example for index in batch for example in groups[index].examples]
@@ -126,7 +126,7 @@ def rate_groups(sources: RewardSources, groups: Sequence[Group], file: Path, bat
                 rows.append(keys[index], {"rewards": rewards.values[mask].tolist(), "members": members[mask].tolist()})
             bar.update(len(examples))
     read = rows.rows(keys)
-    return Ratings(sources.names, *(_padded([row[name] for row in read]) for name in ("rewards", "members"))), left
+    return Ratings(sources.names, *(_padded([row[name] for row in read]) for name in ("rewards", "members"))), n_new
 
 
 def _padded(groups: Sequence[Sequence[Sequence[float | None]]]) -> Float[np.ndarray, "P M K"]:

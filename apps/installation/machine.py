@@ -149,8 +149,8 @@ def checks(facts: Mapping[str, Any]) -> Iterator[Check]:
     yield _device(facts["devices"], facts["environment"])
     for name, extra in facts["extras"].items():
         absent = ", ".join(extra["absent"])
-        found = absent and f"without {absent}"
-        yield _check(f"extra {name}", extra["present"], found, extra["install"], bad="warn")
+        detail = absent and f"without {absent}"
+        yield _check(f"extra {name}", extra["present"], detail, extra["install"], bad="warn")
     for name, path in folders().items():
         yield disk(name, free_gigabytes(path))
     writable = os.access(_existing_folder(cache_folder()), os.W_OK)
@@ -160,8 +160,8 @@ def checks(facts: Mapping[str, Any]) -> Iterator[Check]:
     yield templates()
 
 
-def _check(name: str, passed: bool, found: str, way_out: str, bad: str = "fail") -> Check:
-    return Check(name, "ok" if passed else bad, found, way_out)
+def _check(name: str, passed: bool, value: str, remedy: str, bad: str = "fail") -> Check:
+    return Check(name, "ok" if passed else bad, value, remedy)
 
 
 def _packages() -> Iterator[Check]:
@@ -222,8 +222,8 @@ def table(facts: Mapping[str, Any], results: list[Check]) -> str:
 
 
 def _line(check: Check) -> str:
-    way_out = f"; {check.way_out}" if check.status != "ok" and check.way_out else ""
-    return f"{check.status:>16}  {check.name}: {check.found or 'complete'}{way_out}"
+    remedy = f"; {check.way_out}" if check.status != "ok" and check.way_out else ""
+    return f"{check.status:>16}  {check.name}: {check.found or 'complete'}{remedy}"
 
 
 def _flat(value: Any) -> str:

@@ -107,12 +107,12 @@ def every_eval_ever(run: Finished, row: Mapping[str, Any], organization: str, re
 def _result(run: Finished, area: str, interval: list[float], data: Mapping[str, str]) -> dict[str, Any]:
     value, low, high = interval
     part, method = part_of(run.summary["notes"]), run.summary["interval"]
-    whole = f" Not the whole benchmark: {part}" if part else ""
+    note = f" Not the whole benchmark: {part}" if part else ""
     return {
         "evaluation_name": run.suite.name if area == OVERALL else f"{run.suite.name} {area}",
         "source_data": dict(data),
         "metric_config": {
-            "evaluation_description": f"Accuracy on {area} of {run.suite.name}, version {run.suite.version}.{whole}",
+            "evaluation_description": f"Accuracy on {area} of {run.suite.name}, version {run.suite.version}.{note}",
             "lower_is_better": False,
             "score_type": "continuous",
             "min_score": 0.0,

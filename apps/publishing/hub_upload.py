@@ -80,8 +80,8 @@ def open_repository(
     """
     from huggingface_hub import HfApi
 
-    wanted, settings.push_to_hub = settings.push_to_hub, False
-    if not (wanted and leads):
+    push, settings.push_to_hub = settings.push_to_hub, False
+    if not (push and leads):
         return None
     if not settings.hub_model_id:
         raise UsageError("--push_to_hub needs the name of a repository; add --hub_model_id org/name")

@@ -22,7 +22,7 @@ def answer_reader(pattern: str) -> Callable[[str], list[str]]:
         raise UsageError(f"answer={pattern!r} is no regular expression ({error}); correct it") from error
     if compiled.groups != 1:
         raise UsageError(f"answer={pattern!r} has {compiled.groups} groups; put parentheses around the answer alone")
-    return lambda text: [found.strip() for found in compiled.findall(text) if found.strip()]
+    return lambda text: [match.strip() for match in compiled.findall(text) if match.strip()]
 
 
 def majority_answer(answers: Iterable[str]) -> tuple[str, float]:

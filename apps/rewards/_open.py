@@ -131,10 +131,10 @@ def _open_reward(source: str, run: RunFacts) -> Any:
         return load_reward_model(source, **run.loading)
     if reward := function_reward(source, run.table):
         return reward
-    made = build("policy", source)
-    if not (isinstance(made, RatesCompletions) or callable(made)):
-        raise UsageError(f"{source} returns {made!r}, neither a reward model nor a function of completions")
-    return made
+    result = build("policy", source)
+    if not (isinstance(result, RatesCompletions) or callable(result)):
+        raise UsageError(f"{source} returns {result!r}, neither a reward model nor a function of completions")
+    return result
 
 
 SIGNATURE = "(prompts, completions, **columns) -> a list or tensor of numbers, or None where a reward is missing"

@@ -28,8 +28,8 @@ def order(*, run: RunFacts, steps: str = "order", answer: str = LAST_LINE, by: s
     read = answer_reader(answer)
 
     def rate(examples: Sequence[Example]) -> list[float]:
-        found = [(read(example.text) or [""])[-1] for example in examples]
-        parsed = [[int(number) for number in re.findall(r"\d+", text)] for text in found]
+        answers = [(read(example.text) or [""])[-1] for example in examples]
+        parsed = [[int(number) for number in re.findall(r"\d+", text)] for text in answers]
         rights = [orders[prompt_text(example.prompt)] for example in examples]
         return [
             SCORES[by](numbers, right) if sorted(numbers) == sorted(right) else 0.0
@@ -39,24 +39,24 @@ def order(*, run: RunFacts, steps: str = "order", answer: str = LAST_LINE, by: s
     return rate
 
 
-def positions_share(found: Sequence[int], right: Sequence[int]) -> float:
+def positions_share(answer: Sequence[int], right: Sequence[int]) -> float:
     """Return the share of steps at the right position.
 
     >>> positions_share([1, 3, 2, 4], [1, 2, 3, 4])
     0.5
     """
-    return sum(a == b for a, b in zip(found, right, strict=True)) / max(len(right), 1)
+    return sum(a == b for a, b in zip(answer, right, strict=True)) / max(len(right), 1)
 
 
-def pairs_share(found: Sequence[int], right: Sequence[int]) -> float:
+def pairs_share(answer: Sequence[int], right: Sequence[int]) -> float:
     """Return (1 + Kendall's tau) / 2.
 
     >>> pairs_share([1, 3, 2], [1, 2, 3])
     0.6666666666666666
     """
-    place = {step: index for index, step in enumerate(found)}
+    position = {step: index for index, step in enumerate(answer)}
     pairs = [*combinations(right, 2)]
-    return sum(place[a] < place[b] for a, b in pairs) / len(pairs) if pairs else 1.0
+    return sum(position[a] < position[b] for a, b in pairs) / len(pairs) if pairs else 1.0
 
 
 SCORES = {"positions": positions_share, "kendall": pairs_share}

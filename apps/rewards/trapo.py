@@ -67,8 +67,8 @@ class TrajectoryReward:
         answers: dict[str, list[str]] = {}
         for example in examples:
             answers.setdefault(prompt_text(example.prompt), []).append((self.read(example.text) or [""])[-1])
-        labels = {prompt: self.labels[prompt] or majority_answer(found)[0] for prompt, found in answers.items()}
-        return {prompt: [float(a == labels[prompt] != "") for a in found] for prompt, found in answers.items()}
+        labels = {prompt: self.labels[prompt] or majority_answer(texts)[0] for prompt, texts in answers.items()}
+        return {prompt: [float(a == labels[prompt] != "") for a in texts] for prompt, texts in answers.items()}
 
     def _trusted(self, paths: dict[str, list[float]]) -> set[str]:
         """Return the unlabelled prompts of the batch whose trajectories are similar to those of labelled prompts."""

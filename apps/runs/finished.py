@@ -241,8 +241,8 @@ def rank_runs(runs: Mapping[str, Finished], *, samples: int, seed: int) -> "Boar
     first = next(iter(runs.values()))
     labels, judged = name_scorers(runs)
     note = part_of(first.summary["notes"])
-    named = {label: judged[side] for side, label in labels.items() if side in judged}
-    return board(first.suite, first.cases, named, runs=[*runs], note=note, samples=samples, seed=seed)
+    judged_by_label = {label: judged[side] for side, label in labels.items() if side in judged}
+    return board(first.suite, first.cases, judged_by_label, runs=[*runs], note=note, samples=samples, seed=seed)
 
 
 def name_scorers(runs: Mapping[str, Finished]) -> tuple[dict[tuple[str, str], str], dict[tuple[str, str], Judged]]:
@@ -257,10 +257,10 @@ def name_scorers(runs: Mapping[str, Finished]) -> tuple[dict[tuple[str, str], st
         for row in run.summary["rows"]:
             scorer, judged = row["scorer"], (row["role"], run.of(row["scorer"], first.cases))
             distinct = by_scorer.setdefault(scorer, {})
-            owner[run_name, scorer] = next((name for name, known in distinct.items() if known == judged), run_name)
+            owner[run_name, scorer] = next((name for name, value in distinct.items() if value == judged), run_name)
             distinct.setdefault(owner[run_name, scorer], judged)
     labels = {
         (run_name, scorer): scorer if len(by_scorer[scorer]) == 1 else f"{scorer} ({home})"
         for (run_name, scorer), home in owner.items()
     }
-    return labels, {(name, scorer): judged for scorer, known in by_scorer.items() for name, judged in known.items()}
+    return labels, {(name, scorer): judged for scorer, by_name in by_scorer.items() for name, judged in by_name.items()}

@@ -44,10 +44,10 @@ def translate_words(words: Sequence[str], settings: Collection[str]) -> list[str
     flags = [(_own_name(name, settings), name, values) for name, values in _flags(words)]
     stated = {name: values for _, name, values in flags}
     translated = []
-    for own, name, values in flags:
+    for setting, name, values in flags:
         if name in (*IMPLIED, *SPLITS) and name not in settings:
             continue
-        translated += [*([f"--{own}"] if name else []), *_values(name, values, stated)]
+        translated += [*([f"--{setting}"] if name else []), *_values(name, values, stated)]
     if "dataset_name" in stated and "eval_data" in settings and "eval_data" not in stated and _evaluates(stated):
         held_out = [split for name in stated["dataset_name"] if (split := _split(name, stated, TEST_SPLIT)) != name]
         translated += ["--eval_data", *held_out] if held_out else []
@@ -60,13 +60,13 @@ def translate_config(config: Mapping[str, Any], settings: Collection[str]) -> di
     for name, value in config.items():
         if name in (*IMPLIED, *SPLITS) and name not in settings:
             continue
-        own = _own_name(name, settings)
+        setting = _own_name(name, settings)
         if name in ("reward_funcs", "dataset_name"):
             splits = {key: [config[key]] for key in SPLITS if key in config}
             value = _values(name, value if isinstance(value, list) else [value], splits)
-        if own == "reward" and own in translated:
-            value = [*translated[own], *(value if isinstance(value, list) else [value])]
-        translated[own] = value
+        if setting == "reward" and setting in translated:
+            value = [*translated[setting], *(value if isinstance(value, list) else [value])]
+        translated[setting] = value
     return translated
 
 
@@ -86,7 +86,7 @@ def _flags(words: Sequence[str]) -> Iterator[Flag]:
 
 
 def _own_name(name: str, settings: Collection[str]) -> str:
-    return next((own for own in ALIASES.get(name, ()) if own in settings), name)
+    return next((setting for setting in ALIASES.get(name, ()) if setting in settings), name)
 
 
 def _values(name: str, values: Sequence[str], stated: Mapping[str, Sequence[str]]) -> list[str]:
@@ -99,8 +99,8 @@ def _values(name: str, values: Sequence[str], stated: Mapping[str, Sequence[str]
 
 def _split(source: str, stated: Mapping[str, Sequence[str]], which: str) -> str:
     """Return `source:split` with the stated split, by default train or test. A file is returned unchanged."""
-    whole = ":" in source or format_of(source) in SUFFIXES or Path(source, "state.json").exists()
-    return source if whole else f"{source}:{stated.get(which, SPLITS[which])[0]}"
+    complete = ":" in source or format_of(source) in SUFFIXES or Path(source, "state.json").exists()
+    return source if complete else f"{source}:{stated.get(which, SPLITS[which])[0]}"
 
 
 def _reward(function: str) -> str:

@@ -42,14 +42,14 @@ def attribute_counterfactuals(
     chain, variants = _chain(rate, pair, texts, margin)
     effects = [part_effects(rate, text, label) for text, label in zip(texts, labels, strict=True)]
     chain += _length_causes(rate, texts, variants, effects)
-    own = [
+    part_causes = [
         Cause(part.name, sign * value)
         for sign, effect in zip((1, -1), effects, strict=True)
         for part, value in zip(effect.parts, effect.values, strict=True)
     ]
     pieces = [_pieces(text, *effect) for text, effect in zip(texts, effects, strict=True)]
     second = pieces[1]._replace(values=-pieces[1].values)
-    return Attribution((*chain, *bundle(own, "words and sentences")), (pieces[0], second), METHOD)
+    return Attribution((*chain, *bundle(part_causes, "words and sentences")), (pieces[0], second), METHOD)
 
 
 def _rate(model: RewardModel, prompt: Messages, texts: Sequence[str]) -> np.ndarray:
@@ -130,14 +130,14 @@ def part_effects(rate: Rate, text: Parts, label: str) -> PartEffects:
     size = len(text.text())
     parts = parts[: min(MOST_PARTS, max(1, MOST_CHARACTERS // max(1, size)))] if len(parts) > 1 else []
     orders = text.orders(max(1, MOST_PARTS // max(1, len(parts))))
-    whole = rate([text.text(order) for order in orders])
+    full = rate([text.text(order) for order in orders])
     if not parts:
-        return PartEffects([], np.empty((0, whole.shape[1])))
+        return PartEffects([], np.empty((0, full.shape[1])))
 
     def effects(parts: Sequence[Part]) -> np.ndarray:
         """Return r(y) - r(y without s) [parts, K]."""
         reduced = rate([text.text(order, {*part.indices}) for part in parts for order in orders])
-        return whole.mean(0) - reduced.reshape(len(parts), len(orders), -1).mean(1)
+        return full.mean(0) - reduced.reshape(len(parts), len(orders), -1).mean(1)
 
     values = effects(parts)
     slope = np.median(values / _sizes(text, parts), axis=0)

@@ -93,8 +93,8 @@ class Parts(NamedTuple):
         gaps = [self._joined(index)[len(self._joined(index).rstrip()) :] for index in range(len(self.sentences))]
         order = range(len(self.sentences)) if order is None else order
         bodies = [self._joined(index, without).rstrip() for index in order]
-        kept = [(body, gap) for body, gap in zip(bodies, gaps, strict=True) if body]
-        text = plain("".join(f"{body}{gap or ' '}" for body, gap in kept))
+        remaining = [(body, gap) for body, gap in zip(bodies, gaps, strict=True) if body]
+        text = plain("".join(f"{body}{gap or ' '}" for body, gap in remaining))
         return text if gaps and gaps[-1] else text.rstrip()
 
     def _joined(self, index: int, without: Collection[WordIndex] = ()) -> str:

@@ -72,10 +72,10 @@ class Explanation(NamedTuple):
         if main is None or side * main.values[objective] <= 0:
             return f"None of the tested causes explains the margin of {size} for {better}."
         share = f"{main.name} explains {abs(main.values[objective]):.3g} of the margin of {size} for {better}"
-        more = f"; {abs(self.remainder[objective]):.3g} is not explained" if self.is_mostly_open(objective) else ""
+        more = f"; {abs(self.remainder[objective]):.3g} is not explained" if self.is_unexplained(objective) else ""
         return f"{share[0].upper()}{share[1:]}{f' ({main.detail})' if main.detail else ''}{more}."
 
-    def is_mostly_open(self, objective: int) -> bool:
+    def is_unexplained(self, objective: int) -> bool:
         """Return whether the remainder is larger than half of the margin."""
         return bool(abs(self.remainder[objective]) > abs(self.margin[objective]) / 2)
 
@@ -84,8 +84,8 @@ def bundle(causes: Iterable[Cause], noun: str) -> list[Cause]:
     """Add up causes of the same name, and return the largest ones and the sum of the others, called by the noun."""
     sums: dict[str, Cause] = {}
     for cause in causes:
-        known = sums.get(cause.name)
-        sums[cause.name] = cause if known is None else known._replace(values=known.values + cause.values)
+        previous = sums.get(cause.name)
+        sums[cause.name] = cause if previous is None else previous._replace(values=previous.values + cause.values)
     ranked = sorted(sums.values(), key=lambda cause: -np.abs(cause.values).max())
     largest, others = ranked[:MOST_CAUSES], ranked[MOST_CAUSES:]
     if not others:

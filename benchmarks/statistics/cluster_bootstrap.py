@@ -271,7 +271,7 @@ def formatted_p(p: float, at_most: bool = False) -> str:
     return "< 0.001" if p < 0.001 else f"{'≤' if at_most else '='} {p:.3f}"
 
 
-def items_to_see(difference: float, square: float, level: float = LEVEL, power: float = 0.8) -> int:
+def items_to_detect(difference: float, square: float, level: float = LEVEL, power: float = 0.8) -> int:
     """Return the number of items at which a paired comparison detects a `difference` of accuracies with given power.
 
         n = (z_{1-α/2} √s + z_{power} √(s - δ²))² / δ²                       (Connor 1987)

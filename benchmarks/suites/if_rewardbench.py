@@ -27,13 +27,13 @@ def kendall_tau_b(margins: Sequence[float]) -> float:
 
 def _case(values: Mapping[str, Any]) -> Case:
     responses = text_list(values, "responses")
-    index = {column(response, "response_id"): place for place, response in enumerate(responses)}
+    index = {column(response, "response_id"): position for position, response in enumerate(responses)}
     edges = [(edge["chosen"], edge["rejected"]) for edge in text_list(values, "preference_graph")]
     preferences = tuple((index[better["response_id"]], index[worse["response_id"]]) for better, worse in edges)
     if not preferences:
         raise ValueError("'preference_graph' has no preference")
     beaten = {worse for _, worse in preferences}
-    best = [place for place in range(len(responses)) if place not in beaten]
+    best = [position for position in range(len(responses)) if position not in beaten]
     answers = [column(response, "response") for response in responses]
     prompt, subset = as_prompt(column(values, "messages")), str(column(values, "instruction_type"))
     return case(str(column(values, "id")), prompt, answers, best, subset, preferences=preferences)

@@ -45,10 +45,10 @@ class PRMBench(ScoredSuite):
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """Return the cases, the first of those with the same class and `idx`."""
         cases, rows = collect(sources, _case, self.on_bad_row)
-        kept = {case.id: case for case in reversed(cases)}
-        notes = [f"{len(cases) - len(kept)} rows with the class and idx of an earlier row are left out."]
-        notes = [*dropped_note(rows), *notes * (len(kept) < len(cases))]
-        return [*reversed(kept.values())], [*notes, f"A step with a score above {self.threshold:g} counts as correct."]
+        first = {case.id: case for case in reversed(cases)}
+        notes = [f"{len(cases) - len(first)} rows with the class and idx of an earlier row are left out."]
+        notes = [*dropped_note(rows), *notes * (len(first) < len(cases))]
+        return [*reversed(first.values())], [*notes, f"A step with a score above {self.threshold:g} counts as correct."]
 
     def weights(self, case: Case) -> Sequence[float]:
         """Return the numbers of all, correct and wrong steps."""
@@ -58,9 +58,9 @@ class PRMBench(ScoredSuite):
         """Return the shares of all, correct and wrong steps that are predicted right; 0 if there are none."""
         steps, correct, wrong = self.weights(case)
         predicted = [score > self.threshold for score in scores]
-        found = sum(label for label, above in zip(case.values, predicted, strict=True) if above)
+        accepted = sum(label for label, above in zip(case.values, predicted, strict=True) if above)
         rejected = sum(1 - label for label, above in zip(case.values, predicted, strict=True) if not above)
-        return (found + rejected) / steps, found / max(1, correct), rejected / max(1, wrong)
+        return (accepted + rejected) / steps, accepted / max(1, correct), rejected / max(1, wrong)
 
     def margin(self, case: Case, scores: Sequence[float]) -> float:
         """Return the smallest distance of a score from the threshold, negative on the wrong side."""

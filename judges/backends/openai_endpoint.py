@@ -139,7 +139,7 @@ class Endpoint:
     async def turn(self, ask: Ask, index: int) -> None:
         """Wait until the rate limits of a server allow the request."""
         now, (requests, tokens) = time.monotonic(), self._paces[index]
-        await asyncio.sleep(max(requests.wait(1, now), tokens.wait(_guess(ask), now)))
+        await asyncio.sleep(max(requests.wait(1, now), tokens.wait(_estimated_tokens(ask), now)))
 
     async def attempt(self, client: Any, ask: Ask, index: int) -> Reply | Trouble:
         """Send a request once to one server."""
@@ -159,10 +159,10 @@ class Endpoint:
                 refused=failure.refused if failure.refused in body else "",
             )
         if not reply.estimated:
-            self._paces[index][1].correct(reply.prompt_tokens + reply.completion_tokens - _guess(ask))
+            self._paces[index][1].correct(reply.prompt_tokens + reply.completion_tokens - _estimated_tokens(ask))
         return reply._replace(seconds=time.monotonic() - start)
 
-    def give_way(self, ask: Ask, failure: Trouble) -> bool:
+    def drop_parameter(self, ask: Ask, failure: Trouble) -> bool:
         """Stop sending a parameter that the server does not support. Return False if the error has another cause."""
         if failure.refused == protocol.CONSTRAINT and ask.schema is not None:
             self._unconstrained.add(protocol.schema_name(ask.schema))
@@ -185,7 +185,7 @@ class Endpoint:
         return text.replace(key, "***") if key else text
 
 
-def _guess(ask: Ask) -> int:
+def _estimated_tokens(ask: Ask) -> int:
     """Estimate the tokens of prompt and reply before the reply arrives."""
     return prompt_tokens(ask) + ask.max_tokens
 
@@ -203,7 +203,7 @@ class _Call:
 
     def __init__(self, endpoint: Endpoint, clients: Sequence[Any]):
         self.endpoint, self.clients = endpoint, clients
-        self.stopped, self.lost = "", 0
+        self.stopped, self.failures_in_a_row = "", 0
         self.closed: set[int] = set()
         """Servers that reject every request."""
         self.in_flight = 0
@@ -227,11 +227,11 @@ class _Call:
 
     async def reply(self, ask: Ask) -> Reply:
         """Return one reply, after retries if necessary."""
-        lost: list[Reply] = []
-        return with_earlier(await self._last_reply(ask, lost), lost)
+        failed: list[Reply] = []
+        return with_earlier(await self._last_reply(ask, failed), failed)
 
-    async def _last_reply(self, ask: Ask, lost: list[Reply]) -> Reply:
-        """Return the reply of the last attempt. Append earlier attempts that may have been billed to `lost`."""
+    async def _last_reply(self, ask: Ask, failed: list[Reply]) -> Reply:
+        """Return the reply of the last attempt. Append earlier attempts that may have been billed to `failed`."""
         endpoint, attempts, start = self.endpoint, 0, time.monotonic()
         tried: set[int] = set()
         while True:
@@ -242,19 +242,19 @@ class _Call:
                 endpoint.note(refusal)
                 return failed_reply(f"not asked: {refusal}")
             start_time = time.monotonic()
-            outcome = await self._send(ask, index, lost)
+            outcome = await self._send(ask, index, failed)
             if isinstance(outcome, Reply):
-                self._worked(index)
+                self._record_success(index)
                 return outcome
-            if endpoint.give_way(ask, outcome):
+            if endpoint.drop_parameter(ask, outcome):
                 continue
             outcome = self._failed(index, outcome, start_time)
             tried.add(index)
-            if outcome.passing and endpoint.rotation.up(time.monotonic(), but=tried):
+            if outcome.is_transient and endpoint.rotation.up(time.monotonic(), but=tried):
                 continue  # at once, with the next server
             attempts, tried = attempts + 1, set()
             wait = endpoint.rotation.wait(time.monotonic()) if len(endpoint.urls) > 1 else outcome.wait
-            if not outcome.passing or attempts > endpoint.retries or wait > endpoint.longest_wait:
+            if not outcome.is_transient or attempts > endpoint.retries or wait > endpoint.longest_wait:
                 return self._given_up(outcome, attempts, time.monotonic() - start)
             jitter = backoff(attempts - 1, random.random(), base=endpoint.first_wait, longest=endpoint.longest_wait)
             await asyncio.sleep(wait + jitter)
@@ -272,12 +272,12 @@ class _Call:
                 self.stopped = bill.refusal(ask)
         return self.stopped  # which may have come up while waiting
 
-    async def _send(self, ask: Ask, index: int, lost: list[Reply]) -> Reply | Trouble:
+    async def _send(self, ask: Ask, index: int, failed: list[Reply]) -> Reply | Trouble:
         """Send a request once with a reservation, and charge its cost."""
         self.in_flight += 1
         try:
             outcome = await self.endpoint.attempt(self.clients[index], ask, index)
-            self._charge(ask, outcome, lost)
+            self._charge(ask, outcome, failed)
             return outcome
         finally:
             self.endpoint.bill.budget.release(self.endpoint.bill.most(ask))
@@ -285,35 +285,35 @@ class _Call:
             self.settled.set()
             self.settled = asyncio.Event()
 
-    def _charge(self, ask: Ask, outcome: Reply | Trouble, lost: list[Reply]) -> None:
+    def _charge(self, ask: Ask, outcome: Reply | Trouble, failed: list[Reply]) -> None:
         """Charge the cost of a reply, or the upper bound for a failed request that may have been billed."""
         if isinstance(outcome, Reply):
             return self.endpoint.bill.add(outcome)
         if outcome.fault.billed == Billed.AT_MOST:
             tokens = {"prompt_tokens": most_prompt_tokens(ask), "completion_tokens": ask.max_tokens}
-            lost.append(failed_reply(outcome.reason, requests=1, estimated=1, **tokens))
-            self.endpoint.bill.add(lost[-1])
+            failed.append(failed_reply(outcome.reason, requests=1, estimated=1, **tokens))
+            self.endpoint.bill.add(failed[-1])
 
-    def _worked(self, index: int) -> None:
-        self.lost = 0
+    def _record_success(self, index: int) -> None:
+        self.failures_in_a_row = 0
         self.closed.discard(index)
         self.endpoint.rotation.worked(index)
 
     def _failed(self, index: int, failure: Trouble, start_time: float) -> Trouble:
         """Record a failure. If other servers accept requests, a server that rejects all of them is marked as down."""
-        if failure.passing or failure.everywhere:
+        if failure.is_transient or failure.is_fatal:
             self.endpoint.rotation.failed(index, time.monotonic(), pause=failure.wait, since=start_time)
-        if not failure.everywhere:
+        if not failure.is_fatal:
             return failure
         self.closed.add(index)
         elsewhere = len(self.closed) < len(self.clients)
         return failure.at_one_server() if elsewhere else failure
 
     def _given_up(self, failure: Trouble, attempts: int, seconds: float) -> Reply:
-        self.lost += failure.passing
-        if failure.everywhere:
+        self.failures_in_a_row += failure.is_transient
+        if failure.is_fatal:
             self.stopped = self.stopped or failure.reason
-        elif not self.stopped and self.lost >= max(self.endpoint.concurrency, LOST_IN_A_ROW):
-            self.stopped = f"{self.lost} requests in a row failed, the last with: {failure.reason}"
+        elif not self.stopped and self.failures_in_a_row >= max(self.endpoint.concurrency, LOST_IN_A_ROW):
+            self.stopped = f"{self.failures_in_a_row} requests in a row failed, the last with: {failure.reason}"
         left_alone = f"; the server asks to wait {failure.wait:.0f} s" if failure.wait else ""
         return failed_reply(f"{failure.reason}{left_alone} (attempts: {attempts})", seconds=seconds)

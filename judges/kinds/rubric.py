@@ -96,13 +96,13 @@ def _read_replies(
     read = [
         read_marks(reply, part.ids, case.texts[index]) for (index, part), reply in zip(requests, replies, strict=True)
     ]
-    found = [
+    applicable = [
         criterion
         for (index, _), marks in zip(requests, read, strict=True)
         for criterion in as_criteria(marks, index, case.texts[index])
         if not math.isnan(criterion.value)
     ]
-    return read, found
+    return read, applicable
 
 
 def _fixed_rubrics(rubric: Rubric | RubricSource) -> Mapping[str, Rubric]:

@@ -27,9 +27,7 @@ def with_dropout(rubric: Rubric | RubricSource, share: float, *, least: int = 3,
             responses.setdefault(prompt_text(case.prompt), []).extend(map(str, case.texts))
         seeds = {prompt: content_hash([seed, prompt, sorted(texts)]) for prompt, texts in responses.items()}
         rubrics = zip(cases, rubrics_for(rubric, cases), strict=True)
-        return [
-            whole and reduced(whole, share, least, Random(seeds[prompt_text(case.prompt)])) for case, whole in rubrics
-        ]
+        return [full and reduced(full, share, least, Random(seeds[prompt_text(case.prompt)])) for case, full in rubrics]
 
     source.__qualname__ = f"dropout {share} of {content_hash(describe_setting(rubric))}"
     return source

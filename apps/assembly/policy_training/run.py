@@ -69,7 +69,7 @@ class PolicyRun(NamedTuple):
 def train_policy(config: RlConfig, arguments: PolicyArguments) -> PolicyRun:
     """Train a policy on rewards and save its run folder."""
     output, started = config.output or arguments.output_dir, time.time()
-    algorithm = check_together(config, arguments)
+    algorithm = checked_algorithm(config, arguments)
     here, recipe = trained_by(config.processes, "rl", arguments), _recipe(config, arguments)
     repository = open_repository(arguments, leads=here.leads)
     folder_options = {"overwrite": config.overwrite, "resume": config.resume, "keep": STEPS}
@@ -225,7 +225,7 @@ def _critic(config: RlConfig) -> CriticArguments | None:
     return CriticArguments(**{name: vars(config)[f"critic_{name}"] for name in names}) if config.critic else None
 
 
-def check_together(config: RlConfig, arguments: PolicyArguments) -> Algorithm:
+def checked_algorithm(config: RlConfig, arguments: PolicyArguments) -> Algorithm:
     """Build the algorithm. Raise `UsageError` for unknown formulas and contradictory settings.
 
     Reward models are not loaded yet, so the components of a reward model with several objectives are still unknown.
