@@ -274,12 +274,12 @@ def read_gate(path: str) -> list[dict[str, Any]]:
     if not isinstance(rules, list):
         raise UsageError(f"{path}: rules are a list, got {type(rules).__name__}; {RULE}")
     for number, rule in enumerate(rules, start=1):
-        if fault := _fault_of(rule):
+        if fault := _rule_error(rule):
             raise UsageError(f"{path}, rule {number}: {fault}; {RULE}")
     return rules
 
 
-def _fault_of(rule: Any) -> str:
+def _rule_error(rule: Any) -> str:
     if not isinstance(rule, dict) or not {"area", "max_drop"} <= {*rule} <= {"area", "max_drop", *OPTIONAL}:
         return f"a rule has area, max_drop and perhaps even_if_noise and max_unscored, got {str(rule)[:80]}"
     if not isinstance(rule["area"], str):

@@ -94,7 +94,7 @@ Outcome = Sequence[float] | NoVerdict | str
 """Scores, or the reason for an abstention. A string is the abstention of another judgment, which is passed on."""
 
 
-def _settled(outcome: Outcome) -> dict[str, Any]:
+def _scores_or_reason(outcome: Outcome) -> dict[str, Any]:
     if isinstance(outcome, NoVerdict | str):
         return {"abstained": str(outcome)}
     return {"scores": tuple(map(float, outcome))}
@@ -115,7 +115,7 @@ def judgment(
     prices = chat.prices if isinstance(chat, PricedChat) else FREE
     return Judgment(
         case.id,
-        **_settled(outcome),
+        **_scores_or_reason(outcome),
         criteria=tuple(criteria),
         reasoning="\n\n".join(part for part in reasoning if part),
         raw=tuple(reply.text for reply in replies),
@@ -135,7 +135,7 @@ def merge_judgments(
     """Return a judgment that combines several: replies are concatenated, costs are summed."""
     return Judgment(
         case.id,
-        **_settled(outcome),
+        **_scores_or_reason(outcome),
         criteria=(*criteria, *(criterion for part in parts for criterion in part.criteria)),
         reasoning="\n\n".join(part.reasoning for part in parts if part.reasoning),
         raw=tuple(text for part in parts for text in part.raw),

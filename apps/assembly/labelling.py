@@ -142,19 +142,19 @@ def _padded(groups: Sequence[Sequence[Sequence[float | None]]]) -> Float[np.ndar
 
 
 def agreement(groups: Sequence[Group], ratings: Ratings) -> dict[str, Any]:
-    """Return Krippendorff's alpha of all labellers, and the share of equal labels and Cohen's kappa of each two.
+    """Return Krippendorff's alpha of all labellers, and the share of equal labels and Cohen's kappa of each pair.
 
     A label is the position of the preferred response of a prompt, or a tie. Responses are ordered by hash, so that
     their order in the data has no effect. The labels that preference pairs already have count as a further labeller,
     `data`. Empty with a single labeller.
     """
-    labels = {name: _preferred(groups, ratings.rewards[:, :, k]) for k, name in enumerate(ratings.names)}
+    labels = {name: _preference_labels(groups, ratings.rewards[:, :, k]) for k, name in enumerate(ratings.names)}
     if any(group.chosen is not None for group in groups):
         stated = np.full(ratings.rewards.shape[:2], np.nan)
         for index, group in enumerate(groups):
             if group.chosen is not None:
                 stated[index, : len(group.responses)] = np.arange(len(group.responses)) == group.chosen
-        labels[DATA] = _preferred(groups, stated)
+        labels[DATA] = _preference_labels(groups, stated)
     if len(labels) < 2:
         return {}
     pairs = {}
@@ -168,7 +168,7 @@ def agreement(groups: Sequence[Group], ratings: Ratings) -> dict[str, Any]:
     return {"alpha": krippendorff_alpha(np.stack([*labels.values()])), "pairs": pairs}
 
 
-def _preferred(groups: Sequence[Group], rewards: Float[np.ndarray, "P M"]) -> Float[np.ndarray, " P"]:
+def _preference_labels(groups: Sequence[Group], rewards: Float[np.ndarray, "P M"]) -> Float[np.ndarray, " P"]:
     labels = np.full(len(groups), np.nan)
     for index, group in enumerate(groups):
         values = rewards[index, : len(group.responses)]

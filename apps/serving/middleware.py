@@ -67,7 +67,7 @@ class AccessMiddleware:
 
         self.active += route not in OPEN
         try:
-            await self._admitted(scope, receive, send_counted)
+            await self._serve_if_allowed(scope, receive, send_counted)
         except Refused as refused:
             await refused.response(self.contract)(scope, receive, send_counted)
         except Exception as error:
@@ -78,7 +78,7 @@ class AccessMiddleware:
             self.active -= route not in OPEN
             self.metrics.answered(route, status, time.perf_counter() - started)
 
-    async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve_if_allowed(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         if sentence := refusal_reason(headers, self.hosts):
             raise Refused(403, sentence)
@@ -90,11 +90,11 @@ class AccessMiddleware:
             raise Refused(503, "this server is stopping", retry_after=self.queue.wait_seconds() + 1)
         reserved = self._reserved(headers)
         try:
-            await self.app(scope, _replay_body(await self._arrived(receive), receive), send)
+            await self.app(scope, _replay_body(await self._receive_body(receive), receive), send)
         finally:
             self.held -= reserved
 
-    async def _arrived(self, receive: Receive) -> bytes:
+    async def _receive_body(self, receive: Receive) -> bytes:
         try:
             async with asyncio.timeout(self.config.timeout):
                 return await self._body(receive)

@@ -81,7 +81,7 @@ class Replicas:
         parts = list(requests([len(row) for row in rows], self.limits, each))
 
         def rate_part(indices: list[int]) -> np.ndarray:
-            answer = self._posted(body([rows[index] for index in indices], truncate=self.truncate))
+            answer = self._send(body([rows[index] for index in indices], truncate=self.truncate))
             for index, reading in zip(indices, readings_of(answer), strict=True):
                 readings[index] = reading
             return rewards_of(answer, self.contract.objectives)
@@ -97,7 +97,7 @@ class Replicas:
 
     # ---- one request ----
 
-    def _posted(self, content: bytes) -> dict[str, Any]:
+    def _send(self, content: bytes) -> dict[str, Any]:
         until, tried = time.monotonic() + self.patience, set[int]()
         while True:
             with self.lock:

@@ -82,9 +82,9 @@ class PRMBench(ScoredSuite):
             RANDOM: lambda case, index: hashlib.sha256(f"{seed}|{case.id}|{index}".encode()).digest()[0] < 128,
         }
         names = [] if "none" in chosen else [*fixed] if "all" in chosen else [name for name in chosen if name in fixed]
-        return [Baseline(name, self._answers(fixed[name])) for name in names]
+        return [Baseline(name, self._fixed_prediction(fixed[name])) for name in names]
 
-    def _answers(self, is_correct: Callable[[Case, int], bool]) -> Callable[..., Any]:
+    def _fixed_prediction(self, is_correct: Callable[[Case, int], bool]) -> Callable[..., Any]:
         return judge_by_response(lambda case, index: self.threshold + (1.0 if is_correct(case, index) else -1.0))
 
 

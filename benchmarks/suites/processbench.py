@@ -81,7 +81,7 @@ class ProcessBench(StrictSuite):
             RANDOM: lambda case: _random_answer(case, seed),
         }
         names = [] if "none" in chosen else [*fixed] if "all" in chosen else [name for name in chosen if name in fixed]
-        return [Baseline(name, self._answers(fixed[name])) for name in names]
+        return [Baseline(name, self._fixed_prediction(fixed[name])) for name in names]
 
     def remarks(self, name: str, cases: Sequence[Case], judgments: Sequence[Judgment]) -> list[str]:
         """Return a finding with the threshold that would have had the highest F1 on these solutions."""
@@ -94,7 +94,7 @@ class ProcessBench(StrictSuite):
             f"{best.value:.3g}; use it on other solutions, as processbench(threshold={best.value:.3g})."
         ]
 
-    def _answers(self, answer: Callable[[Case], int]) -> Callable[[Sequence[Case]], list[Judgment]]:
+    def _fixed_prediction(self, answer: Callable[[Case], int]) -> Callable[[Sequence[Case]], list[Judgment]]:
         return judge_by_response(lambda case, index: self.threshold + (-1.0 if index == answer(case) else 1.0))
 
 

@@ -199,7 +199,7 @@ def markdown(audit: Audit, limits: Limits | None = None) -> str:
     measured = [name for name in FIGURES if name in audit.figures]
     figures = [
         [name, _cell(audit.figures[name], _unit(name)), FIGURES[name].ideal, _limit(name, limits) or "–"]
-        + [_standing(audit, name, limits), FIGURES[name].meaning]
+        + [_status_text(audit, name, limits), FIGURES[name].meaning]
         for name in measured
     ]
     attacks = [[name, *_attack(audit, name, attacked, limits)] for name, attacked in audit.attacks.items()]
@@ -250,10 +250,10 @@ def _attack(audit: Audit, name: str, attacked: Attacked, limits: Limits) -> list
     figure = figure_of(name, attacked.replaces)
     gain = "–" if attacked.replaces else _cell(attacked.gain, "%")
     cells = [_cell(attacked.before, "%"), _cell(attacked.after, "%"), gain]
-    return [*cells, _limit(figure, limits), _standing(audit, figure, limits)]
+    return [*cells, _limit(figure, limits), _status_text(audit, figure, limits)]
 
 
-def _standing(audit: Audit, name: str, limits: Limits) -> str:
+def _status_text(audit: Audit, name: str, limits: Limits) -> str:
     ends = limits.of(name)
     return "–" if ends == (-inf, inf) else str(status(audit.figures.get(name), ends))
 

@@ -255,7 +255,7 @@ class _Call:
             attempts, tried = attempts + 1, set()
             wait = endpoint.rotation.wait(time.monotonic()) if len(endpoint.urls) > 1 else outcome.wait
             if not outcome.is_transient or attempts > endpoint.retries or wait > endpoint.longest_wait:
-                return self._given_up(outcome, attempts, time.monotonic() - start)
+                return self._final_failure(outcome, attempts, time.monotonic() - start)
             jitter = backoff(attempts - 1, random.random(), base=endpoint.first_wait, longest=endpoint.longest_wait)
             await asyncio.sleep(wait + jitter)
 
@@ -309,7 +309,7 @@ class _Call:
         elsewhere = len(self.closed) < len(self.clients)
         return failure.at_one_server() if elsewhere else failure
 
-    def _given_up(self, failure: Trouble, attempts: int, seconds: float) -> Reply:
+    def _final_failure(self, failure: Trouble, attempts: int, seconds: float) -> Reply:
         self.failures_in_a_row += failure.is_transient
         if failure.is_fatal:
             self.stopped = self.stopped or failure.reason

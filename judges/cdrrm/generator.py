@@ -16,7 +16,7 @@ from ..rubrics.rubric import SCHEMA, Rubric, rubric_json
 from ..types import Case, Judgment, Reason
 from .filter import FilteredRubric
 from .requests import Rejected, ask, system_prompt
-from .ruling import ORDERS, Ruling, RulingRequest, rule, verdict_ask
+from .ruling import ORDERS, Ruling, RulingRequest, rule, verdict_request
 from .synthesise import Sides, contrast, read_rubric
 
 Record = dict[str, list[dict[str, str]]]
@@ -26,7 +26,7 @@ Record = dict[str, list[dict[str, str]]]
 # ---- what is learnt from ----
 
 
-def generate_ask(prompt: Messages, answers: tuple[str, str]) -> Ask:
+def rubric_request(prompt: Messages, answers: tuple[str, str]) -> Ask:
     """Return the request for a rubric from a prompt and both responses."""
     parts = {"instruction": prompt_text(prompt), "answer_a": answers[0], "answer_b": answers[1]}
     return ask("generate", parts, SCHEMA)
@@ -41,7 +41,7 @@ def generator_records(accepted: Iterable[FilteredRubric], *, contrast_first: boo
     """
     return [
         conversation_record(
-            generate_ask(example.sides.prompt, example.sides.answers), _completion(example, contrast_first)
+            rubric_request(example.sides.prompt, example.sides.answers), _completion(example, contrast_first)
         )
         for pair in accepted
         for example in (pair, _swap_sides(pair))
@@ -65,7 +65,7 @@ def judge_records(teacher: Chat, accepted: Sequence[FilteredRubric]) -> list[Rec
     """Return the teacher's replies on the accepted pairs under their rubrics, if both orders have the right verdict."""
     questions = [RulingRequest(example.sides.prompt, example.sides.answers, example.rubric) for example in accepted]
     return [
-        conversation_record(verdict_ask(question, order), reply.text)
+        conversation_record(verdict_request(question, order), reply.text)
         for example, question, ruling in zip(accepted, questions, rule(teacher, questions), strict=True)
         if ruling.winner == "AB".index(example.sides.preferred)
         for order, reply in zip(ORDERS, ruling.replies, strict=True)
@@ -83,7 +83,7 @@ def conversation_record(request: Ask, reply: str) -> Record:
 
 def generate(chat: Chat, pairs: Sequence[Sides]) -> list[Rubric | Rejected]:
     """Return a generated rubric for every pair, from one request each with prompt and responses."""
-    replies = chat.ask([generate_ask(pair.prompt, pair.answers) for pair in pairs])
+    replies = chat.ask([rubric_request(pair.prompt, pair.answers) for pair in pairs])
     return [read_rubric(reply) for reply in replies]
 
 

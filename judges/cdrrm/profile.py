@@ -54,7 +54,7 @@ class Profile(NamedTuple):
         return {"findings": [finding._asdict() for finding in self.findings]}
 
 
-def profile_ask(example: Example) -> Ask:
+def profile_request(example: Example) -> Ask:
     """Return the request to diagnose one response, without the other response and the label."""
     parts = {"instruction": prompt_text(example.prompt), "answer": example.text}
     return ask("profile", parts, SCHEMA, max_tokens=2048)
@@ -63,7 +63,7 @@ def profile_ask(example: Example) -> Ask:
 def profile(chat: Chat, examples: Sequence[Example]) -> list[Profile | Rejected]:
     """Return the diagnosis of every response, or the reason for having none. Equal responses share a request."""
     texts = [(prompt_text(example.prompt), example.text) for example in examples]
-    asks = {text: profile_ask(example) for text, example in zip(texts, examples, strict=True)}
+    asks = {text: profile_request(example) for text, example in zip(texts, examples, strict=True)}
     replies = dict(zip(asks, chat.ask([*asks.values()]), strict=True))
     read = [(json_object(replies[text]), text[1]) for text in texts]
     return [values if isinstance(values, Rejected) else as_profile(values, answer) for values, answer in read]

@@ -23,7 +23,7 @@ def write_selection(sample: Sample, name: str, picks: Sequence[Any], control: Se
 
     def row(pick: Pick | PickedPair, is_control: bool) -> dict[str, Any]:
         prompt = list(sample.prompts[pick.prompt].prompt)
-        chosen, *others = [_answer(texts[pick.prompt][index]) for index in pick[1:]]
+        chosen, *others = [_assistant_turn(texts[pick.prompt][index]) for index in pick[1:]]
         scores = [float(rewards[pick.prompt, index]) for index in pick[1:]]
         if not others:
             number = f"{ids[pick.prompt]}/{pick[1]}"
@@ -38,7 +38,7 @@ def write_selection(sample: Sample, name: str, picks: Sequence[Any], control: Se
     write_rows(folder / f"{name}{CONTROL}.jsonl", (row(pick, True) for pick in control))
 
 
-def _answer(text: str) -> list[Message]:
+def _assistant_turn(text: str) -> list[Message]:
     return [Message(role="assistant", content=text)]
 
 

@@ -134,7 +134,7 @@ def _all_findings(read: Read, config: LintConfig) -> Linted:
     linted = lint(
         read.pairs, benchmarks=benchmarks, first=read.first, near=config.near, alike=config.alike, **_encoding(config)
     )
-    similar = _similar(read.pairs, benchmarks, config) if config.encoder else []
+    similar = _similar_prompts(read.pairs, benchmarks, config) if config.encoder else []
     rows = read.pair_rows
     of_pairs = [
         finding._replace(row=rows[finding.row], other=None if finding.other is None else rows[finding.other])
@@ -145,7 +145,7 @@ def _all_findings(read: Read, config: LintConfig) -> Linted:
     return Linted(tuple(findings), tuple(leaks), linted.shared)
 
 
-def _similar(
+def _similar_prompts(
     pairs: Sequence[PreferencePair], benchmarks: Mapping[str, Sequence[str]], config: LintConfig
 ) -> list[Finding]:
     from ....judges.retrieval.encoder import load_encoder  # PyTorch, which a check without an encoder does not need
