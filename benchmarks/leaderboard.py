@@ -24,7 +24,7 @@ HEADER += ["suite", "version", "cases", "runs", "part"]
 class RankedScorer:
     """One scorer's row. Group 1 has the best scorer and all scorers that do not differ significantly from it.
 
-    The remaining scorers form the next groups likewise; a scorer without a figure (NaN) has no group.
+    The remaining scorers form the next groups in the same way; a scorer without a figure (NaN) has no group.
     """
 
     group: int | None

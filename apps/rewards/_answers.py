@@ -19,7 +19,7 @@ def answer_reader(pattern: str) -> Callable[[str], list[str]]:
     try:
         compiled = re.compile(str(pattern), re.DOTALL)
     except re.error as error:
-        raise UsageError(f"answer={pattern!r} is no regular expression ({error}); correct it") from error
+        raise UsageError(f"answer={pattern!r} is not a regular expression ({error}); correct it") from error
     if compiled.groups != 1:
         raise UsageError(f"answer={pattern!r} has {compiled.groups} groups; put parentheses around the answer alone")
     return lambda text: [match.strip() for match in compiled.findall(text) if match.strip()]

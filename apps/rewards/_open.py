@@ -96,7 +96,7 @@ def open_rewards(
 
 
 class NoPolicy:
-    """Stands for the policy in `RunFacts` where there is none in this process: refuses every access to the model."""
+    """Placeholder of the policy in `RunFacts` where this process has none: refuses every access to the model."""
 
     def __init__(self, why: str):
         self.why = why

@@ -202,7 +202,7 @@ def case(
 ) -> Case:
     """Return a case whose prompt is its cluster.
 
-    Items are not validated: authors score blank responses like others. Raise an error if a response is no string.
+    Items are not validated: authors score blank responses like others. Raise an error if a response is not a string.
     """
     for answer in answers:
         if not isinstance(answer, AnyCompletion):

@@ -102,7 +102,7 @@ def pairs(objective: str = OVERALL, on_bad_row: OnBadRow = "refuse") -> Pairs:
     return Pairs(objective, on_bad_row)
 
 
-FUNCTION_SIGNATURE = "(row) -> {prompt, answers, best, subset, ...}, or None for a row that is no case"
+FUNCTION_SIGNATURE = "(row) -> {prompt, answers, best, subset, ...}, or None for a row without a case"
 
 
 class FunctionSuite(Pairs):

@@ -31,7 +31,7 @@ FIGURES: Mapping[str, Measure] = {
     "order flips": Measure(
         "verdicts of single requests that change with the order of responses; to or from a tie is half", "0 %"
     ),
-    "first slot": Measure("such verdicts for the response shown first, over both orders of every pair", "50 %"),
+    "first slot": Measure("verdicts of single requests for the response shown first, in both orders", "50 %"),
     "first slot of equals": Measure("the same on pairs of identical responses, and on labelled ties", "50 %"),
     "length slope": Measure("increase of the log-odds of winning by doubled words, given the label", "0", LOG_ODDS),
     "kappa": Measure("agreement with the labels beyond chance, Cohen's kappa", "1", ""),

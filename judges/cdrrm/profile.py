@@ -73,7 +73,7 @@ def as_profile(values: Mapping[str, Any], answer: str) -> Profile | Rejected:
     """Parse a diagnosis from JSON values. One invalid finding rejects the whole diagnosis."""
     listed = values.get("findings")
     if not isinstance(listed, list) or not listed:
-        return Rejected("wrong form", "findings is no list of at least one finding")
+        return Rejected("wrong form", "findings is not a list of at least one finding")
     findings = []
     for index, item in enumerate(listed, start=1):
         finding = _finding(item, answer)
@@ -91,9 +91,9 @@ def _finding(values: Any, answer: str) -> CriterionFinding | Rejected:
         return Rejected("wrong form", f"no text for {', '.join(absent)}")
     status, severity = values.get("status"), values.get("severity", 0)
     if status not in STATUSES:
-        return Rejected("wrong form", f"status {status!r} is none of {', '.join(STATUSES)}")
+        return Rejected("wrong form", f"status {status!r} is not one of {', '.join(STATUSES)}")
     if type(severity) is not int or not 0 <= severity <= MOST_SEVERE:
-        return Rejected("wrong form", f"severity {severity!r} is no integer from 0 to {MOST_SEVERE}")
+        return Rejected("wrong form", f"severity {severity!r} is not an integer from 0 to {MOST_SEVERE}")
     empty = [name for name in ("criterion", "claim", "anchor") if not values[name].strip()]
     if empty:
         return Rejected("empty", f"{', '.join(empty)} of a finding is empty")
