@@ -88,7 +88,7 @@ class Account(NamedTuple):
         reasons = "; ".join(f"{reason} {count}" for reason, count in self.reasons.items())
         return (
             f"{name} answered {self.answered} of {self.cases} cases (coverage {facts['coverage']:.1%}) and was right "
-            f"in {accuracy} of them; counting the others as wrong and as right, in {facts['worst']:.1%} and "
+            f"in {accuracy} of them; counting the others as wrong or as right gives {facts['worst']:.1%} or "
             f"{facts['best']:.1%}."
             + (f" Abstentions: {reasons}." if reasons else "")
             + self._order_sentence()

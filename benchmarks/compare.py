@@ -17,7 +17,7 @@ from ..rm.io.escaping import escape_markdown
 from ..rm.types import prompt_text
 from .evaluate import OVERALL, credits_of, lay_out
 from .report import table
-from .statistics.cluster_bootstrap import LEVEL, Discordant, formatted_p, items_to_see, mcnemar
+from .statistics.cluster_bootstrap import LEVEL, Discordant, formatted_p, items_to_detect, mcnemar
 from .statistics.figures import SUBSET, Paired, pair_scorers, section_members
 from .statistics.multiple_tests import holm, holm_levels
 from .types import Difference, Suite
@@ -53,7 +53,7 @@ class Change:
 def check_samples(samples: int) -> None:
     """Raise a `UsageError` if there are too few bootstrap samples to test significance."""
     if samples < LEAST_SAMPLES:
-        raise UsageError(f"--bootstrap_samples is at least {LEAST_SAMPLES} to show the spread, got {samples}")
+        raise UsageError(f"--bootstrap_samples is at least {LEAST_SAMPLES} to estimate the spread, got {samples}")
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def compare(
             Flip(cases[i].id, cases[i].subset, before[i, 0], after[i, 0], int(i) + 1, _message_beginning(cases[i]))
             for i in np.flatnonzero(np.abs(after - before)[:, 0] > 0)
         ),
-        needed=items_to_see(gap, square) if abs(gap) > 1e-9 else None,
+        needed=items_to_detect(gap, square) if abs(gap) > 1e-9 else None,
         unscored=_count_unscored(suite, cases, ~np.isnan(before[:, 0]) & np.isnan(after[:, 0])),
     )
 
@@ -181,7 +181,7 @@ def verdict(comparison: ScorerComparison) -> str:
         f"{100 * gap.value:+.1f} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}] points, p {formatted_p(change.p)}"
     )
     if not change.significant:
-        needed = f" To see a difference of this size takes about {comparison.needed or 0:,} items in these proportions."
+        needed = f" Detecting such a difference takes about {comparison.needed or 0:,} items in these proportions."
         verdict_text = f"{comparison.second} does not differ significantly from {comparison.first} ({difference_text})."
         return verdict_text + (needed if comparison.needed else "")
     direction = "better" if gap.value > 0 else "worse"
@@ -204,9 +204,9 @@ def items_text(comparison: ScorerComparison) -> str:
     exact = comparison.discordant
     return (
         f"Item by item: {exact.only_first:,} with more credit for {comparison.first}, {exact.only_second:,} for "
-        f"{comparison.second}; McNemar's exact test of these counts has p {formatted_p(exact.p)}. It takes every item "
-        "as independent and of equal weight. The verdict does not rest on it: it weighs sections as the benchmark "
-        "does, and takes the items of a prompt together."
+        f"{comparison.second}; McNemar's exact test of these counts has p {formatted_p(exact.p)}. That test treats all "
+        "items as independent and of equal weight. The verdict instead weighs sections as the benchmark does, and "
+        "resamples whole prompts."
     )
 
 
@@ -274,12 +274,12 @@ def read_gate(path: str) -> list[dict[str, Any]]:
     if not isinstance(rules, list):
         raise UsageError(f"{path}: rules are a list, got {type(rules).__name__}; {RULE}")
     for number, rule in enumerate(rules, start=1):
-        if fault := _fault_of(rule):
+        if fault := _rule_error(rule):
             raise UsageError(f"{path}, rule {number}: {fault}; {RULE}")
     return rules
 
 
-def _fault_of(rule: Any) -> str:
+def _rule_error(rule: Any) -> str:
     if not isinstance(rule, dict) or not {"area", "max_drop"} <= {*rule} <= {"area", "max_drop", *OPTIONAL}:
         return f"a rule has area, max_drop and perhaps even_if_noise and max_unscored, got {str(rule)[:80]}"
     if not isinstance(rule["area"], str):

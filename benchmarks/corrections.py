@@ -60,9 +60,9 @@ def correct(
     """Correct the figures of a judge by the labels of cases, by id. Cases on which it abstained are left out.
 
     The accuracy is the judge's agreement with the humans, 1 - |credit - human credit|, over cases of two responses. Its
-    prediction is the credit, the agreement with the data's label. The isotonic calibration of the win rate reads the
-    margin, that of the accuracy its absolute value. Rogan-Gladen's correction is over cases without a tie, by the judge
-    or in the labels. A figure without labels is left out.
+    prediction (as in prediction-powered inference) is the credit, the agreement with the data's label. The isotonic
+    calibration of the win rate reads the margin, that of the accuracy its absolute value. Rogan-Gladen's correction is
+    over cases without a tie, by the judge or in the labels. A figure without labels is left out.
     """
     none = float("nan")
     both = zip(cases, judgments, strict=True)

@@ -95,7 +95,7 @@ def _rows(
     figures: Mapping[str, Figures],
     interval: str,
 ) -> list[Row]:
-    """Return every scorer's row without differences; without ties and style if the suite does not compare responses."""
+    """Return the scorers' rows without differences to baselines; ties and style only if responses are compared."""
     marks = pair_marks(cases)
     rows = []
     for scorer in scorers:
@@ -114,9 +114,9 @@ def _check_names(suite: Suite, cases: Sequence[Case], scorers: Sequence[Scorer])
     if not cases:
         raise DataError(f"{suite.name}: no case to judge; check the data")
     if repeated := [name for name, count in Counter(case.id for case in cases).items() if count > 1]:
-        raise DataError(f"{suite.name}: case '{repeated[0]}' stands there twice; give each case its own id")
+        raise DataError(f"{suite.name}: case id '{repeated[0]}' occurs twice; give each case a unique id")
     if repeated := [name for name, count in Counter(scorer.name for scorer in scorers).items() if count > 1]:
-        raise UsageError(f"two scorers are called '{repeated[0]}'; give each a name of its own")
+        raise UsageError(f"two scorers are called '{repeated[0]}'; give each a unique name")
 
 
 def lay_out(suite: Suite, cases: Sequence[Case], samples: int, seed: int) -> Layout:
@@ -165,8 +165,8 @@ def rotated_credits(suite: Suite, cases: Sequence[Case], judgments: Sequence[Jud
     """Return the mean credits [M, K] over all rotations of each case's scores among its responses.
 
     This is the chance level with the scorer's own rates of ties and abstentions: if its scores are unrelated to the
-    responses, all rotations are equally probable. Two verdicts that follow the order are a tie, which is wrong. So a
-    judge that guesses at random in both orders is right on a quarter of the pairs.
+    responses, all rotations are equally probable. Two verdicts that change with the order are a tie, which is wrong. So
+    a judge that guesses at random in both orders is right on a quarter of the pairs.
     """
 
     def rotated(judgment: Judgment, shift: int) -> Judgment:
@@ -200,8 +200,8 @@ def _bounds(suite: Suite, credits: Mapping[str, np.ndarray], layout: Layout) -> 
         if absent.any():
             worst, best = (filled_overall(suite, credit, absent, value, layout) for value in (0.0, 1.0))
             notes.append(
-                f"{name} left {absent.sum()} of {len(absent)} cases unscored; its figures are over the rest. Counted "
-                f"as wrong and as right, overall would be {100 * worst:.1f} and {100 * best:.1f}."
+                f"{name} left {absent.sum()} of {len(absent)} cases unscored; its figures are over the rest. Counting "
+                f"them as wrong or as right, overall would be {100 * worst:.1f} or {100 * best:.1f}."
             )
     return notes
 
@@ -212,14 +212,14 @@ def _partial(judgments: Mapping[str, Sequence[Judgment]]) -> list[str]:
     for name, judged in judgments.items():
         omitted = [judgment.omitted for judgment in judged if judgment.omitted]
         if truncated := sum(judgment.truncated for judgment in judged):
-            notes.append(f"{name}: {truncated} of {len(judged)} cases are longer than the model reads, and were cut.")
+            notes.append(f"{name}: {truncated} of {len(judged)} cases exceed the model's max_length and were cut.")
         if omitted:
             notes.append(
                 f"{name}: the chat template leaves out text of {len(omitted)} of {len(judged)} cases, such as "
                 f"{omitted[0][:60]!r}."
             )
         if alike := sum(judgment.reason == Reason.ALIKE for judgment in judged):
-            notes.append(f"{name}: {alike} cases are unscored, since a right and a wrong response were the same to it.")
+            notes.append(f"{name}: {alike} cases are unscored, since a right and a wrong response had the same tokens.")
     return notes
 
 

@@ -27,7 +27,7 @@ HEADER += ["suite", "version", "cases", "runs", "part"]
 class RankedScorer:
     """One scorer's row. Group 1 has the best scorer and all scorers that do not differ significantly from it.
 
-    The remaining scorers form the next groups likewise; a scorer without a figure (NaN) has no group.
+    The remaining scorers form the next groups in the same way; a scorer without a figure (NaN) has no group.
     """
 
     group: int | None
@@ -145,5 +145,5 @@ def figure(boards: Sequence[Board]) -> "Figure":
         panel.set_yticks(range(len(board_.rows)), [p.scorer for p in board_.rows], fontsize=8)
         panel.invert_yaxis()
         panel.set_title(f"a part of {board_.suite}" if board_.note else board_.suite, fontsize=9)
-    drawing.supxlabel("overall, per cent, with 95 % interval; lines part groups that can be told apart", fontsize=8)
+    drawing.supxlabel("overall, per cent, with 95 % interval; lines separate groups that differ", fontsize=8)
     return drawing

@@ -45,10 +45,10 @@ def open_scorer(
     """
     if kind is not None:
         loader = kind_of(kind).load
-        _refuse_edges(source, options.keys() - signature(loader).parameters.keys())
+        _refuse_special_tokens(source, options.keys() - signature(loader).parameters.keys())
         model = loader(source, **options)
     elif ":" in source:
-        _refuse_edges(source, options.keys())
+        _refuse_special_tokens(source, options.keys())
         function = load("rm.kinds", source)
         rates = "completions" in signature(function).parameters  # instead of returning a reward model
         model: Any = FunctionModel(function, source) if rates else function()
@@ -63,7 +63,7 @@ def open_scorer(
     return RewardScorer(source.rstrip("/"), model, role=role, objective=objective, **refusals)
 
 
-def _refuse_edges(source: str, options: Iterable[str]) -> None:
+def _refuse_special_tokens(source: str, options: Iterable[str]) -> None:
     """Raise a `UsageError` if the options contain settings of BOS and EOS that the model does not support."""
     if untaken := sorted({"bos", "eos"} & {*options}):
         raise UsageError(f"--{untaken[0]}: {source} does not use this token; leave it out")
@@ -152,7 +152,7 @@ class StoredScores:
         if len(extra) == len(self.scores):
             example = next(iter(ids))
             raise DataError(f"{self.name}: none of its {len(extra)} ids is a case; case ids look like '{example}'")
-        return [f"{self.name} holds {len(extra)} scores of no case, such as '{extra[0]}'."] if extra else []
+        return [f"{self.name} has {len(extra)} scores without a case, such as '{extra[0]}'."] if extra else []
 
 
 def load_stored(source: str, suite: Suite, cases: Sequence[Case]) -> StoredScores:

@@ -23,7 +23,7 @@ def stated_id(values: Mapping[str, Any]) -> str | None:
 
 
 def unique_ids(ids: Iterable[str]) -> list[str]:
-    """Return the ids, each repetition made unique by a number behind it.
+    """Return the ids, with a number appended to each repetition.
 
     >>> unique_ids(["a", "b", "a"])
     ['a', 'b', 'a#2']

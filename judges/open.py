@@ -53,7 +53,7 @@ def open_judges(
     """Open a judge of every kind with every language model, or one judge that combines several."""
     judges: list[BatchJudge] = []
     if materials.examples is not None and not any("examples" in _parameters(split_name(text)[1]) for text in kinds):
-        raise UsageError(f"--examples are shown by pairwise and pointwise judges, and there is {', '.join(kinds)}")
+        raise UsageError(f"--examples are for pairwise and pointwise judges, got {', '.join(kinds)}")
     for text in kinds:
         name, source = split_name(text)
         takes_chat = "chat" in _parameters(source)
@@ -134,12 +134,12 @@ def _combine_judges(
     parameters = _parameters(source)
     positional = [key for key, parameter in parameters.items() if parameter.kind is Parameter.POSITIONAL_OR_KEYWORD]
     if not positional or "chat" in positional or "model" in positional:
-        raise UsageError(f"--together joins judges, and '{source}' does not; it is panel, cascade, route or consistent")
+        raise UsageError(f"--together is panel, cascade, route or consistent, got '{source}'")
     if len(positional) == 1:
         return build(KINDS, source, name=name, **{positional[0]: judges})
     if len(positional) != len(judges):
         raise UsageError(
-            f"{source} joins {len(positional)} judges ({', '.join(positional)}) and there are {len(judges)}: "
+            f"{source} combines {len(positional)} judges ({', '.join(positional)}), got {len(judges)}: "
             f"{', '.join(judge.name for judge in judges) or 'none'}"
         )
     source, routing = _open_routing(source, chats, materials) if "rule" in parameters else (source, {})

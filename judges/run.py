@@ -53,8 +53,8 @@ class CountedChat:
         self.faults.update(faults)
         if faults and self.on_fault == "stop":
             raise DataError(
-                f"{len(faults)} of {len(asks)} requests have no reply, such as: {faults[0][:ERROR_LENGTH]}; what has "
-                "arrived is kept: go on with --resume, or do without the rest with --on_fault abstain"
+                f"{len(faults)} of {len(asks)} requests have no reply, such as: {faults[0][:ERROR_LENGTH]}; the other "
+                "replies are stored: go on with --resume, or abstain on these with --on_fault abstain"
             )
         return replies
 

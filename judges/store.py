@@ -56,8 +56,8 @@ class Store(AbstractContextManager["Store"]):
             self.folder / LOCK,
             f"{os.getpid()}\n",
             lambda text: (
-                f"{self.folder}: process {text.strip()} keeps replies there; wait until it has ended, or take "
-                "another folder"
+                f"{self.folder}: process {text.strip()} writes replies there; wait until it has ended, or take another "
+                "folder"
             ),
         )
         self._adding = Lock()
@@ -138,7 +138,7 @@ def read_replies(path: Path) -> Stored:
         for number, line in enumerate(lines, start=1):
             key, reply, cost = _parse_line(line, f"{path} line {number}")
             if key in replies:
-                raise DataError(f"{path} line {number}: the reply '{key}' is there twice; delete one of the two lines")
+                raise DataError(f"{path} line {number}: the reply '{key}' occurs twice; delete one of the two lines")
             if reply.error:
                 unanswered.setdefault(key, []).append(reply)
             else:

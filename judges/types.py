@@ -41,9 +41,9 @@ class Case:
         if self.sets and sum(self.sets) != len(self.answers):
             raise ValueError(f"case '{self.id}': `sets` must sum to {len(self.answers)} responses, got {self.sets}")
         if not self.best or not all(0 <= index < len(self.answers) for index in self.best):
-            raise ValueError(f"case '{self.id}': best {self.best} does not name answers 0 to {len(self.answers) - 1}")
+            raise ValueError(f"case '{self.id}': best {self.best} is not within answers 0 to {len(self.answers) - 1}")
         if not all(0 <= min(pair) < max(pair) < len(self.answers) for pair in self.preferences):
-            raise ValueError(f"case '{self.id}': a preference is of two of its answers, got {self.preferences}")
+            raise ValueError(f"case '{self.id}': a preference is a pair of its answers, got {self.preferences}")
 
     @property
     def texts(self) -> tuple[str, ...]:

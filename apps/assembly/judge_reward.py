@@ -120,11 +120,11 @@ class JudgeReward:
         self.references = references or {}
         """Reference responses for the judge, by the prompt's text."""
         self.completions = self.missing = self.judgments = self.abstentions = 0
-        self._earlier = self._so_far()
+        self._earlier = self._totals()
 
     def __call__(self, examples: Sequence[Example]) -> list[float | None]:
         """Return one score per completion. Raise `DataError` if all requests fail."""
-        self._earlier, replies_earlier = self._so_far(), self.chat.replies
+        self._earlier, replies_earlier = self._totals(), self.chat.replies
         judgments = self._tournaments(examples) if self.compares else self._pointwise(examples)
         if self.facts()["without_reply"] and self.chat.replies == replies_earlier:
             last = next(reversed(self.chat.faults))
@@ -136,10 +136,10 @@ class JudgeReward:
 
     def facts(self) -> dict[str, float]:
         """Return the numbers of requests, failures, tokens, judgments and abstentions, and the cost if it is known."""
-        so_far = {name: value for name, value in self._so_far().items() if value is not None}
+        so_far = {name: value for name, value in self._totals().items() if value is not None}
         return {name: value - self._earlier[name] for name, value in so_far.items()}
 
-    def _so_far(self) -> dict[str, Any]:
+    def _totals(self) -> dict[str, Any]:
         return self.chat.account() | {"judgments": self.judgments, "abstentions": self.abstentions}
 
     def _judge_cases(self, cases: Sequence[Case]) -> list[Judgment]:

@@ -142,7 +142,7 @@ def _padded(groups: Sequence[Sequence[Sequence[float | None]]]) -> Float[np.ndar
 
 
 def agreement(groups: Sequence[Group], ratings: Ratings) -> dict[str, Any]:
-    """Return Krippendorff's alpha of all labellers, and the share of equal labels and Cohen's kappa of each two.
+    """Return Krippendorff's alpha of all labellers, and the share of equal labels and Cohen's kappa of each pair.
 
     A label is the position of the preferred response of a prompt, or a tie. Responses are ordered by hash, so that
     their order in the data has no effect. The labels that preference pairs already have count as a further labeller,

@@ -146,7 +146,7 @@ def _run(measurement: Measured) -> str:
     slope = row["style"].get("length_slope")
     if _finite(slope):
         facts.append(f"The score changes by {slope:+.2f} standard deviations per doubling of an answer's length.")
-    against = [f"- {_minus(name, areas_of)}" for name, areas_of in row.get("minus_baseline", {}).items()]
+    against = [f"- {_difference(name, areas_of)}" for name, areas_of in row.get("minus_baseline", {}).items()]
     return "\n\n".join(
         [f"### {text(summary['suite'])}{' (a part of it)' if part else ''}"]
         + ([f"**{text(part)}**"] if part else [])
@@ -158,7 +158,7 @@ def _interval(interval: Sequence[Any]) -> str:
     return str(Interval(*interval)) if all(map(_finite, interval)) else "–"
 
 
-def _minus(baseline: str, areas: Mapping[str, Sequence[Any]]) -> str:
+def _difference(baseline: str, areas: Mapping[str, Sequence[Any]]) -> str:
     against = f"against the baseline {text(baseline)}"
     value, low, high = areas[OVERALL]
     if not all(map(_finite, (value, low, high))):

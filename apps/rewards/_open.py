@@ -101,7 +101,7 @@ def open_rewards(
 
 
 class NoPolicy:
-    """Stands for the policy in `RunFacts` where there is none in this process: refuses every access to the model."""
+    """Placeholder of the policy in `RunFacts` where this process has none: refuses every access to the model."""
 
     def __init__(self, why: str):
         self.why = why
@@ -136,10 +136,10 @@ def _open_reward(source: str, run: RunFacts) -> Any:
         return load_reward_model(source, **run.loading)
     if reward := function_reward(source, run.table):
         return reward
-    made = build("policy", source)
-    if not (isinstance(made, RatesCompletions) or callable(made)):
-        raise UsageError(f"{source} returns {made!r}, neither a reward model nor a function of completions")
-    return made
+    result = build("policy", source)
+    if not (isinstance(result, RatesCompletions) or callable(result)):
+        raise UsageError(f"{source} returns {result!r}, neither a reward model nor a function of completions")
+    return result
 
 
 SIGNATURE = "(prompts, completions, **columns) -> a list or tensor of numbers, or None where a reward is missing"

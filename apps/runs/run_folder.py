@@ -108,14 +108,14 @@ def run_folder(
     `UsageError` if another process writes the folder, and `DataError` if the disk is full.
     """
     final = Path(output).resolve()  # a link stays, and is written where it leads
-    with only_writer(final), _room_in(partial_folder(final)):
+    with only_writer(final), _explain_full_disk(partial_folder(final)):
         with _unfinished(final, config, overwrite=overwrite, resume=resume, keep=keep) as work:
             yield work
         replace_folder(work, final)
 
 
 @contextmanager
-def _room_in(work: Path) -> Iterator[None]:
+def _explain_full_disk(work: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
@@ -226,7 +226,7 @@ def replace_file(path: Path, write) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")  # two programs may write the same file
     try:
-        with _room_in(path):
+        with _explain_full_disk(path):
             write(temporary)
             temporary.replace(path)
     finally:

@@ -26,7 +26,7 @@ class Heading(NamedTuple):
 
 def read_heading(folder: Path) -> Heading:
     """Return the heading of any run. Raise `DataError` if its summary is damaged or has no scorer."""
-    stored = _stored(folder)
+    stored = _load_summary(folder)
     try:
         scorers = {str(row["scorer"]): str(row["role"]) for row in stored["rows"]}
         if not scorers:
@@ -41,7 +41,7 @@ def read_report(folder: Path) -> Report:
     from pydantic import TypeAdapter, ValidationError  # a quarter of a second, which other readers do not pay
 
     try:
-        report = TypeAdapter(Report).validate_python(_with_nan(_stored(folder)))
+        report = TypeAdapter(Report).validate_python(_with_nan(_load_summary(folder)))
         _check_areas(report)
         return report
     except ValidationError as error:
@@ -75,7 +75,7 @@ def areas(row: Row) -> dict[str, Interval]:
     return {OVERALL: row.overall, **row.sections}
 
 
-def _stored(folder: Path) -> Mapping[str, Any]:
+def _load_summary(folder: Path) -> Mapping[str, Any]:
     path = folder / SUMMARY
     if not path.is_file():
         raise DataError(f"{folder} has no {SUMMARY} yet: it is still running, or was cut off")

@@ -118,7 +118,7 @@ def write_scores(evaluation: "Evaluation", folder: Path) -> None:
 def read_items(folder: Path) -> list[Case]:
     """Load the cases of a run."""
     path = folder / ITEMS
-    return [_read(_case, row, path, number) for number, row in enumerate(_rows(path), start=1)]
+    return [_parse_row(_case, row, path, number) for number, row in enumerate(_rows(path), start=1)]
 
 
 def _case(row: Mapping[str, Any]) -> Case:
@@ -138,7 +138,7 @@ def _case(row: Mapping[str, Any]) -> Case:
     )
 
 
-def _read(parse: Callable[[Mapping[str, Any]], T], row: Mapping[str, Any], path: Path, number: int) -> T:
+def _parse_row(parse: Callable[[Mapping[str, Any]], T], row: Mapping[str, Any], path: Path, number: int) -> T:
     try:
         return parse(row)
     except UNREADABLE as error:
@@ -150,7 +150,7 @@ def read_judgments(folder: Path) -> dict[str, dict[str, Judgment]]:
     """Load the judgments of a run: scorer -> case -> judgment."""
     by_scorer: dict[str, dict[str, Judgment]] = {}
     for number, row in enumerate(_rows(folder / SCORES), start=1):
-        scorer, judgment = _read(_judgment, row, folder / SCORES, number)
+        scorer, judgment = _parse_row(_judgment, row, folder / SCORES, number)
         by_scorer.setdefault(scorer, {})[judgment.case] = judgment
     return by_scorer
 
@@ -160,7 +160,7 @@ def stored_judgments(folder: Path) -> int:
     try:
         return 0 if not (folder / SCORES).exists() else pq.read_metadata(folder / SCORES).num_rows
     except (OSError, pa.ArrowException) as error:
-        raise _no_table(folder / SCORES, error) from error
+        raise _no_table_error(folder / SCORES, error) from error
 
 
 def _judgment(row: Mapping[str, Any]) -> tuple[str, Judgment]:
@@ -175,8 +175,8 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     try:
         return pq.ParquetFile(path).read().to_pylist()
     except (OSError, MemoryError, pa.ArrowException) as error:
-        raise _no_table(path, error) from error
+        raise _no_table_error(path, error) from error
 
 
-def _no_table(path: Path, error: BaseException) -> DataError:
+def _no_table_error(path: Path, error: BaseException) -> DataError:
     return DataError(f"{path}: {reading_fault(error, 'not a table of an eval run', 'run rewardlab eval again')}")

@@ -84,7 +84,7 @@ class ScoringClient:
 
     def rate(self, examples: Sequence[Example]) -> np.ndarray:
         """Return rewards [N, K] in float64. NaN where the model has no finite score."""
-        return self._rated(examples, skip_long=False)
+        return self._rate_all(examples, skip_long=False)
 
     def as_reward(self, objective: str | None = None) -> Callable[..., list[float | None]]:
         """Return a function for TRL's `reward_funcs`: the reward of one objective, or the mean of all objectives.
@@ -96,7 +96,7 @@ class ScoringClient:
 
         def reward(prompts: Sequence[Any], completions: Sequence[Any], **_: Any) -> list[float | None]:
             examples = [_example(*two) for two in zip(prompts, completions, strict=True)]
-            rewards = one_number(self._rated(examples, skip_long=True), self.contract.objectives, objective)
+            rewards = one_number(self._rate_all(examples, skip_long=True), self.contract.objectives, objective)
             return [float(value) if np.isfinite(value) else None for value in rewards]
 
         reward.__name__ = objective or "reward"
@@ -104,7 +104,7 @@ class ScoringClient:
 
     # ---- requests ----
 
-    def _rated(self, examples: Sequence[Example], *, skip_long: bool) -> np.ndarray:
+    def _rate_all(self, examples: Sequence[Example], *, skip_long: bool) -> np.ndarray:
         rewards = np.full((len(examples), len(self.contract.objectives)), np.nan)
         rows = [row(index, example) for index, example in enumerate(examples)]
         for indices in requests([len(tokens) for tokens in rows], self.limits):
@@ -119,9 +119,9 @@ class ScoringClient:
         return rewards
 
     def _rate_rows(self, rows: Sequence[bytes]) -> np.ndarray:
-        return rewards_of(self._posted(body(rows, truncate=self.truncate)), self.contract.objectives)
+        return rewards_of(self._send(body(rows, truncate=self.truncate)), self.contract.objectives)
 
-    def _posted(self, content: bytes) -> dict[str, Any]:
+    def _send(self, content: bytes) -> dict[str, Any]:
         until = time.monotonic() + self.patience
         while isinstance(response := self.once(content), Busy):
             # longer than stated, so that clients that were refused together do not retry together
@@ -144,7 +144,7 @@ class ScoringClient:
         if answer.status_code in BUSY:
             return Busy(retry_after(answer), f"status {answer.status_code}")
         if answer.status_code != 200:
-            self._refused(answer)
+            self._raise_refusal(answer)
         return answer.json()
 
     def _check_contract(self, stated: str) -> None:
@@ -154,7 +154,7 @@ class ScoringClient:
                 "are not comparable, create a new client"
             )
 
-    def _refused(self, answer: httpx.Response) -> NoReturn:
+    def _raise_refusal(self, answer: httpx.Response) -> NoReturn:
         try:
             error = answer.json()["error"]
             sentence = f"{self.url}: {error['message']}"

@@ -23,7 +23,7 @@ class Metrics:
         self.items = Counter("items", "Conversations scored.", **here)
         self.tokens = Counter("tokens", "Tokens scored.", **here)
         self.truncated = Counter("truncated", "Conversations scored that were cut.", **here)
-        self.omitted = Counter("omitted", "Conversations scored of which the chat template left out text.", **here)
+        self.omitted = Counter("omitted", "Scored conversations from which the chat template left out text.", **here)
         self.busy = Counter("scoring_seconds", "Time that the model computed.", **here)
         self.batch_items = Histogram("batch_items", "Conversations of a batch.", buckets=ITEMS, **here)
         self.batch_tokens = Histogram("batch_tokens", "Tokens of a batch.", buckets=TOKENS, **here)

@@ -107,14 +107,14 @@ class Site:
             return message, read(message)
 
         entered: Future[Any] | None = None
-        gone = asyncio.ensure_future(_wait_for_disconnect(request))
+        disconnected = asyncio.ensure_future(_wait_for_disconnect(request))
         try:
             async with asyncio.timeout(self.config.timeout):
                 loop = asyncio.get_running_loop()
                 message, items = await loop.run_in_executor(self._reading, parse)
                 entered = self.queue.enter(items)
                 waiting = asyncio.wrap_future(entered)
-                await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({waiting, disconnected}, return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
                 raise Refused(408, "the sender left")
             scored = ScoredRequest(message, items, waiting.result())
@@ -124,7 +124,7 @@ class Site:
             sentence = f"not scored within {self.config.timeout:g} s, and taken out of the queue"
             raise Refused(504, sentence, retry_after=self.queue.wait_seconds()) from None
         finally:
-            gone.cancel()
+            disconnected.cancel()
             if entered is not None:
                 entered.cancel()  # itself, at once: what wraps it would pass that on only after the answer
 

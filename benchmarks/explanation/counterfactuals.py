@@ -14,7 +14,7 @@ from .types import Attribution, Cause, Pieces, bundle, word_key
 ORDERS = 6
 """Number of orders of the sentences over which rewards are averaged."""
 MOST_PARTS, MOST_CHARACTERS = 60, 2_000_000
-"""Number of words or sentences of a response that are left out, and of characters that a model is given for it."""
+"""Maximum number of parts (words or sentences) removed from a response, and of characters scored for that."""
 Rate = Callable[[Sequence[str]], np.ndarray]
 """Function from N responses to the prompt to their rewards [N, K]."""
 METHOD = (

@@ -80,7 +80,7 @@ class Parts(NamedTuple):
     sentences: tuple[tuple[str, ...], ...]
 
     def orders(self, most: int) -> list[list[int]]:
-        """Return up to `most` rotations of the sentences' order, at equal distances; the first is their own order."""
+        """Return up to `most` evenly spaced rotations of the order of the sentences, the original order first."""
         size = len(self.sentences)
         starts = [index * size // min(size, most) for index in range(min(size, most))]
         return [[*range(start, size), *range(start)] for start in starts] or [[]]

@@ -265,14 +265,14 @@ def formatted_p(p: float, at_most: bool = False) -> str:
     return "< 0.001" if p < 0.001 else f"{'≤' if at_most else '='} {p:.3f}"
 
 
-def items_to_see(difference: float, square: float, level: float = LEVEL, power: float = 0.8) -> int:
+def items_to_detect(difference: float, square: float, level: float = LEVEL, power: float = 0.8) -> int:
     """Return the number of items at which a paired comparison detects a `difference` of accuracies with given power.
 
         n = (z_{1-α/2} √s + z_{power} √(s - δ²))² / δ²                       (Connor 1987)
 
     δ is the difference, s the mean `square` of the items' differences, α = 1 - `level`, and z the normal quantile. s is
-    the share of discordant items if all weigh alike. The result is at least the number of items whose discordant ones
-    can be significant (`least_p`). At this number, `difference_p` has an exact power of .79 to .86, and McNemar's
+    the share of discordant items if all have equal weight. The result is at least the number of items whose discordant
+    ones can be significant (`least_p`). At this number, `difference_p` has an exact power of .79 to .86, and McNemar's
     conservative exact test one of .75 to .79.
     """
     if not 0 < difference**2 <= square:

@@ -43,7 +43,7 @@ class Corrected(NamedTuple):
         return self.high - self.low
 
     def labels_for(self, width: float, level: float = LEVEL) -> int | None:
-        """Return about how many labels in all an interval of this width needs: n = a / ((width / 2z)² - b).
+        """Return the approximate total number of labels for an interval of this width: n = a / ((width / 2z)² - b).
 
         None if even a label of every case does not suffice, so that more cases are needed.
         """
@@ -88,7 +88,7 @@ def prediction_powered(
     in_labelled, in_others = clusters or (range(n), range(n, total))
     m = len({*in_labelled})
     if m < 3:
-        return _unknown(ends, n, total)
+        return _undefined(ends, n, total)
     mean, ratio = (float(others.mean()), n / len(others)) if len(others) else (0.0, 0.0)
     spread = float(np.var([*predictions, *others], ddof=1)) if len(others) else 0.0
     slope = float(np.cov(labels, predictions)[0, 1]) / spread if spread else 0.0  # λ for n << N
@@ -125,7 +125,7 @@ def _corrected(
     return Corrected(inside, low, high, value, power, *sizes, *parts)
 
 
-def _unknown(ends: Ends, labels: int, cases: int) -> Corrected:
+def _undefined(ends: Ends, labels: int, cases: int) -> Corrected:
     nan, bounds = float("nan"), ends or (-np.inf, np.inf)
     return Corrected(nan, *bounds, nan, nan, labels, cases, nan, nan)
 
@@ -160,12 +160,12 @@ def rogan_gladen(positive: Rate, sensitivity: Rate, specificity: Rate, *, level:
     """
     sizes = sensitivity.trials + specificity.trials, positive.trials + sensitivity.trials + specificity.trials
     if not min(positive.trials, sensitivity.trials, specificity.trials):
-        return _unknown(SHARE, *sizes)
+        return _undefined(SHARE, *sizes)
     z = float(stats.norm.ppf((1 + level) / 2))
     q, se, sp = positive.share(z**2 / 2), sensitivity.share(1), specificity.share(1)
     raw, informed = sensitivity.share() + specificity.share() - 1, se + sp - 1
     if raw <= 0 or informed <= 0:
-        return _unknown(SHARE, *sizes)
+        return _undefined(SHARE, *sizes)
     value = (positive.share() + specificity.share() - 1) / raw
     p = (q + sp - 1) / informed
     v_se, v_sp = se * (1 - se) / (sensitivity.trials + 2), sp * (1 - sp) / (specificity.trials + 2)
@@ -173,7 +173,7 @@ def rogan_gladen(positive: Rate, sensitivity: Rate, specificity: Rate, *, level:
     by_cases = q * (1 - q) / (positive.trials + z**2) / informed**2
     centre, half = p + 2 * z**2 * (p * v_se - (1 - p) * v_sp), z * np.sqrt(by_labels + by_cases)
     if centre + half < 0 or centre - half > 1:
-        return _unknown(SHARE, *sizes)
+        return _undefined(SHARE, *sizes)
     inside, low, high = (float(np.clip(end, 0, 1)) for end in (value, centre - half, centre + half))
     parts = sizes[0] * by_labels, by_cases
     return Corrected(inside, min(low, inside), max(high, inside), value, float("nan"), *sizes, *parts)

@@ -24,4 +24,4 @@ def check_points(points: np.ndarray) -> None:
         raise UsageError(f"a front of shape {points.shape}; give mean rewards [A, K] with at least one preference")
     if not np.isfinite(points).all():
         location = tuple(int(at) for at in np.argwhere(~np.isfinite(points))[0])
-        raise ValueError(f"the front has {points[location]} at {location}; leave unscored answers out of means")
+        raise ValueError(f"the front has {points[location]} at {location}; leave unscored responses out of the means")

@@ -85,7 +85,7 @@ class ScoredSuite(StrictSuite):
     mean_of_subsets = False
     """Whether the overall figure is the mean of the subsets' figures rather than that of the cases."""
     sections: Mapping[str, Sequence[str]] = {}
-    """Sections by name: the subsets with one of these parts in their name, which slashes separate. Default: subsets."""
+    """Section -> parts of the names (between slashes) of its subsets. By default, each subset is a section."""
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """Return the cases of all rows, and notes on dropped rows."""
@@ -187,7 +187,7 @@ def refuse_repeated(cases: Iterable[Case], sources: Sequence[str]) -> None:
     ids: set[str] = set()
     for case in cases:
         if case.id in ids:
-            raise DataError(f"{', '.join(sources)}: id '{case.id}' occurs twice; give every row an id of its own")
+            raise DataError(f"{', '.join(sources)}: id '{case.id}' occurs twice; give every row a unique id")
         ids.add(case.id)
 
 
@@ -198,7 +198,7 @@ def missing_items_note(counts: Mapping[str, int], official: Mapping[str, int]) -
 
 
 def in_random_order(id: str, right: AnyCompletion, wrong: AnyCompletion) -> tuple[Sequence[AnyCompletion], tuple[int]]:
-    """Return both responses, for data with the right one first, in an order by the id's hash, and the right index."""
+    """Return both responses in an order by the id's hash, and the index of the right one."""
     swapped = hashlib.sha256(id.encode()).digest()[0] % 2
     return ((wrong, right), (1,)) if swapped else ((right, wrong), (0,))
 
@@ -215,7 +215,7 @@ def case(
 ) -> Case:
     """Return a case whose prompt is its cluster.
 
-    Items are not validated: authors score blank responses like others. Raise an error if a response is no string.
+    Items are not validated: authors score blank responses like others. Raise an error if a response is not a string.
     """
     for answer in answers:
         if not isinstance(answer, AnyCompletion):

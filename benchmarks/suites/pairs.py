@@ -24,7 +24,7 @@ T = TypeVar("T", Case, PreferencePair)
 
 
 def as_cases(pairs: Sequence[PreferencePair], objective: str = OVERALL) -> tuple[list[Case], int]:
-    """Convert pairs to cases in which the more probable winner is right; return also the number without one."""
+    """Convert pairs to cases in which the more probable winner is right. Also return the number without a winner."""
     preferred = [(pair, better) for pair in pairs if (better := pair.preferred(objective)) is not None]
     cases = []
     for name, (pair, better) in zip(case_ids([pair for pair, _ in preferred]), preferred, strict=True):
@@ -81,7 +81,7 @@ class Pairs(StrictSuite):
     def with_preference(
         self, pairs: Sequence[PreferencePair], sources: Sequence[str], stated: Sequence[Case] = ()
     ) -> tuple[list[Case], list[str]]:
-        """Return the given cases and those of the pairs, and a note on undecided pairs; an error without cases."""
+        """Return the given cases, those of the pairs, and a note on undecided pairs. Raise an error without cases."""
         cases, undecided = as_cases(pairs, self.objective)
         if not stated and not cases:
             raise DataError(f"{', '.join(sources)}: none of {len(pairs)} pairs has a preference for '{self.objective}'")
@@ -102,7 +102,7 @@ def pairs(objective: str = OVERALL, on_bad_row: OnBadRow = "refuse") -> Pairs:
     return Pairs(objective, on_bad_row)
 
 
-FUNCTION_SIGNATURE = "(row) -> {prompt, answers, best, subset, ...}, or None for a row that is no case"
+FUNCTION_SIGNATURE = "(row) -> {prompt, answers, best, subset, ...}, or None for a row without a case"
 
 
 class FunctionSuite(Pairs):
@@ -121,11 +121,11 @@ class FunctionSuite(Pairs):
         parsed, rows = collect(sources, self._case, self.on_bad_row)
         cases = [case for case in parsed if case is not None]
         if not cases:
-            raise DataError(f"{', '.join(sources)}: {self.function_name} makes no case of {len(parsed)} rows")
+            raise DataError(f"{', '.join(sources)}: {self.function_name} returns no case for {len(parsed)} rows")
         refuse_repeated(cases, sources)
         left_out = len(parsed) - len(cases)
         notes = [f"Cases were made by {self.function_name}."]
-        notes += [f"It left {left_out} of {len(parsed)} rows out."] if left_out else []
+        notes += [f"The suite left out {left_out} of {len(parsed)} rows."] if left_out else []
         return cases, [*notes, *dropped_note(rows)]
 
     def chosen(self, case: Case) -> Sequence[int]:
@@ -189,5 +189,5 @@ def sample_cases(cases: Sequence[Case], limit: int | None, seed: int) -> tuple[l
     if limit is None or limit >= len(cases):
         return list(cases), []
     indices = sorted(Random(seed).sample(range(len(cases)), limit))
-    note = f"{PART}: {limit} of {len(cases)} cases were drawn, with seed {seed}."
+    note = f"{PART}: {limit} of {len(cases)} cases were sampled with seed {seed}."
     return [cases[index] for index in indices], [note]

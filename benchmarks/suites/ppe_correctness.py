@@ -16,7 +16,7 @@ def _cases(source: str, values: Mapping[str, Any]) -> list[Case]:
     cases = []
     for number, (first, second) in enumerate(text_list(values, "sampled_conflict_pairs"), start=1):
         if not 0 <= min(first, second) <= max(first, second) < len(is_right) or is_right[first] == is_right[second]:
-            raise ValueError(f"the conflict pair [{first}, {second}] is not of a right and a wrong response")
+            raise ValueError(f"the conflict pair [{first}, {second}] is not one right and one wrong response")
         answers = [column(values, f"response_{index + 1}") for index in (first, second)]
         cases.append(case(f"{name}/{number}", prompt, answers, (0 if is_right[first] else 1,), source))
     return cases

@@ -47,7 +47,7 @@ class ProcessBench(StrictSuite):
             if absent := [kind for kind in (WRONG, RIGHT) if not sizes[_subset(group, kind)]]:
                 raise DataError(
                     f"{', '.join(sources)}: no {absent[0]} solution{f' of {group}' if group else ''}, and F1 is a mean "
-                    "of the accuracies on both kinds; add some"
+                    "erroneous and correct ones; add some"
                 )
         return cases, [*notes, f"A step with a score below {self.threshold:g} is predicted to be wrong."]
 

@@ -46,7 +46,7 @@ def _case(values: Mapping[str, Any]) -> Case:
     turns = [{"role": turn["role"], "content": turn["content"]} for turn in column(values, "conversation_input")]
     path = str(column(values, "category_path"))
     if not path.startswith(tuple(SECTIONS.values())):
-        raise ValueError(f"unknown category path '{path}': it begins with {', '.join(SECTIONS.values())}")
+        raise ValueError(f"unknown category path '{path}': paths begin with {', '.join(SECTIONS.values())}")
     name = f"{path}/{column(values, 'bon_uid' if best_of_n else 'pair_uid')}"
     answers = [answer["answer"] for answer in (right, *wrong)]
     return case(name, as_prompt(turns), answers, (0,), path)

@@ -177,10 +177,10 @@ def overconfidence(chance: np.ndarray) -> np.ndarray:
 
     [p > ½] is the accuracy of the verdict; p = ½ counts one half. The mean is 0 if the judge is calibrated.
     """
-    return np.where(np.isnan(chance), np.nan, np.maximum(chance, 1 - chance) - _right(chance))
+    return np.where(np.isnan(chance), np.nan, np.maximum(chance, 1 - chance) - _credit_of_verdict(chance))
 
 
-def _right(chance: np.ndarray) -> np.ndarray:
+def _credit_of_verdict(chance: np.ndarray) -> np.ndarray:
     return (chance > 0.5) + (chance == 0.5) / 2
 
 
@@ -194,7 +194,7 @@ def calibration_error(chance: np.ndarray, bins: int = 10) -> float:
     chance = chance[~np.isnan(chance)]
     if not len(chance):
         return float("nan")
-    confidence, right = np.maximum(chance, 1 - chance), _right(chance)
+    confidence, right = np.maximum(chance, 1 - chance), _credit_of_verdict(chance)
     bin_index = np.minimum(((confidence - 0.5) * 2 * bins).astype(int), bins - 1)
     off = np.bincount(bin_index, right - confidence, minlength=bins)
     return float(np.abs(off).sum() / len(chance))

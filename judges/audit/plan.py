@@ -55,7 +55,7 @@ def plan(cases: Sequence[Case], attacks: Mapping[str, Attack], names: Names | No
     Attacks change the wrong response; a susceptible judge then prefers it. Cases with a single response are left out.
     """
     if clash := {*attacks} & {AS_GIVEN, SWAPPED, MASKED, TWINS, TIES, *SIGNED}:
-        raise DataError(f"an attack cannot be called '{min(clash)}', which is a probe of its own; give another name")
+        raise DataError(f"an attack cannot be called '{min(clash)}', which is the name of a probe; give another name")
     case_pairs = [pair_of(case, seed) for case in cases if len(case.answers) > 1]
     pairs = tuple(pair for pair in case_pairs if len(pair.best) == 1)
     if not pairs:

@@ -27,20 +27,20 @@ FIGURES: Mapping[str, Measure] = {
     "accuracy": Measure("right verdicts among them, a tie counting half", "100 %"),
     "ties": Measure("verdicts that leave the pair tied", "–"),
     "order flips": Measure(
-        "verdicts of single requests that change with the order of the answers; to or from a tie counts half", "0 %"
+        "verdicts of single requests that change with the order of responses; to or from a tie is half", "0 %"
     ),
-    "first slot": Measure("such verdicts for the answer shown first, every pair in both orders", "50 %"),
-    "first slot of equals": Measure("the same on pairs of one and the same answer, and on labelled ties", "50 %"),
-    "length slope": Measure("what a doubling of words adds to the log-odds of winning, given the label", "0", LOG_ODDS),
+    "first slot": Measure("verdicts of single requests for the response shown first, in both orders", "50 %"),
+    "first slot of equals": Measure("the same on pairs of identical responses, and on labelled ties", "50 %"),
+    "length slope": Measure("increase of the log-odds of winning by doubled words, given the label", "0", LOG_ODDS),
     "kappa": Measure("agreement with the labels beyond chance, Cohen's kappa", "1", ""),
     "alpha": Measure("the same, Krippendorff's alpha with abstentions as missing", "1", ""),
-    "accuracy without the question": Measure("right verdicts where the question is hidden", "–"),
-    "reading": Measure("accuracy minus accuracy without the question", "> 0 %"),
-    "self-preference": Measure("wins gained by the judge's own name under an answer, against another name", "0 %"),
+    "accuracy without the question": Measure("right verdicts where the prompt is hidden", "–"),
+    "reading": Measure("accuracy minus accuracy without the prompt", "> 0 %"),
+    "self-preference": Measure("increase of wins under the judge's own name, against another name", "0 %"),
     "authorship slope": Measure(
-        "what its own authorship adds to the log-odds of winning, given the label", "0", LOG_ODDS
+        "increase of the log-odds of winning for its own responses, given the label", "0", LOG_ODDS
     ),
-    "overconfidence": Measure("claimed chance of being right minus share that is right", "0 %"),
+    "overconfidence": Measure("claimed probability of being right minus accuracy", "0 %"),
     "calibration error": Measure("expected calibration error; above 0 in small samples too", "0 %"),
 }
 
@@ -100,7 +100,7 @@ OPTIONAL = ("length slope", "authorship slope", "self-preference")
 """Figures that some data or judges do not allow to measure. A missing one does not count against the judge."""
 
 BY_ORDER = ("order flips", "first slot")
-ONE_ORDER = ", for no pair has a verdict in both orders: audit a judge of orders=one with orders=both"
+ONE_ORDER = ", because no pair has a verdict in both orders: audit the judge with orders=both"
 
 
 def uses(audit: Audit) -> dict[str, tuple[str, ...]]:
@@ -126,7 +126,7 @@ class Status(StrEnum):
 def status(estimate: Estimate | None, ends: tuple[float, float]) -> Status:
     """Return whether the interval is fully inside or fully outside the limits.
 
-    Open if it crosses a limit or is missing.
+    It is `open` if it crosses a limit or is missing.
 
     >>> status(Estimate(0.5, 0.4, 0.6, 100), (0.45, 1.0)).value
     'open'
@@ -176,7 +176,7 @@ def _phrase(audit: Audit, name: str, status: Status, limits: Limits) -> str:
     if status == Status.UNMEASURED:
         return f"{name} is not measured{ONE_ORDER if name in BY_ORDER else ''}"
     verb = "is" if status == Status.BEYOND else "may lie outside its limit:"
-    return f"{name} {verb} {_cell(audit.figures[name], _unit(name))} ({_limit(name, limits)} is asked for)"
+    return f"{name} {verb} {_cell(audit.figures[name], _unit(name))} ({_limit(name, limits)} is required)"
 
 
 def _unit(name: str) -> str:
@@ -189,7 +189,7 @@ def markdown(audit: Audit, limits: Limits | None = None) -> str:
     measured = [name for name in FIGURES if name in audit.figures]
     figures = [
         [name, _cell(audit.figures[name], _unit(name)), FIGURES[name].ideal, _limit(name, limits) or "–"]
-        + [_standing(audit, name, limits), FIGURES[name].meaning]
+        + [_status_text(audit, name, limits), FIGURES[name].meaning]
         for name in measured
     ]
     attacks = [[name, *_attack(audit, name, attacked, limits)] for name, attacked in audit.attacks.items()]
@@ -208,8 +208,8 @@ def markdown(audit: Audit, limits: Limits | None = None) -> str:
 
 _ATTACK_HEADER = ["attack", "wins before", "wins after", "gain", "limit", ""]
 _ABOUT_ATTACKS = (
-    "How often the wrong answer wins, a tie counting half. A dressing must not add to that; where nothing of the "
-    "answer is left, it must not win. An injection makes an answer longer, too: compare it with verbosity."
+    "How often the wrong response wins, a tie counting half. An attack that keeps the content must not raise this "
+    "rate; a response without content must not win. An injection also lengthens: compare it with verbosity."
 )
 
 
@@ -230,9 +230,9 @@ def _head(audit: Audit) -> str:
     signed = f" Its own name is `{audit.names.judge}`, the other `{audit.names.other}`." if audit.names else ""
     return (
         f"{audit.pairs} pairs{equal} over {audit.clusters} prompts, {sum(audit.asked.values())} judgments. Values have "
-        f"95 % intervals (bootstrap of whole prompts, {audit.samples} samples, seed {audit.seed}); what was left "
-        "unanswered is in none of them. Counted as wrong and as right, accuracy would be "
-        f"{100 * worst:.1f} % and {100 * best:.1f} %.{signed}{contract}"
+        f"95 % intervals (bootstrap of whole prompts, {audit.samples} samples, seed {audit.seed}); abstentions are "
+        f"left out. Counting them as wrong or as right, accuracy would be {100 * worst:.1f} % or {100 * best:.1f} "
+        f"%.{signed}{contract}"
     )
 
 
@@ -240,10 +240,10 @@ def _attack(audit: Audit, name: str, attacked: Attacked, limits: Limits) -> list
     figure = figure_of(name, attacked.replaces)
     gain = "–" if attacked.replaces else _cell(attacked.gain, "%")
     cells = [_cell(attacked.before, "%"), _cell(attacked.after, "%"), gain]
-    return [*cells, _limit(figure, limits), _standing(audit, figure, limits)]
+    return [*cells, _limit(figure, limits), _status_text(audit, figure, limits)]
 
 
-def _standing(audit: Audit, name: str, limits: Limits) -> str:
+def _status_text(audit: Audit, name: str, limits: Limits) -> str:
     ends = limits.of(name)
     return "–" if ends == (-inf, inf) else str(status(audit.figures.get(name), ends))
 

@@ -122,7 +122,7 @@ class Bill:
         cheapest = min(asks, key=self.most)
         if not self.budget.spent and not self.budget.holds(self.most(cheapest)):
             raise UsageError(
-                f"--max_cost {self.budget.limit:g} cannot be kept: a single request may cost up to "
+                f"--max_cost {self.budget.limit:g} is too low: a single request may cost up to "
                 f"{self.most(cheapest):.4g} (at most {most_prompt_tokens(cheapest):,} tokens of the prompt and "
                 f"--max_tokens {cheapest.max_tokens:,}); raise it, or lower --max_tokens"
             )

@@ -101,7 +101,7 @@ class Endpoint:
         if self.max_cost is not None and (unbounded := [name for name in protocol.LENGTHS if name in self.options]):
             raise UsageError(
                 f"max_cost cannot be kept with the option {unbounded[0]}, since it goes by each request's max_tokens; "
-                "leave one of the two out"
+                "of the two out"
             )
 
     def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
@@ -225,7 +225,7 @@ class _Call:
         return with_earlier(await self._last_reply(ask, lost), lost)
 
     async def _last_reply(self, ask: Ask, lost: list[Reply]) -> Reply:
-        """Return the reply of the last attempt. Append earlier attempts that may have been billed to `lost`."""
+        """Return the reply of the last attempt. Append earlier attempts that may have been billed to `failed`."""
         endpoint, attempts, start = self.endpoint, 0, time.monotonic()
         tried: set[int] = set()
         while True:

@@ -32,12 +32,12 @@ class Trouble(NamedTuple):
     """Name of an unsupported parameter, if the server reported one; else empty."""
 
     @property
-    def passing(self) -> bool:
+    def is_transient(self) -> bool:
         """Whether the same request may succeed later."""
         return self.fault.action == Action.RETRY
 
     @property
-    def everywhere(self) -> bool:
+    def is_fatal(self) -> bool:
         """Whether every other request would fail for the same reason."""
         return self.fault.action == Action.FATAL
 

@@ -45,7 +45,7 @@ def _reply_in_order(replies: Sequence[str | Reply]) -> Callable[[Ask], str | Rep
     def answer(ask: Ask) -> str | Reply:
         for reply in waiting:
             return reply
-        raise UsageError(f"the script has {len(replies)} replies and was asked once more: {ask.messages}")
+        raise UsageError(f"the script has only {len(replies)} replies and got another request: {ask.messages}")
 
     return answer
 

@@ -17,7 +17,7 @@ class ChatConfig(Settings):
     rules = (
         Rule(
             lambda config: config.model and not config.endpoint,
-            "--model {model} stands behind a server; give its address with --endpoint",
+            "--model {model} is a model at a server; give its address with --endpoint",
         ),
         Rule(
             lambda config: config.prices and (config.prompt_price, config.completion_price) != (None, None),
@@ -25,7 +25,7 @@ class ChatConfig(Settings):
         ),
         Rule(
             lambda config: (config.prompt_price is None) != (config.completion_price is None),
-            "--prompt_price and --completion_price stand together; give both prices, 0 for what costs nothing",
+            "--prompt_price and --completion_price are given together; give both prices, 0 for a free one",
         ),
         Rule(
             lambda config: (
@@ -71,7 +71,7 @@ class ChatConfig(Settings):
     )
     max_cost: float | None = setting(
         None,
-        "Limit of the total cost, that of stored replies included; no request exceeds it.",
+        "Limit of the total cost, including stored replies; no request is sent that could exceed it.",
         range=AT_LEAST_0,
     )
     batch_size: int = setting(16, "Batch size of local models.", group="Local models", range=AT_LEAST_1)
@@ -97,7 +97,7 @@ class ChatConfig(Settings):
         """Raise a `UsageError` for contradictory settings. `others` are models named elsewhere in the settings."""
         super().validate()
         if self.endpoint and not [*self.model, *others]:
-            raise UsageError(f"--endpoint {' '.join(self.endpoint)} is asked for a model by name; give it with --model")
+            raise UsageError(f"--endpoint {' '.join(self.endpoint)} needs the name of a model; give it with --model")
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that determine a reply.

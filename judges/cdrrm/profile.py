@@ -54,7 +54,7 @@ class Profile(NamedTuple):
         return {"findings": [finding._asdict() for finding in self.findings]}
 
 
-def profile_ask(example: Example) -> Ask:
+def profile_request(example: Example) -> Ask:
     """Return the request to diagnose one response, without the other response and the label."""
     parts = {"instruction": prompt_text(example.prompt), "answer": example.text}
     return ask("profile", parts, SCHEMA, max_tokens=2048)
@@ -63,7 +63,7 @@ def profile_ask(example: Example) -> Ask:
 def profile(chat: Chat, examples: Sequence[Example]) -> list[Profile | Rejected]:
     """Return the diagnosis of every response, or the reason for having none. Equal responses share a request."""
     texts = [(prompt_text(example.prompt), example.text) for example in examples]
-    asks = {text: profile_ask(example) for text, example in zip(texts, examples, strict=True)}
+    asks = {text: profile_request(example) for text, example in zip(texts, examples, strict=True)}
     replies = dict(zip(asks, chat.ask([*asks.values()]), strict=True))
     read = [(json_object(replies[text]), text[1]) for text in texts]
     return [values if isinstance(values, Rejected) else as_profile(values, answer) for values, answer in read]
@@ -73,7 +73,7 @@ def as_profile(values: Mapping[str, Any], answer: str) -> Profile | Rejected:
     """Parse a diagnosis from JSON values. One invalid finding rejects the whole diagnosis."""
     listed = values.get("findings")
     if not isinstance(listed, list) or not listed:
-        return Rejected("wrong form", "findings is no list of at least one finding")
+        return Rejected("wrong form", "findings is not a list of at least one finding")
     findings = []
     for index, item in enumerate(listed, start=1):
         finding = _finding(item, answer)
@@ -91,12 +91,12 @@ def _finding(values: Any, answer: str) -> CriterionFinding | Rejected:
         return Rejected("wrong form", f"no text for {', '.join(absent)}")
     status, severity = values.get("status"), values.get("severity", 0)
     if status not in STATUSES:
-        return Rejected("wrong form", f"status {status!r} is none of {', '.join(STATUSES)}")
+        return Rejected("wrong form", f"status {status!r} is not one of {', '.join(STATUSES)}")
     if type(severity) is not int or not 0 <= severity <= MOST_SEVERE:
-        return Rejected("wrong form", f"severity {severity!r} is no integer from 0 to {MOST_SEVERE}")
+        return Rejected("wrong form", f"severity {severity!r} is not an integer from 0 to {MOST_SEVERE}")
     empty = [name for name in ("criterion", "claim", "anchor") if not values[name].strip()]
     if empty:
-        return Rejected("empty", f"{', '.join(empty)} of a finding says nothing")
+        return Rejected("empty", f"{', '.join(empty)} of a finding is empty")
     finding = CriterionFinding(status=status, severity=severity, **{name: values[name].strip() for name in TEXTS})
     if status in MISSED and not finding.evidence:
         return Rejected("no evidence", f"'{finding.claim}' quotes nothing")

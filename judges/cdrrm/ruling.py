@@ -44,7 +44,7 @@ class Ruling(NamedTuple):
         return None not in (self.first, self.second) and self.first != self.second
 
 
-def verdict_ask(question: RulingRequest, order: tuple[int, int]) -> Ask:
+def verdict_request(question: RulingRequest, order: tuple[int, int]) -> Ask:
     """Return the request for a verdict, with `order` as the indices of the responses in slots A and B."""
     a, b = (question.answers[index] for index in order)
     parts = {"instruction": prompt_text(question.prompt), "answer_a": a, "answer_b": b}
@@ -55,7 +55,7 @@ def verdict_ask(question: RulingRequest, order: tuple[int, int]) -> Ask:
 
 def rule(chat: Chat, questions: Sequence[RulingRequest]) -> list[Ruling]:
     """Return a ruling on every pair, from two requests each."""
-    replies = iter(chat.ask([verdict_ask(question, order) for question in questions for order in ORDERS]))
+    replies = iter(chat.ask([verdict_request(question, order) for question in questions for order in ORDERS]))
     rulings = []
     for question in questions:
         both = (next(replies), next(replies))
@@ -78,7 +78,7 @@ class Checked(NamedTuple):
     rubric: Rubric
 
 
-def check_ask(checked: Checked) -> Ask:
+def check_request(checked: Checked) -> Ask:
     """Return the request to check one response by every rule."""
     parts = {"instruction": prompt_text(checked.prompt), "answer": checked.answer, "rubric": render(checked.rubric)}
     return ask("check", parts, CHECK_SCHEMA)
@@ -86,7 +86,7 @@ def check_ask(checked: Checked) -> Ask:
 
 def check(chat: Chat, checks: Sequence[Checked]) -> list[tuple[bool, ...] | Rejected]:
     """Return whether each response meets each rule of its rubric, in order. A reply that omits a rule is rejected."""
-    replies = chat.ask([check_ask(check_case) for check_case in checks])
+    replies = chat.ask([check_request(check_case) for check_case in checks])
     return [_met(json_object(reply), check_case.rubric) for reply, check_case in zip(replies, checks, strict=True)]
 
 
@@ -99,7 +99,7 @@ def _met(values: Mapping[str, Any] | Rejected, rubric: Rubric) -> tuple[bool, ..
     met_by_id = {str(entry.get("id")): entry.get("met") for entry in listed}
     ids = [rule.id for rule in rubric.rules]
     if len(listed) != len(ids) or set(met_by_id) != set(ids):
-        return Rejected("wrong form", f"rules {', '.join(ids)} were asked, {', '.join(met_by_id)} answered")
+        return Rejected("wrong form", f"the request has rules {', '.join(ids)}, the reply {', '.join(met_by_id)}")
     if not all(type(met) is bool for met in met_by_id.values()):
         return Rejected("wrong form", "met is neither true nor false")
     return tuple(bool(met_by_id[name]) for name in ids)

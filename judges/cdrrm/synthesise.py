@@ -46,7 +46,7 @@ def sides(pair: PreferencePair, seed: int = 0) -> Sides:
     return Sides(pair.prompt, a, b, "A" if a == pair.texts[0] else "B")
 
 
-def synthesis_ask(prompt: Messages, diagnoses: tuple[Profile, Profile]) -> Ask:
+def synthesis_request(prompt: Messages, diagnoses: tuple[Profile, Profile]) -> Ask:
     """Return the request to write a rubric from the instruction and two diagnoses, without responses and label."""
     texts = [json.dumps(diagnose.as_json(), ensure_ascii=False) for diagnose in diagnoses]
     parts = {"instruction": prompt_text(prompt), "diagnosis_a": texts[0], "diagnosis_b": texts[1]}
@@ -96,7 +96,7 @@ def synthesise(chat: Chat, pairs: Sequence[Sides]) -> list[Synthesis]:
             syntheses.append(Synthesis(first if isinstance(first, Rejected) else second))
         else:
             syntheses.append(Synthesis(Rejected("not asked"), (first, second)))
-            asks[index] = synthesis_ask(pair.prompt, (first, second))
+            asks[index] = synthesis_request(pair.prompt, (first, second))
     for index, reply in zip(asks, chat.ask([*asks.values()]), strict=True):
         syntheses[index] = syntheses[index]._replace(rubric=read_rubric(reply))
     return syntheses

@@ -24,8 +24,8 @@ def mixed_cross_entropy(
     dL_t / dz_strong = λ (softmax(z_mix) - onehot(y_t))             WMSS 2026, arXiv:2602.08222
 
     z_strong and z_weak are the logits [T, V] of the two models at the position that predicts target y_t. λ = `share`:
-    the paper uses 0.5 (best 0.42 to 0.48), and 1 is plain cross-entropy. Tokens of which the strong model is sure and
-    the weak one is not get a larger gradient than in plain training.
+    the paper uses 0.5 (best 0.42 to 0.48), and 1 is plain cross-entropy. Tokens that only the strong model predicts
+    confidently get a larger gradient than in plain training.
     """
     mixed = share * strong.float() + (1 - share) * weak.detach().float()
     return cross_entropy(mixed, targets, ignore_index=IGNORED, reduction="none")

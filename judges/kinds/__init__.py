@@ -6,10 +6,10 @@ from typing import Any
 from ...rm.registry.specs import Plain
 
 
-def _judge(function: Callable[..., Any]) -> Any:
+def _function_judge(function: Callable[..., Any]) -> Any:
     from ._function import FunctionJudge
 
     return FunctionJudge(function, function.__name__)
 
 
-PLAIN = (Plain(("prompt", "responses"), "scores, one for each response, or None", _judge),)
+PLAIN = (Plain(("prompt", "responses"), "scores, one for each response, or None", _function_judge),)

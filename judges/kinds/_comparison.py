@@ -76,6 +76,6 @@ def orders_of(case: Case, *, both: bool = True) -> list[Order]:
     return [order for i, j in first for order in ([(i, j), (j, i)] if both else [(i, j)])]
 
 
-def nothing_asked(case: Case) -> NoVerdict:
+def no_request_reason(case: Case) -> NoVerdict:
     """Return the reason for the abstention on a case for which no request was sent."""
     return NoVerdict(Reason.SINGLE if len(case.answers) < 2 else Reason.NO_RUBRIC)

@@ -129,11 +129,11 @@ def _group_by_turn(case: Case, items: Questions) -> dict[int, list[Question]]:
         turn = last if checked.turn == -1 else checked.turn
         if not 0 <= turn <= last:
             raise UsageError(
-                f"case '{case.id}': question '{checked.id}' asks of turn {checked.turn}; turns are 0 to {last}"
+                f"case '{case.id}': question '{checked.id}' is about turn {checked.turn}; turns are 0 to {last}"
             )
         if missing := set(checked.depends_on) - ids:
             raise UsageError(
-                f"case '{case.id}': question '{checked.id}' depends on '{min(missing)}', which is not asked"
+                f"case '{case.id}': question '{checked.id}' depends on '{min(missing)}', which is not a question"
             )
         if not checked.weight > 0:
             raise UsageError(

@@ -22,7 +22,7 @@ from ..parsing.statements import NoVerdict
 from ..prompts import GREEDY, Sampling
 from ..rubrics.rubric import Rubric
 from ..types import Case, Comparison, Judgment, Reason
-from ._comparison import ComparisonPrompt, Order, comparison_prompt, nothing_asked, orders_of
+from ._comparison import ComparisonPrompt, Order, comparison_prompt, no_request_reason, orders_of
 
 
 class Duel(NamedTuple):
@@ -81,7 +81,7 @@ def pairwise(
 
     def judgment_of(case: Case, plan: Sequence[Order], replies: Sequence[Reply]) -> Judgment:
         duels = [_duel(case, comparison, *exchange) for exchange in zip(plan, replies, strict=True)]
-        outcome = scores(len(case.answers), duels, flip) if duels else nothing_asked(case)
+        outcome = scores(len(case.answers), duels, flip) if duels else no_request_reason(case)
         return judgment(
             case, outcome, chat, replies, orders=plan,
             comparisons=[duel.comparison() for duel in duels],

@@ -21,10 +21,10 @@ def panel(
     """
     one_of("how", how, ("majority", "mean"))
     if repeated := [judge.name for judge in judges if [other.name for other in judges].count(judge.name) > 1]:
-        raise UsageError(f"two judges are called '{repeated[0]}'; give each a name of its own")
+        raise UsageError(f"two judges are called '{repeated[0]}'; give each a unique name")
     least = least or len(judges) // 2 + 1
     if not 0 < least <= len(judges):
-        raise UsageError(f"{least} of {len(judges)} judges have to decide; give at least one judge and ask for no more")
+        raise UsageError(f"least is {least}, but the panel has {len(judges)} judges; lower it, or add judges")
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
         judged = [judge(cases) for judge in judges]

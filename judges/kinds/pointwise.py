@@ -73,7 +73,7 @@ def pointwise(
 
 
 def _judgment(chat: Chat, samples: int, case: Case, ends: tuple[float, float], replies: Sequence[Reply]) -> Judgment:
-    """Return the judgment of a case from `samples` replies for each response; without replies it has no rubric."""
+    """Return the judgment of a case from `samples` replies for each response. A case without replies has no levels."""
     if not replies:
         return judgment(case, NoVerdict(Reason.NO_RUBRIC), chat, replies)
     read = [

@@ -79,7 +79,7 @@ class RewardScorer:
             why = "after truncation" if truncated else f"the chat template leaves out {omitted[:60]!r}"
             if not truncated and self.on_bad_row == "refuse":
                 raise DataError(
-                    f"{self.name}: a right and a wrong response of case '{case.id}' are the same tokens, since {why}; "
+                    f"{self.name}: a right and a wrong response of case '{case.id}' have the same tokens, since {why}; "
                     "leave the case out, or have the model abstain with --on_bad_row skip"
                 )
             judgment = Judgment(case.id, abstained=f"{Reason.ALIKE}: {why}")

@@ -78,7 +78,7 @@ def documents(text: str) -> list[ParsedReply]:
 
 
 def _scan(text: str) -> Iterator[ParsedReply]:
-    decoder = json.JSONDecoder(object_pairs_hook=_once_each, strict=False)
+    decoder = json.JSONDecoder(object_pairs_hook=_unique_keys, strict=False)
     position = 0
     while opening := OPENING.search(text, position):
         start, position = opening.start(), opening.end()
@@ -107,7 +107,7 @@ def _closing_index(text: str, start: int) -> int:
     return -1
 
 
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(dict(pairs)) < len(pairs):
         raise Repeated(f"a key occurs twice among {', '.join(key for key, _ in pairs)}")
     return dict(pairs)

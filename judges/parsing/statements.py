@@ -129,8 +129,8 @@ LEADING = 400  # characters before a document that may say what it is; of more, 
 def is_own(text: str, candidate: ParsedReply, quoted: Sequence[str]) -> bool:
     """Return whether a JSON document is the judge's own.
 
-    True if it makes up nearly the whole reply; else if it does not occur in `quoted` and no words such as "for example"
-    stand before it.
+    True if it makes up nearly the whole reply, or if it does not occur in `quoted` and no words such as "for example"
+    precede it.
     """
     document = text[candidate.start : candidate.end]
     line = text.rfind("\n", 0, candidate.start) + 1

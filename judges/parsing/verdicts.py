@@ -155,7 +155,7 @@ def criteria(text: str, names: Sequence[str], *, quoted: Sequence[str] = (), fin
         rows, reasoning, after = [*marks.values()], visible, "\n".join(lines[max(marks, default=-1) + 1 :])
     if rows and is_withdrawn(after, quoted):
         return NoVerdict(Reason.CONTRADICTION, "it is taken back")
-    return _complete(rows, names, reasoning)
+    return _marks_of_rows(rows, names, reasoning)
 
 
 def _rows(document: Any, names: Sequence[str]) -> list[tuple[str, Any, str]]:
@@ -197,7 +197,7 @@ def _line_of_mark(line: str, names: Sequence[str]) -> tuple[str, Any, str] | Non
     return by_lower_case[match_["name"].lower()], match_["mark"], (match_["evidence"] or "").strip(" \"“”'()")
 
 
-def _complete(rows: Sequence[tuple[str, Any, str]], names: Sequence[str], reasoning: str) -> Marks | NoVerdict:
+def _marks_of_rows(rows: Sequence[tuple[str, Any, str]], names: Sequence[str], reasoning: str) -> Marks | NoVerdict:
     if not rows:
         return NoVerdict(Reason.NO_VERDICT)
     marks: dict[str, Mark] = {}

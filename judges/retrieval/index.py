@@ -65,7 +65,7 @@ def collection_hash(ids: Sequence[str], texts: Sequence[str]) -> str:
         raise DataError("the collection has no text to retrieve")
     if len({*ids}) < len(ids):
         repeated = next(name for name in ids if list(ids).count(name) > 1)
-        raise DataError(f"the id '{repeated}' occurs twice in the collection; give each text an id of its own")
+        raise DataError(f"the id '{repeated}' occurs twice in the collection; give each text a unique id")
     return content_hash([[*ids], [*texts]])
 
 

@@ -85,7 +85,7 @@ class Selection:
         if k < 1:
             raise UsageError(f"the number of entries to show is a number >= 1, got {k}")
         if (index is None) == (how == RETRIEVED):
-            raise UsageError("an index is for entries that are retrieved, and these need one")
+            raise UsageError("'retrieved' requires an index, and other selections take none")
         self.collection, self.how, self.k, self.index, self.near, self.seed = collection, how, k, index, near, seed
         settings = {"how": how, "k": k, "near": near, "index": index.contract if index else None}
         settings |= {"seed": seed} if how == RANDOM else {}

@@ -129,7 +129,7 @@ def open_levels(source: str) -> Levels | LevelsSource:
     """Open descriptions of score levels (as in BiGGen Bench), the same for all cases or one per case."""
     path = Path(source)
     if not path.is_file():
-        raise UsageError(f"no file of levels '{source}'; it has criteria and score1_description to score5_description")
+        raise UsageError(f"no file of levels '{source}'; one has criteria and score1_description to score5_description")
     _check_ending(path)
     if path.suffix == ".jsonl":
         return ByCase(_rows_by_case(path, biggen), path.stem)
@@ -153,7 +153,7 @@ def _rows_by_case(path: Path, parse_row: Callable[[Mapping[str, Any]], T]) -> di
                 raise ValueError(row.error)
             name = stated_id(row.values)
             if name is None or name in by_case_id:
-                raise ValueError(f"'case' is the id of a case that no other row has, got {name!r}")
+                raise ValueError(f"'case' must be an id that no other row has, got {name!r}")
             by_case_id[name] = parse_row(row.values)
         except UNREADABLE as error:
             raise DataError(f"{row.location}: {error}") from error

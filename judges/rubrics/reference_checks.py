@@ -124,7 +124,7 @@ def _check(values: Any, location: str) -> FormCheck:
         try:
             re.compile(pattern)
         except re.error as error:
-            raise ValueError(f"{location}: no regular expression: {pattern!r} ({error})") from error
+            raise ValueError(f"{location}: not a regular expression: {pattern!r} ({error})") from error
     if check[1:] == FormCheck(0.0)[1:]:
-        raise ValueError(f"{location} asks for nothing; give it has, lacks, least or most")
+        raise ValueError(f"{location} has no condition; give it has, lacks, least or most")
     return check

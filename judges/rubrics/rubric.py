@@ -222,7 +222,7 @@ def lint(rubric: Rubric, answers: Sequence[str] = ()) -> list[str]:
     """Return warnings about rules and principles: compound, vague, one-sided, too long, or copied from `answers`."""
     issues = [issue for rule in rubric.rules for issue in _lint_rule(rule)]
     issues += [
-        f"'{name}' speaks of one of the answers: '{match_[0]}'"
+        f"'{name}' refers to one of the answers: '{match_[0]}'"
         for name, text in _texts(rubric)
         if (match_ := SIDES.search(text))
     ]
@@ -232,15 +232,15 @@ def lint(rubric: Rubric, answers: Sequence[str] = ()) -> list[str]:
         if (run := _find_copied_words(text, answers))
     ]
     if len(rubric.rules) > MOST_RULES:
-        issues.append(f"{len(rubric.rules)} rules; more than {MOST_RULES} seldom decide anything")
+        issues.append(f"{len(rubric.rules)} rules; more than {MOST_RULES} rarely change a verdict")
     total = sum(rule.weight for rule in rubric.rules)
     forbidden = sum(rule.weight for rule in rubric.rules if rule.type == "forbid")
     if rubric.rules and forbidden < LEAST_FORBIDDEN * total:
         issues.append(
-            f"{100 * forbidden / total:.0f} % of the rules' weight forbids something; {LEAST_FORBIDDEN:.0%} is safer"
+            f"{100 * forbidden / total:.0f} % of the rules' weight is on type forbid; {LEAST_FORBIDDEN:.0%} is safer"
         )
     if not rubric.rules:
-        issues.append("no hard rule; principles alone are a matter of taste")
+        issues.append("no hard rule; principles alone are subjective")
     return issues
 
 

@@ -90,7 +90,7 @@ def anchored(rate: float = 2.0, joint_weights: Mapping[tuple[str, str], float] |
     """
     joint = dict(joint_weights or {})
     if any(weight < 0 for weight in joint.values()):
-        raise ValueError(f"weights of what counts jointly are >= 0, got {joint}")
+        raise ValueError(f"joint weights are >= 0, got {joint}")
     saturated(0.0, rate)
 
     def score(rubric: Rubric, values: Mapping[str, float]) -> float:

@@ -61,7 +61,7 @@ def internalisation_gap(bare: np.ndarray, guided: np.ndarray, response: np.ndarr
     in_response = np.asarray(response, bool)
     lengths = in_response.sum(1)
     if not len(in_response) or not lengths.all():
-        raise ValueError(f"every answer needs a token, got lengths {lengths.tolist()}")
+        raise ValueError(f"every completion needs a token, got lengths {lengths.tolist()}")
     return float((np.where(in_response, bare - guided, 0.0).sum(1) / lengths).mean())
 
 

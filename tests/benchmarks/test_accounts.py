@@ -27,7 +27,7 @@ def test_an_account_counts_by_hand():
     assert (found.answered, found.right, found.reasons) == (3, 1.0, {"no reply": 1})
     assert (found.requests, found.prompt_tokens, found.completion_tokens, found.cost) == (5, 40, 3, 1.5)
     assert "it answered 3 of 4 cases (coverage 75.0%) and was right in 33.3% of them" in found.sentence("it")
-    assert "counting the others as wrong and as right, in 25.0% and 50.0%" in found.sentence("it")
+    assert "counting the others as wrong or as right gives 25.0% or 50.0%" in found.sentence("it")
     assert found.sentence("it").endswith(
         "5 requests, 40 + 3 tokens, cost 1.5. The server stated no tokens for 2 requests, such as those that were "
         "lost; they are counted with upper bounds, as is their cost."

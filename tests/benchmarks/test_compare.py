@@ -57,7 +57,9 @@ def test_a_report_says_which_cases_are_left_out_and_which_p_decides():
     )
     assert cases_text(compared({"a": 0})) == "30 cases." and cases_text(found) in text
     assert "Item by item: 12 with more credit for before, 0 for after" in text
-    assert "McNemar's exact test of these counts has p < 0.001" in text and "The verdict does not rest on it" in text
+    assert (
+        "McNemar's exact test of these counts has p < 0.001" in text and "The verdict instead weighs sections" in text
+    )
 
 
 def test_an_interval_excludes_0_where_p_is_below_5_per_cent():

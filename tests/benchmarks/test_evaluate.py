@@ -43,7 +43,7 @@ def test_a_judgment_has_scores_or_a_reason_and_a_case_names_an_answer_that_it_ha
             Judgment("a", **both_or_none)
     with pytest.raises(ValueError, match="finite"):
         Judgment("a", scores=(float("nan"), 1.0))
-    with pytest.raises(ValueError, match="does not name answers 0 to 1"):
+    with pytest.raises(ValueError, match="is not within answers 0 to 1"):
         case("a", best=2)
 
 
@@ -66,7 +66,7 @@ def test_abstentions_are_counted_and_bounded_and_never_scored():
 
 
 def test_a_repeated_case_is_an_error_and_any_difference_of_prompts_makes_two_clusters():
-    with pytest.raises(DataError, match="case 'a' stands there twice"):
+    with pytest.raises(DataError, match="case id 'a' occurs twice"):
         evaluate(pairs(), [case("a"), case("a")], [longest()])
     assert evaluate(pairs(), [case("a"), case("a\0")], [longest()], samples=2).report.clusters == 2
 

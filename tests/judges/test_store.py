@@ -113,7 +113,7 @@ def test_a_line_that_was_being_written_is_dropped_and_told_and_a_damaged_one_nam
     StoredReplies(scripted(echo), tmp_path).ask(asks(2))
     whole = (tmp_path / FILE).read_text()
     (tmp_path / FILE).write_text(whole * 2)
-    with pytest.raises(DataError, match="line 3: the reply '.*' is there twice"):
+    with pytest.raises(DataError, match="line 3: the reply '.*' occurs twice"):
         Store(tmp_path)
     for line in ("{", "{}", '{"key": "k", "text": "A"}', "[]", "\x00\x00", '{"key": 1, "text": 2}'):
         (tmp_path / FILE).write_text(f"{whole}{line}\n")
@@ -160,7 +160,7 @@ StoredReplies(chat, folder).ask(asks)
 def test_a_second_process_is_refused_until_the_first_has_died(tmp_path, script):
     first = subprocess.Popen(script(HOLD, tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert first.stdout is not None and first.stdout.readline() == b"held\n"
-    with pytest.raises(UsageError, match=f"process {first.pid} keeps replies there; wait until it has ended"):
+    with pytest.raises(UsageError, match=f"process {first.pid} writes replies there; wait until it has ended"):
         Store(tmp_path)
     first.send_signal(signal.SIGKILL)
     first.communicate()

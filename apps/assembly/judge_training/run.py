@@ -44,7 +44,7 @@ from ...runs.run_folder import (
     write_rows,
 )
 from ...runs.stop_training import train_until_signal
-from ..policy_training.run import POLICY, check_together, train_policy
+from ..policy_training.run import POLICY, checked_algorithm, train_policy
 from ..policy_training.settings import RlConfig
 from .settings import JudgeTrainConfig
 
@@ -116,7 +116,7 @@ def check_stages(config: JudgeTrainConfig, arguments: PolicyArguments, pairs: in
             "with --reward verdict"
         )
     if config.stage != "sft":
-        check_together(_policy_settings(config, config.base, Path(config.output)), arguments)
+        checked_algorithm(_policy_settings(config, config.base, Path(config.output)), arguments)
         in_both_orders = PromptRow((), as_text=False, columns={}, variants=((),))
         check_number(Prompts([in_both_orders] * pairs, RowReport()), arguments)
 

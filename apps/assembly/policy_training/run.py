@@ -70,7 +70,7 @@ FREE = ("resume", "overwrite", "output", "exchange_timeout", "processes")  # may
 def train_policy(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
     """Train a policy on rewards, save its run folder, and return the summary of the run, which rank 0 has."""
     output, started = config.output or arguments.output_dir, time.time()
-    algorithm = check_together(config, arguments)
+    algorithm = checked_algorithm(config, arguments)
     here, recipe = trained_by(config.processes, "rl", arguments), _recipe(config, arguments)
     repository = open_repository(arguments, leads=here.leads)
     folder_options = {"overwrite": config.overwrite, "resume": config.resume, "keep": STEPS}
@@ -227,7 +227,7 @@ def _critic(config: RlConfig) -> CriticArguments | None:
     return CriticArguments(**{name: vars(config)[f"critic_{name}"] for name in names}) if config.critic else None
 
 
-def check_together(config: RlConfig, arguments: PolicyArguments) -> Algorithm:
+def checked_algorithm(config: RlConfig, arguments: PolicyArguments) -> Algorithm:
     """Build the algorithm. Raise `UsageError` for unknown formulas and contradictory settings.
 
     Reward models are not loaded yet, so the components of a reward model with several objectives are still unknown.

@@ -75,7 +75,7 @@ def measured_of(config: CardConfig, name: str) -> Measured:
     again = [judgment.scores for judgment in scorer(cases)]
     for row in rows:
         stored = [run.judgments[row["scorer"]][case.id].scores for case in cases]
-        if cases and all(_close(*scores) for scores in zip(stored, again, strict=True)):
+        if cases and all(_equal_scores(*scores) for scores in zip(stored, again, strict=True)):
             return Measured(run, row)
     raise DataError(f"{name}: the contract is that of {config.model}, but the scores are not; give a run of this model")
 
@@ -90,6 +90,6 @@ def _loading_options(run: Finished) -> dict[str, Any]:
         raise DataError(f"{run.folder / CONFIG}: damaged ({error}); run rewardlab eval again") from error
 
 
-def _close(stored: Sequence[float], computed: Sequence[float]) -> bool:
+def _equal_scores(stored: Sequence[float], computed: Sequence[float]) -> bool:
     size = max(map(abs, stored), default=0.0)
     return len(stored) == len(computed) and np.allclose(stored, computed, rtol=CLOSE, atol=CLOSE * size)

@@ -39,7 +39,7 @@ def run_decode(config: DecodeConfig) -> dict[str, Any]:
     repository = open_repository(config, "dataset")
     with resumable_rows(Path(config.output), resume=config.resume, overwrite=config.overwrite) as rows:
         facts = _decode(config, rows)
-    about = _about(config, facts["completions"])
+    about = _card_text(config, facts["completions"])
     return facts | upload_data(repository, config.output, about, [Path(config.output).name], config.hub_license)
 
 
@@ -52,8 +52,8 @@ def _decode(config: DecodeConfig, rows: ResumableRows | None) -> dict[str, Any]:
     check_room(engine, prompts)
     items = _items(config, prompts, objectives, engine)
     keys = [item.key for item in items]
-    done = rows.resume(keys) if rows else set()
-    remaining = [item for item in items if item.key not in done]
+    stored_keys = rows.resume(keys) if rows else set()
+    remaining = [item for item in items if item.key not in stored_keys]
     log(f"prompts: {len(prompts)}; completions to decode: {len(remaining)} of {len(items)}")
     decoded, tokens = 0, 0
     for item, completion in _completions(engine, remaining, config, to_stdout=rows is None):
@@ -72,7 +72,7 @@ def _decode(config: DecodeConfig, rows: ResumableRows | None) -> dict[str, Any]:
     }
 
 
-def _about(config: DecodeConfig, number: int) -> str:
+def _card_text(config: DecodeConfig, number: int) -> str:
     """Return the text of the data card."""
     guides = f", guided by {source_names(config.arm)} with weight {config.weight:g}" if config.arm else ""
     base = source_names([config.base]) if config.base else "of the guide"

@@ -87,13 +87,13 @@ class JudgeConfig(DataHubSettings):
     )
     names: list[str] = setting(
         [],
-        "For the audit: MODEL=AUTHOR or JUDGE=AUTHOR, a judge's name as an author; measures self-preference, also on "
-        "responses whose row has authors (or chosen_model, rejected_model).",
+        "For the audit: MODEL=AUTHOR or JUDGE=AUTHOR, the author of the judge's own responses; measures "
+        "self-preference, also on responses whose row has authors (or chosen_model, rejected_model).",
         requires="audit",
     )
     other_author: str = setting(
         "",
-        "For the audit: the name that stands against it; by default the most frequent other one of the cases.",
+        "For the audit: the author to compare --names with; by default the most frequent other one of the cases.",
         requires="names",
         advanced=True,
     )

@@ -61,7 +61,7 @@ def run_lint(config: LintConfig) -> dict[str, Any]:
     if config.fix:
         reasons = linted.left_out(config.keep)
         facts |= _fix(read, reasons, Path(config.fix))
-        about = _about(config.data, facts, Counter(reasons.values()))
+        about = _card_text(config.data, facts, Counter(reasons.values()))
         return facts | upload_data(repository, config.fix, about, [Path(config.fix).name], config.hub_license)
     if linted.findings or linted.leaks:
         worst = ", ".join(f"{reason} {number}" for reason, number in linted.reasons.items())
@@ -133,7 +133,7 @@ def _all_findings(read: Read, config: LintConfig) -> LintResult:
     linted = lint(
         read.pairs, benchmarks=benchmarks, first=read.first, near=config.near, alike=config.alike, **_encoding(config)
     )
-    similar = _similar(read.pairs, benchmarks, config) if config.encoder else []
+    similar = _similar_prompts(read.pairs, benchmarks, config) if config.encoder else []
     rows = read.pair_rows
     of_pairs = [
         finding._replace(row=rows[finding.row], other=None if finding.other is None else rows[finding.other])
@@ -144,7 +144,7 @@ def _all_findings(read: Read, config: LintConfig) -> LintResult:
     return LintResult(tuple(findings), tuple(leaks), linted.shared)
 
 
-def _similar(
+def _similar_prompts(
     pairs: Sequence[PreferencePair], benchmarks: Mapping[str, Sequence[str]], config: LintConfig
 ) -> list[Finding]:
     from ....judges.retrieval.encoder import load_encoder  # PyTorch, which a check without an encoder does not need
@@ -191,17 +191,17 @@ def _fix(read: Read, reasons: Mapping[int, str], path: Path) -> dict[str, Any]:
     if not rows:
         raise DataError(f"every one of the {len(read.rows)} rows has findings; nothing was written")
     clean, left_out = _output_paths(str(path))
-    gone = []
+    removed = []
     for index, reason in reasons.items():
         row = read.rows[index]
         values = {"row": dict(row.values)} if row.values else {"error": row.error}
-        gone.append({"place": row.location, "reason": reason, **values})
-    write_rows(left_out, gone)
+        removed.append({"place": row.location, "reason": reason, **values})
+    write_rows(left_out, removed)
     write_rows(clean, rows)
     return {"fixed": str(clean), "left_out": str(left_out), "kept": len(rows), "dropped": len(reasons)}
 
 
-def _about(sources: Sequence[str], facts: Mapping[str, Any], reasons: Mapping[str, int]) -> str:
+def _card_text(sources: Sequence[str], facts: Mapping[str, Any], reasons: Mapping[str, int]) -> str:
     """Return the text of the data card."""
     counts = f"{facts['kept']} of {facts['rows']} rows of {source_names(sources)}, checked by `rewardlab lint`"
     left_out = ", ".join(f"{reason} ({number})" for reason, number in reasons.items())

@@ -58,8 +58,8 @@ class ParityConfig(Settings):
     )
     half: bool = setting(
         False,
-        "The targets compute in half precision: the tolerance is 2e-2 standard deviations instead of 1e-4. The "
-        "scores of the model itself in half precision must then be within it too.",
+        "The targets compute in half precision: the tolerance is 2e-2 standard deviations instead of 1e-4. The model's "
+        "own scores in half precision must be within it too.",
     )
     fresh: bool = setting(True, "Also load the model in a fresh process.")
     token: str | None = setting(None, "Password of the server in --against http.")

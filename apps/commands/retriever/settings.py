@@ -27,11 +27,11 @@ class RetrieverConfig(Settings):
         "Backbone to start from, an encoder or a decoder: path or Hub id. By default a small one from scratch.",
         group="Encoder",
     )
-    pooling: str = setting("facets", "facets, or mean: mean pooling, one vector a text.")
+    pooling: str = setting("facets", "facets (a vector for each), or mean (mean pooling, one vector a text).")
     facets: int = setting(4, "Number of facet anchors.", range=AT_LEAST_1)
     width: int = setting(64, "Width of each facet's vector.", range=AT_LEAST_1)
     granularities: list[str] = setting(
-        [*GRANULARITIES], f"What facets read: {', '.join(GRANULARITIES)}, or some of them."
+        [*GRANULARITIES], f"Granularities that facets read: {', '.join(GRANULARITIES)}, or some of them."
     )
     segment_sentences: int = setting(4, "Sentences of a segment.", range=AT_LEAST_1)
     similarity: str = setting("mean", "Similarity of two texts: mean or max of the cosines of their facets.")

@@ -62,7 +62,7 @@ class SampleConfig(DecodingSettings):
         range=SHARE,
     )
     length_penalty: float = setting(
-        0.0, "Reward that a completion loses in the selection by its length.", range=AT_LEAST_0
+        0.0, "Length penalty of the selection, in reward per unit of length.", range=AT_LEAST_0
     )
     length_unit: Literal["characters", "share"] = setting(
         "characters", "Unit of the length: characters, or the share of the tokens of the prompt's longest completion."

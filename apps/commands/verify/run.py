@@ -22,13 +22,13 @@ def run_verify(config: VerifyConfig) -> dict[str, Any]:
     again = json.loads(json.dumps(to_json_types(asdict(report))))
     rows = [{"truncated": 0, "omitted": 0} | row for row in run.summary["rows"]]  # which earlier reports did not count
     if different := _first_difference(again, {**run.summary, "rows": rows}):
-        raise _does_not_follow(config.run, different)
+        raise _mismatch_error(config.run, different)
     if markdown(report) != (run.folder / "report.md").read_text(encoding="utf-8"):
-        raise _does_not_follow(config.run, "report.md")
+        raise _mismatch_error(config.run, "report.md")
     return {"run": config.run, "verified": True, "cases": len(run.cases), "scorers": len(report.rows)}
 
 
-def _does_not_follow(run: str, what: str) -> CheckFailed:
+def _mismatch_error(run: str, what: str) -> CheckFailed:
     return CheckFailed(
         f"{run}: {what} does not follow from the stored scores; the run has been changed, or an earlier version "
         "computed it otherwise: evaluate again with rewardlab eval"

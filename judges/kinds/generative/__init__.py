@@ -13,7 +13,7 @@ from ...parsing.statements import NoVerdict
 from ...prompts import GREEDY, Sampling
 from ...rubrics.rubric import Rubric
 from ...types import Case, Comparison, Criterion, Judgment, Reason
-from .._comparison import ComparisonPrompt, Order, comparison_prompt, nothing_asked, orders_of
+from .._comparison import ComparisonPrompt, Order, comparison_prompt, no_request_reason, orders_of
 from .probabilities import Preference, before_verdict, choosing_chat, first_probability, preference
 
 SPREAD = "spread"
@@ -70,7 +70,7 @@ def generative(
         return [
             _case_judgment(case, plan, replies, [next(read) for _ in plan], chat)
             if plan
-            else judgment(case, nothing_asked(case), chat, replies)
+            else judgment(case, no_request_reason(case), chat, replies)
             for case, plan, replies in zip(cases, orders, replied, strict=True)
         ]
 

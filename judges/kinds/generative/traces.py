@@ -56,7 +56,7 @@ def labelled_pairs(case: Case) -> list[Case]:
 
 
 def drop_reason(outcomes: Sequence[Sequence[bool | None]]) -> str:
-    """Return why a pair has no trace; empty if it has one. `outcomes` are by order and reply; None is no verdict.
+    """Return why a pair has no trace; empty if it has one. `outcomes` are by order and reply; None means no verdict.
 
     >>> drop_reason([[False, True], [True]]), drop_reason([[True], [None]]), drop_reason([[None], [False]])
     ('', 'right in one order only', 'wrong verdict')

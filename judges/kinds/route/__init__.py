@@ -43,7 +43,7 @@ def route(
     if rule.needs and reward_model is None:
         raise UsageError(f"the {rule.name} reads the {rule.needs[0]} of a reward model; give reward_model")
     if "spread" in rule.needs and not isinstance(reward_model, UncertainRewardModel):
-        raise UsageError(f"the {rule.name} reads the spread of a reward model's members; give an ensemble, or the like")
+        raise UsageError(f"the {rule.name} reads the spread of a reward model's members; give an ensemble")
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
         needs = rule(case_features(cases, reward_model))
@@ -67,7 +67,7 @@ def route(
 def choose_strong(
     cases: Sequence[Case], probabilities: Sequence[float], threshold: float | None, budget: float | None
 ) -> np.ndarray:
-    """Return which cases [N] go to the strong judge. A hash of the case breaks ties of probability, whatever its index.
+    """Return which cases [N] go to the strong judge. A hash of the case, not its index, breaks ties of probability.
 
     >>> cases = [Case(str(i), (), ("a", "b")) for i in range(4)]
     >>> choose_strong(cases, [0.2, 0.9, float("nan"), 0.4], 0.5, None).tolist()

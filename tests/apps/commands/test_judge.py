@@ -197,7 +197,7 @@ def test_a_reward_models_code_runs_only_where_that_was_asked_for(monkeypatch):
 
 def test_a_case_that_cannot_be_used_is_refused_with_its_place(judge, tmp_path):
     for row, message in (
-        ({"answers": ["a", "b"], "best": 2}, "best (2,) does not name answers 0 to 1"),
+        ({"answers": ["a", "b"], "best": 2}, "best (2,) is not within answers 0 to 1"),
         ({"answers": ["a", "b"], "best": "0"}, "'best' is the index of the right answer or a list of indices, got '0'"),
         ({"answers": "a", "best": 0}, "'answers' is a list of texts, or of lists of messages, got a"),
         ({"answers": ["a", "b"]}, "no column 'best'"),
@@ -215,4 +215,4 @@ def test_cases_of_many_answers_stand_beside_pairs_and_so_many_are_drawn_in_their
     code, facts, err, folder = judge("--limit", 3, output="few")
     ids = pq.read_table(folder / "items.parquet")["case"].to_pylist()
     assert code == 0 and facts["cases"] == 3 and ids == sorted(ids), err
-    assert "3 of 8 cases were drawn, with seed 0." in (folder / "report.md").read_text()
+    assert "3 of 8 cases were sampled with seed 0." in (folder / "report.md").read_text()

@@ -71,7 +71,7 @@ def test_a_function_makes_the_cases_and_another_rates_them():
     assert summary["cases"] == 3 and (row["scored"], row["unscored"]) == (2, 1)
     assert row["overall"][0] == 0.5 and row["subsets"]["x"][0] == 0.5
     assert "Cases were made by mine.py:best_of." in summary["notes"]
-    assert "It left 1 of 4 rows out." in summary["notes"]
+    assert "The suite left out 1 of 4 rows." in summary["notes"]
     assert main(["verify", "run"]) == 0 and main(["compare", "run", "run", "--scorer", row["scorer"]]) == 0
 
 

@@ -124,7 +124,7 @@ def test_cut_pairs_are_counted_and_equal_ones_abstain(evaluated):
     code, output, folder = evaluated(PAIR, LONG_PAIR)
     assert code == 0 and json.loads(output.out)["truncated"] == {"rm": 1}
     report, manifest = (folder / "report.md").read_text(), json.loads((folder / "manifest.json").read_text())
-    assert "rm: 1 of 2 cases are longer than the model reads, and were cut." in report
+    assert "rm: 1 of 2 cases exceed the model's max_length and were cut." in report
     assert "a tie is wrong" not in report and manifest["truncated"] == {"rm": 1}
     (row,) = json.loads((folder / "summary.json").read_text())["rows"]
     assert (row["truncated"], row["unscored"], row["ties"]) == (1, 1, 0)
@@ -135,7 +135,7 @@ def test_cut_pairs_are_counted_and_equal_ones_abstain(evaluated):
 
 def test_pairs_that_differ_in_what_the_template_leaves_out_are_refused(evaluated):
     code, output, _ = evaluated(PAIR, THOUGHT)
-    assert code == 3 and "response of case '1' are the same tokens" in output.err and "'moss'" in output.err
+    assert code == 3 and "response of case '1' have the same tokens" in output.err and "'moss'" in output.err
     code, output, folder = evaluated(PAIR, THOUGHT, flags=("--on_bad_row", "skip"))
     assert code == 0 and json.loads(output.out)["omitted"] == {"rm": 1}
     assert "leaves out text of 1 of 2 cases, such as 'moss'" in (folder / "report.md").read_text()

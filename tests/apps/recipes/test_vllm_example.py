@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from rewardlab.apps.assembly.policy_training.run import check_together
+from rewardlab.apps.assembly.policy_training.run import checked_algorithm
 from rewardlab.apps.cli import VERBS, main, parse
 from rewardlab.apps.serving.settings import ServeConfig
 from rewardlab.benchmarks import garden
@@ -93,7 +93,7 @@ def test_a_recipe_names_what_exists_and_goes_together(tmp_path):
         off = {"rl": [], "pushed": ["--bf16", "False"]}[name]
         config, arguments = parse("rl", VERBS["rl"], [*words, *off, "--use_cpu", "True"])
         config.validate()
-        check_together(config, arguments)
+        checked_algorithm(config, arguments)
         assert bool(config.rollouts) != bool(arguments.use_vllm), name
 
 

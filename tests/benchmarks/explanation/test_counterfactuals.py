@@ -90,7 +90,7 @@ def test_what_interacts_is_not_explained():
     either = Formula(lambda text: 4.0 * ("left" in text or "right" in text))
     explanation, _ = causes(either, "go left or right as you like it", "go up or down as you like it")
     assert explanation.remainder == pytest.approx(4.0)
-    assert explanation.lead(0) == "Nothing that was tried explains the margin of 4 for the first response."
+    assert explanation.lead(0) == "None of the tested causes explains the margin of 4 for the first response."
 
 
 def test_objectives_have_causes_of_their_own():

@@ -10,7 +10,7 @@ from rewardlab.benchmarks.statistics.cluster_bootstrap import (
     cluster_draws,
     difference_interval,
     difference_p,
-    items_to_see,
+    items_to_detect,
     least_p,
     mcnemar,
     percentile_interval,
@@ -62,10 +62,10 @@ def test_equals_are_rarely_called_different():
     assert sum(mcnemar(a, b).p < 0.05 for a, b in zip(first.T, second.T, strict=True)) <= most
 
 
-def test_the_verdict_has_the_promised_power_at_items_to_see():
+def test_the_verdict_has_the_promised_power_at_items_to_detect():
     """Exact powers: of n items d n are discordant, of which a share (d + δ) / 2d favours the first."""
     for difference, discordant in [(0.1, 0.1), (0.2, 0.3), (0.5, 0.5), (0.5, 0.7)]:
-        items, exact, verdict = items_to_see(difference, discordant), 0.0, 0.0
+        items, exact, verdict = items_to_detect(difference, discordant), 0.0, 0.0
         for number in range(1, items + 1):
             only_first = np.arange(number + 1)
             favours = stats.binom.pmf(only_first, number, (discordant + difference) / (2 * discordant))
@@ -79,11 +79,11 @@ def test_the_verdict_has_the_promised_power_at_items_to_see():
 
 def test_items_to_see_by_hand():
     # (1.959964 √0.2 + 0.841621 √(0.2 - 0.0025))² / 0.0025 = (0.876523 + 0.374022)² / 0.0025 = 625.5
-    assert items_to_see(0.05, 0.2) == items_to_see(-0.05, 0.2) == 626
-    assert items_to_see(1.0, 1.0) == 6, "not 1.96² = 3.8, because p of five items that all changed is 2 / 2⁵ = 6.2 %"
-    assert items_to_see(0.05, 2.0) > 10 * 626 > 9 * items_to_see(0.05, 0.2), "of items that weigh unequally"
+    assert items_to_detect(0.05, 0.2) == items_to_detect(-0.05, 0.2) == 626
+    assert items_to_detect(1.0, 1.0) == 6, "not 1.96² = 3.8, because p of five items that all changed is 2 / 2⁵ = 6.2 %"
+    assert items_to_detect(0.05, 2.0) > 10 * 626 > 9 * items_to_detect(0.05, 0.2), "of items that weigh unequally"
     with pytest.raises(ValueError, match=r"0 < difference² <= square, got 0.5 and 0.2"):
-        items_to_see(0.5, 0.2)
+        items_to_detect(0.5, 0.2)
 
 
 def test_mcnemar_by_hand():

@@ -360,7 +360,7 @@ def test_preferences_move_with_their_responses_and_are_stored(tmp_path):
     case = Case("c", (), ("a", "b", "c"), best=(0,), preferences=((0, 2), (1, 2)))
     assert swap_responses(case).preferences == ((2, 0), (1, 0))
     assert repeat_response(case).preferences == pair_of(case).preferences == ()
-    with pytest.raises(ValueError, match="a preference is of two of its answers"):
+    with pytest.raises(ValueError, match="a preference is a pair of its answers"):
         Case("c", (), ("a", "b"), preferences=((0, 2),))
     data, run = tmp_path / "rows.jsonl", tmp_path / "run"
     data.write_text("\n".join(map(json.dumps, if_rows())))

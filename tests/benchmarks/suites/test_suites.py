@@ -193,7 +193,10 @@ UNKNOWN = {
     "xstest": ({"final_label": "4_other"}, "unknown label '4_other': labels are 1_full_compliance"),
     "if_rewardbench": ({"preference_graph": []}, "'preference_graph' has no preference"),
     "m_rewardbench": ({"subset": "hep-basic"}, "unknown subset 'hep-basic': it is one of alpacaeval-easy"),
-    "ppe_correctness": ({"scores": [True, True]}, r"the conflict pair \[0, 1\] is not of a right and a wrong response"),
+    "ppe_correctness": (
+        {"scores": [True, True]},
+        r"the conflict pair \[0, 1\] is not one right and one wrong response",
+    ),
     "ppe_preference": ({"winner": "both"}, "unknown winner 'both': it is one of model_a, model_b, tie"),
     "prmbench": ({"classification": "other"}, "unknown classification 'other': it is one of redundency, circular"),
     "rubricbench": ({"domain": "poetry"}, "unknown domain 'poetry': it is one of general, focus"),
@@ -213,7 +216,7 @@ def test_an_id_that_two_rows_share_is_refused_or_numbered(tmp_path):
         assert cases[1].id == f"{cases[0].id}#2", name
     others = {"auto_j", "pairs", "rewardbench", "llmbar", "xstest", "prmbench"}
     for name in sorted({*GOOD} - others - numbered):
-        with pytest.raises(DataError, match="rows.jsonl: id '.*' occurs twice; give every row an id of its own"):
+        with pytest.raises(DataError, match="rows.jsonl: id '.*' occurs twice; give every row a unique id"):
             cases_of(name, tmp_path / "rows.jsonl", [GOOD[name]] * 2)
     for name in ["auto_j", "pairs"]:
         unnamed = {column: value for column, value in GOOD[name].items() if column != "id"}

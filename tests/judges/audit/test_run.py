@@ -312,7 +312,7 @@ def test_a_judge_is_trusted_once_there_are_enough_pairs_and_the_report_says_what
     found = audited(Adder())
     assert {one.use: one.answer for one in trusts(found, Limits(accuracy=0.95))}["comparing answers"] == "no"
     because = trusts(found, Limits(accuracy=0.95))[0].because
-    assert any(re.fullmatch(r"accuracy is 8\d\.\d % \[.*\] \(at least 95\.0 % is asked for\)", one) for one in because)
+    assert any(re.fullmatch(r"accuracy is 8\d\.\d % \[.*\] \(at least 95\.0 % is required\)", one) for one in because)
     easy = Limits(accuracy=0.5, slot=0.2, slope=2.0, gain=0.2, kappa=0.3)
     assert [one.answer for one in trusts(found, easy)][:2] == ["yes", "yes"]
     ends = (0.4, 0.6)

@@ -82,7 +82,7 @@ def test_a_server_is_left_alone_for_as_long_as_it_asks_unless_that_is_too_long()
 def test_a_parameter_that_a_server_refuses_is_left_out_or_renamed_unless_it_is_a_users():
     with ChatServer(refuses=["response_format"]) as server:
         chat = Endpoint("judge", server.url, concurrency=1)
-        with pytest.warns(UserWarning, match="refuses a JSON schema and is asked without it") as told:
+        with pytest.warns(UserWarning, match="refuses a JSON schema; requests are sent without it") as told:
             replies = chat.ask(asks(5, schema=SCHEMA))
         assert len(ours(told)) == 1 and not any(reply.error for reply in replies)
         assert ["response_format" in said for said in server.requests] == [True] + [False] * 5
@@ -129,7 +129,7 @@ def test_no_request_starts_once_the_limit_of_cost_is_reached_and_those_in_flight
         with warnings.catch_warnings(action="ignore"):
             assert chat.ask(asks(1, **SHORT))[0].error
         assert server.asked.total() == 5 and chat.bill.budget.reserved == 0
-    with ChatServer() as server, pytest.raises(UsageError, match="--max_cost 1 cannot be kept: a single request may"):
+    with ChatServer() as server, pytest.raises(UsageError, match="--max_cost 1 is too low: a single request may"):
         Endpoint("judge", server.url, prices=A_COIN_EACH, max_cost=1.0).ask(asks(3, max_tokens=5))
     assert not server.requests
     # Each may cost 4 of a limit of 10 and costs 1: two are in flight, and the last starts when 6 are spent.
@@ -279,7 +279,7 @@ def test_settings_that_make_no_sense_are_refused_and_a_missing_package_is_told(m
         ({"concurrency": 0}, "concurrency is 1 or more, got 0"),
         ({"timeout": 0.0}, "timeout is a number of seconds > 0, got 0.0"),
         ({"max_cost": 1.0}, "needs prices"),
-        ({"max_cost": 1.0, "options": {"n": 2}}, "max_cost cannot be kept with the option n"),
+        ({"max_cost": 1.0, "options": {"n": 2}}, "max_cost does not support the option n"),
     ]:
         with pytest.raises(UsageError, match=message) as error:
             Endpoint("judge", **settings)

@@ -16,11 +16,19 @@ from rewardlab.judges.cdrrm.filter import (
     verify,
     without_duplicates,
 )
-from rewardlab.judges.cdrrm.generator import RubricJudge, generate, generate_ask, generator_records, judge_records
+from rewardlab.judges.cdrrm.generator import RubricJudge, generate, generator_records, judge_records, rubric_request
 from rewardlab.judges.cdrrm.profile import as_profile
 from rewardlab.judges.cdrrm.requests import Rejected, read_part
-from rewardlab.judges.cdrrm.ruling import Checked, RulingRequest, check, rule, verdict_ask
-from rewardlab.judges.cdrrm.synthesise import Sides, Synthesis, contrast, read_rubric, sides, synthesis_ask, synthesise
+from rewardlab.judges.cdrrm.ruling import Checked, RulingRequest, check, rule, verdict_request
+from rewardlab.judges.cdrrm.synthesise import (
+    Sides,
+    Synthesis,
+    contrast,
+    read_rubric,
+    sides,
+    synthesis_request,
+    synthesise,
+)
 from rewardlab.judges.cdrrm.training import SupervisedSettings, train
 from rewardlab.judges.rubrics.rubric import Rubric, Rule, parse, rubric_json
 from rewardlab.judges.types import Case
@@ -63,14 +71,14 @@ def test_which_side_is_shown_first_follows_from_the_content_and_not_from_the_lab
         one, other = sides(pair(BRIEF, LONG, prompt)), sides(pair(LONG, BRIEF, prompt))
         assert one.answers == other.answers
         assert {one.preferred, other.preferred} == {"A", "B"}
-        assert generate_ask(one.prompt, one.answers) == generate_ask(other.prompt, other.answers)
+        assert rubric_request(one.prompt, one.answers) == rubric_request(other.prompt, other.answers)
     heads = sum(sides(pair(BRIEF, LONG, user_turn(str(number)))).preferred == "A" for number in range(2000))
     assert abs(heads - 1000) < 3 * 2000**0.5 / 2
 
 
 def test_synthesis_sees_two_diagnoses_and_neither_answers_nor_label_and_no_pair_with_a_rejected_one():
     good, bad = as_profile(findings(status="pass", evidence="The Seine"), BRIEF), as_profile(findings(), LONG)
-    asked = synthesis_ask(PROMPT, (bad, good)).messages[-1]["content"]
+    asked = synthesis_request(PROMPT, (bad, good)).messages[-1]["content"]
     assert LONG not in asked and BRIEF not in asked
     assert json.loads(read_part(asked, "diagnosis_a"))["findings"][0]["status"] == "fail"
     chat = scripted(["no JSON here", json.dumps(findings(evidence="The Seine"))])
@@ -139,7 +147,7 @@ def test_winners_are_mapped_back_from_the_slots_and_a_check_without_an_answer_is
     assert (second.first, second.second, second.winner, second.flipped) == (0, 1, None, True)
     (found,) = rule(scripted(["Winner: A", "no"]), [RulingRequest(PROMPT, ("Winner: B", "y"))])
     assert (found.first, found.second) == (0, None)
-    text = text_of(verdict_ask(RulingRequest(PROMPT, (BRIEF, LONG), RUBRIC), (1, 0)))
+    text = text_of(verdict_request(RulingRequest(PROMPT, (BRIEF, LONG), RUBRIC), (1, 0)))
     assert "Count the words." in text and "MUST" in text
     assert read_part(text, "answer_a") == LONG
     rules = ("", '{"id": "r1", "met": "yes"}', '{"id": "r2", "met": true}')
@@ -158,7 +166,7 @@ def test_every_pair_is_learnt_from_in_both_orders_with_one_rubric_and_perhaps_th
     slots = [read_part(one["prompt"][1]["content"], "answer_a") for one in (first, second)]
     assert slots == [LONG, BRIEF]
     assert parse(first["completion"][0]["content"]) == RUBRIC
-    assert first["prompt"] == [dict(turn) for turn in generate_ask(PROMPT, (LONG, BRIEF)).messages]
+    assert first["prompt"] == [dict(turn) for turn in rubric_request(PROMPT, (LONG, BRIEF)).messages]
     right, flipped = scripted(["Winner: B", "Winner: A"]), scripted(["Winner: B", "Winner: B"])
     assert [one["completion"][0]["content"] for one in judge_records(right, [KEPT])] == ["Winner: B", "Winner: A"]
     assert judge_records(flipped, [KEPT]) == []
@@ -166,7 +174,7 @@ def test_every_pair_is_learnt_from_in_both_orders_with_one_rubric_and_perhaps_th
     assert first.startswith("The answer is brief. | A: fail | B: pass\n{")
     assert second.startswith("The answer is brief. | A: pass | B: fail\n{")
     assert read_rubric(Reply(first, "stop")) == RUBRIC
-    with pytest.raises(DataError, match="no diagnoses are kept"):
+    with pytest.raises(DataError, match="no stored diagnoses"):
         generator_records([KEPT._replace(diagnoses=None)], contrast_first=True)
     other = as_profile(findings(criterion="It names a river.", status="pass", evidence="The Seine"), BRIEF)
     lines = ["The answer is brief. | A: fail | B: not said", "It names a river. | A: not said | B: pass"]

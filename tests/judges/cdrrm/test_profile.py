@@ -4,7 +4,7 @@ import json
 
 from rewardlab.judges.backends.chat import Reply
 from rewardlab.judges.backends.scripted import scripted
-from rewardlab.judges.cdrrm.profile import as_profile, profile, profile_ask
+from rewardlab.judges.cdrrm.profile import as_profile, profile, profile_request
 from rewardlab.judges.cdrrm.requests import Rejected, ask, json_object, read_part, system_prompt
 from rewardlab.judges.prompts import part
 from rewardlab.rm.types import Example, user_turn
@@ -49,7 +49,7 @@ def test_an_answer_stays_in_its_part_and_one_json_object_is_read():
 
 
 def test_a_diagnosis_sees_one_answer_and_no_label_and_one_bad_finding_rejects_it():
-    asked = text_of(profile_ask(Example(PROMPT, LONG)))
+    asked = text_of(profile_request(Example(PROMPT, LONG)))
     assert LONG in asked and BRIEF not in asked
     chat = scripted(lambda asked: json.dumps(findings()))
     first, second = profile(chat, [Example(PROMPT, LONG), Example(PROMPT, LONG)])

@@ -39,9 +39,9 @@ def test_a_checklist_scores_every_turn_with_its_own_questions_and_a_wrong_one_is
     assert "Yes if: the booking names Ada" in shown(chat.asked[1], "checklist")
     assert all(one.quoted for one in judged.criteria) and len(judged.criteria) == 3 * 3
     ask = checklist(scripted(ticks), [Question("q", "?", turn=3)])
-    with pytest.raises(UsageError, match="asks of turn 3; turns are 0 to 1"):
+    with pytest.raises(UsageError, match="is about turn 3; turns are 0 to 1"):
         ask([case(prompt=TALK)])
-    with pytest.raises(UsageError, match="depends on 'x', which is not asked"):
+    with pytest.raises(UsageError, match="depends on 'x', which is not a question"):
         checklist(scripted(ticks), [Question("q", "?", depends_on=("x",))])([case()])
     partial = checklist(scripted(lambda ask: '{"q": "partial"}'), [Question("q", "?")])([case()])[0]
     assert partial.abstained == f"{Reason.MALFORMED}: q is neither yes nor no"

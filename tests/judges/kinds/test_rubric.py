@@ -3,7 +3,7 @@ import re
 
 from rewardlab.judges.backends.chat import Ask
 from rewardlab.judges.backends.scripted import scripted
-from rewardlab.judges.judge import stands_in
+from rewardlab.judges.judge import is_quotation_of
 from rewardlab.judges.kinds.rubric import rubric
 from rewardlab.judges.rubrics.rubric import Principle, Rubric, Rule
 from rewardlab.judges.rubrics.scoring import points
@@ -51,7 +51,7 @@ def test_a_quotation_that_is_not_in_the_answer_is_refused_and_a_rule_without_a_m
     refused = rubric(scripted(invents), RULES, evidence="required")([case()])[0]
     assert refused.reason == Reason.NO_EVIDENCE and refused.abstained.endswith("city of answer 0")
     assert rubric(scripted(checks), RULES, evidence="required")([case(answers=("Oslo", "Oslo!"))])[0].scores
-    assert stands_in("“FOUR\napples”", "four apples") and not stands_in("apples four", "four apples")
+    assert is_quotation_of("“FOUR\napples”", "four apples") and not is_quotation_of("apples four", "four apples")
     judged = rubric(scripted(lambda ask: '{"rules": [{"id": "city", "met": "yes"}]}'), RULES)([case()])[0]
     assert judged.abstained == f"{Reason.MISSING}: lie, short"
     replies = ['{"city": "n/a", "lie": "yes", "short": "yes"}', '{"city": "n/a", "lie": "n/a", "short": "n/a"}']

@@ -67,7 +67,7 @@ def test_doubtful_rubrics_are_told_why():
 
     for criterion, issue in (
         ("Is short and names a source.", "looks compound"), ("Gives an insightful reply.", "vague: 'insightful'"),
-        ("Is like Answer A.", "speaks of one of the answers: 'Answer A'"), ("c", "0 % of the rules' weight forbids"),
+        ("Is like Answer A.", "refers to one of the answers: 'Answer A'"), ("c", "0 % of the rules' weight is on"),
     ):  # fmt: skip
         assert issue in issues(Rubric((Rule("r", "must", criterion, "t"),)))
     assert "7 rules" in issues(Rubric(tuple(rule(f"r{i}", "forbid") for i in range(7))))

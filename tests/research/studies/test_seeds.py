@@ -8,7 +8,7 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from rewardlab.apps.assembly.policy_training.run import check_together
+from rewardlab.apps.assembly.policy_training.run import checked_algorithm
 from rewardlab.apps.cli import VERBS, parse
 from rewardlab.research.studies.seeds import Plan, figure, side_by_side, text
 from rewardlab.research.worlds.guides import Base
@@ -34,7 +34,7 @@ def test_the_commands_of_recipes_are_valid():
             settings[0].validate()
             assert "{" not in filled
             if verb == "rl":
-                check_together(*settings)
+                checked_algorithm(*settings)
                 if rollouts := settings[0].rollouts:
                     spec = parse_spec(rollouts)
                     assert {*spec.arguments} <= {*signature(load("policy.rollouts", spec.name)).parameters}, name

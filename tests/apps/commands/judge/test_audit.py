@@ -20,7 +20,7 @@ def test_an_audit_says_for_what_a_judge_may_be_trusted(judge):
     assert found["figures"]["accuracy"]["value"] == 1.0 and found["attacks"]["verbosity"]["after"]["value"] > 0.5
     assert "May be trusted for rewarding a policy" in (folder / "audit.md").read_text()
     notes = json.loads((folder / "manifest.json").read_text())["notes"]
-    assert notes == ["Not the whole benchmark: 3 of 8 cases were drawn, with seed 0."]
+    assert notes == ["Not the whole benchmark: 3 of 8 cases were sampled with seed 0."]
     code, told, _, _ = judge("--audit", "--limit", 3, "--dry_run", output="dry")
     assert code == 0 and told["models"]["qwen"]["calls"] == facts["models"]["qwen"]["calls"]
 

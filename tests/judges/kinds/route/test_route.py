@@ -97,7 +97,7 @@ def test_the_contract_names_everything_that_decides_and_a_rule_that_reads_reward
     rule.needs = ("spread",)
     with pytest.raises(UsageError, match="reads the spread of a reward model; give reward_model"):
         route(judge, judge, rule=rule, threshold=0.5)
-    with pytest.raises(UsageError, match="give an ensemble, or the like"):
+    with pytest.raises(UsageError, match="give an ensemble"):
         route(judge, judge, rule=rule, threshold=0.5, reward_model=Lengths())
     assert route(judge, judge, rule=rule, threshold=0.5, reward_model=Members())
 

@@ -88,7 +88,7 @@ def test_tables_that_do_not_go_together_are_told(tmp_path):
     with pytest.raises(DataError, match="scores.parquet has other columns than are read .*margin"):
         open_run(folder)
     folder = changed(tmp_path / "b", "scores.parquet", lambda table: table.slice(0, 7))
-    with pytest.raises(DataError, match="onerror.* lacks a score"):
+    with pytest.raises(DataError, match="no scores of .*onerror"):
         open_run(folder)
     folder = changed(tmp_path / "c", "items.parquet", lambda table: table.slice(1))
     with pytest.raises(DataError, match="scores 'a1', which items.parquet does not hold"):
