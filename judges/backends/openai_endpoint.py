@@ -240,17 +240,17 @@ class _Call:
             if isinstance(outcome, Reply):
                 self.lost = 0
                 self.closed.discard(index)
-                endpoint.rotation.worked(index)
+                endpoint.rotation.succeeded(index)
                 return outcome
             if endpoint.give_way(ask, outcome):
                 continue
             outcome = self._failed(index, outcome, start_time)
             tried.add(index)
-            if outcome.passing and endpoint.rotation.available(time.monotonic(), but=tried):
+            if outcome.is_transient and endpoint.rotation.available(time.monotonic(), but=tried):
                 continue  # at once, with the next server
             attempts, tried = attempts + 1, set()
             wait = endpoint.rotation.wait(time.monotonic()) if len(endpoint.urls) > 1 else outcome.wait
-            if not outcome.passing or attempts > endpoint.retries or wait > endpoint.longest_wait:
+            if not outcome.is_transient or attempts > endpoint.retries or wait > endpoint.longest_wait:
                 return self._given_up(outcome, attempts, time.monotonic() - start)
             jitter = backoff(attempts - 1, random.random(), base=endpoint.first_wait, longest=endpoint.longest_wait)
             await asyncio.sleep(wait + jitter)
@@ -292,9 +292,9 @@ class _Call:
 
     def _failed(self, index: int, failure: Trouble, start_time: float) -> Trouble:
         """Record a failure. If other servers accept requests, a server that rejects all of them is marked as down."""
-        if failure.passing or failure.everywhere:
+        if failure.is_transient or failure.is_fatal:
             self.endpoint.rotation.failed(index, time.monotonic(), pause=failure.wait, since=start_time)
-        if not failure.everywhere:
+        if not failure.is_fatal:
             return failure
         self.closed.add(index)
         if len(self.closed) == len(self.clients):
@@ -302,8 +302,8 @@ class _Call:
         return failure._replace(fault=failure.fault._replace(action=Action.RETRY))  # other servers are tried
 
     def _given_up(self, failure: Trouble, attempts: int, seconds: float) -> Reply:
-        self.lost += failure.passing
-        if failure.everywhere:
+        self.lost += failure.is_transient
+        if failure.is_fatal:
             self.stopped = self.stopped or failure.reason
         elif not self.stopped and self.lost >= max(self.endpoint.concurrency, LOST_IN_A_ROW):
             self.stopped = f"{self.lost} requests in a row failed, the last with: {failure.reason}"

@@ -16,7 +16,7 @@ from ..rubrics.rubric import SCHEMA, Rubric, rubric_json
 from ..types import Case, Judgment, Reason
 from .filter import FilteredRubric
 from .requests import Rejected, ask, system_prompt
-from .ruling import ORDERS, Ruling, RulingRequest, rule, verdict_ask
+from .ruling import ORDERS, Ruling, RulingRequest, rule, verdict_request
 from .synthesise import Sides, contrast, read_rubric
 
 Record = dict[str, list[dict[str, str]]]
@@ -62,7 +62,7 @@ def judge_records(teacher: Chat, accepted: Sequence[FilteredRubric]) -> list[Rec
     """Return the teacher's replies on the accepted pairs under their rubrics, if both orders have the right verdict."""
     questions = [RulingRequest(example.sides.prompt, example.sides.answers, example.rubric) for example in accepted]
     return [
-        conversation_record(verdict_ask(question, order), reply.text)
+        conversation_record(verdict_request(question, order), reply.text)
         for example, question, ruling in zip(accepted, questions, rule(teacher, questions), strict=True)
         if ruling.winner == "AB".index(example.sides.preferred)
         for order, reply in zip(ORDERS, ruling.replies, strict=True)

@@ -25,7 +25,7 @@ from ...examples.fetch_models import fetched
 from ...rm.data.conversation_split import first_turn
 from ...rm.data.pairs import load_pairs
 from ...rm.kinds.ensemble.model import EnsembleRewardModel
-from ...rm.kinds.scalar.distillation import read_pairs
+from ...rm.kinds.scalar.distillation import timed_gaps
 from ...rm.kinds.scalar.model import ScalarRewardModel, load_scalar
 from ...rm.kinds.scalar.training import ScalarTask, encode_pairs
 from ...rm.losses._pair_batch import PairLoss
@@ -85,7 +85,7 @@ class DistilledEncoder(Job):
         arms = ((SOFT, soft_labels(), soft), (MSE, centred_mse(), soft), (LABELS, bradley_terry(), others))
         for arm, loss, pairs in arms:
             models[arm], training[arm] = self._trained(pairs, loss, 1000 + self.seed, self.steps)
-        readings = [read_pairs(models[arm], test, arm) for arm in ARMS]
+        readings = [timed_gaps(models[arm], test, arm) for arm in ARMS]
         longest = [np.sign(len(pair.texts[0]) - len(pair.texts[1])) for pair in test]
         return {
             "agreement": np.array([np.mean(np.sign(own.gaps) == np.sign(readings[0].gaps)) for own in readings]),
@@ -93,7 +93,7 @@ class DistilledEncoder(Job):
             "seconds": np.array([1000 * own.seconds / len(test) for own in readings]),
             "training": np.array([training[arm] for arm in ARMS]),
             "teaching": np.array(teaching),
-            LENGTH: (1 + np.mean(longest)) / 2,
+            LENGTH: np.array((1 + np.mean(longest)) / 2),
         }
 
     def _trained(
