@@ -95,7 +95,7 @@ def _rows(
     figures: Mapping[str, Figures],
     interval: str,
 ) -> list[Row]:
-    """Return the scorers' rows without differences to baselines; ties and style only if responses are compared."""
+    """Return every scorer's row without differences; without ties and style if the suite does not compare responses."""
     marks = pair_marks(cases)
     rows = []
     for scorer in scorers:
@@ -200,8 +200,8 @@ def _bounds(suite: Suite, credits: Mapping[str, np.ndarray], layout: Layout) -> 
         if absent.any():
             worst, best = (filled_overall(suite, credit, absent, value, layout) for value in (0.0, 1.0))
             notes.append(
-                f"{name} left {absent.sum()} of {len(absent)} cases unscored; its figures are over the rest. Counting "
-                f"them as wrong or as right, overall would be {100 * worst:.1f} or {100 * best:.1f}."
+                f"{name} left {absent.sum()} of {len(absent)} cases unscored; its figures are over the rest. Counted "
+                f"as wrong and as right, overall would be {100 * worst:.1f} and {100 * best:.1f}."
             )
     return notes
 
@@ -212,14 +212,14 @@ def _partial(judgments: Mapping[str, Sequence[Judgment]]) -> list[str]:
     for name, judged in judgments.items():
         omitted = [judgment.omitted for judgment in judged if judgment.omitted]
         if truncated := sum(judgment.truncated for judgment in judged):
-            notes.append(f"{name}: {truncated} of {len(judged)} cases exceed the model's max_length and were cut.")
+            notes.append(f"{name}: {truncated} of {len(judged)} cases are longer than the model reads, and were cut.")
         if omitted:
             notes.append(
                 f"{name}: the chat template leaves out text of {len(omitted)} of {len(judged)} cases, such as "
                 f"{omitted[0][:60]!r}."
             )
         if alike := sum(judgment.reason == Reason.ALIKE for judgment in judged):
-            notes.append(f"{name}: {alike} cases are unscored, since a right and a wrong response had the same tokens.")
+            notes.append(f"{name}: {alike} cases are unscored, since a right and a wrong response were the same to it.")
     return notes
 
 

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 METHODS = {
-    "effective": "Wilson's, with the effective number of items by a bootstrap of whole prompts",
-    "weighted": "Wilson's, with the effective number of items by a bootstrap of prompts; combined over sections",
+    "effective": "Wilson's, with the number of items that a bootstrap of whole prompts shows them to be worth",
+    "weighted": "Wilson's, with the number of items that a bootstrap of whole prompts shows them to be worth; means of "
+    "sections combine theirs",
 }
 COLOURS = {"model": "#1f5fa8", "reference": "#3a8f5c", "baseline": "#9a9a9a"}
 
@@ -81,7 +82,7 @@ def _style(rows: Sequence[Row]) -> list[str]:
 def _ceiling(rows: Sequence[Row]) -> str:
     golds = [row for row in rows if row.role == "reference"]
     golds_text = ", ".join(f"{escape_markdown(row.scorer)} {100 * row.overall.value:.1f}" for row in golds)
-    ceiling = "Noise in the labels limits the accuracy to that of a reference that knows the truth"
+    ceiling = "The noise in the labels leaves a ceiling, which a reference that knows the truth reaches"
     return f" {ceiling}: {golds_text}." if golds else ""
 
 

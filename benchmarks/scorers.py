@@ -152,7 +152,7 @@ class StoredScores:
         if len(extra) == len(self.scores):
             example = next(iter(ids))
             raise DataError(f"{self.name}: none of its {len(extra)} ids is a case; case ids look like '{example}'")
-        return [f"{self.name} has {len(extra)} scores without a case, such as '{extra[0]}'."] if extra else []
+        return [f"{self.name} holds {len(extra)} scores of no case, such as '{extra[0]}'."] if extra else []
 
 
 def load_stored(source: str, suite: Suite, cases: Sequence[Case]) -> StoredScores:

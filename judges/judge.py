@@ -88,7 +88,7 @@ Outcome = Sequence[float] | NoVerdict | str
 """Scores, or the reason for an abstention. A string is the abstention of another judgment, which is passed on."""
 
 
-def _settled(outcome: Outcome) -> dict[str, Any]:
+def _scores_or_reason(outcome: Outcome) -> dict[str, Any]:
     if isinstance(outcome, NoVerdict | str):
         return {"abstained": str(outcome)}
     return {"scores": tuple(map(float, outcome))}
@@ -109,7 +109,7 @@ def judgment(
     prices = chat.prices if isinstance(chat, PricedChat) else FREE
     return Judgment(
         case.id,
-        **_settled(outcome),
+        **_scores_or_reason(outcome),
         criteria=tuple(criteria),
         reasoning="\n\n".join(part for part in reasoning if part),
         raw=tuple(reply.text for reply in replies),
@@ -129,7 +129,7 @@ def merge_judgments(
     """Return a judgment that combines several: replies are concatenated, costs are summed."""
     return Judgment(
         case.id,
-        **_settled(outcome),
+        **_scores_or_reason(outcome),
         criteria=(*criteria, *(criterion for part in parts for criterion in part.criteria)),
         reasoning="\n\n".join(part.reasoning for part in parts if part.reasoning),
         raw=tuple(text for part in parts for text in part.raw),
@@ -198,10 +198,10 @@ def one_of(name: str, value: Any, choices: Sequence[Any]) -> None:
         raise UsageError(f"{name} is {' or '.join(map(str, choices))}, got {value!r}")
 
 
-def stands_in(evidence: str, answer: str) -> bool:
+def is_quotation_of(evidence: str, answer: str) -> bool:
     """Return whether the response contains the quotation word by word, ignoring whitespace, case and enclosing quotes.
 
-    >>> stands_in('"Four  apples"', "I have four apples."), stands_in("", "I have four apples.")
+    >>> is_quotation_of('"Four  apples"', "I have four apples."), is_quotation_of("", "I have four apples.")
     (True, False)
     """
     words = " ".join(evidence.casefold().strip(" \"'“”‘’«».").split())

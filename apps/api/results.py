@@ -99,7 +99,7 @@ class Evaluation:
     report: "Report"
     path: Path | None = None
     """Run folder, if one was written."""
-    temporary: "tempfile.TemporaryDirectory[str] | None" = field(default=None, compare=False)
+    kept: "tempfile.TemporaryDirectory[str] | None" = field(default=None, compare=False)
     """Temporary run folder of an evaluation without an output. `compare` reads it."""
 
     def __repr__(self) -> str:
@@ -126,8 +126,8 @@ class Evaluation:
         return frame_of([line for row in self.report.rows for line in _areas(row)])
 
     def __fspath__(self) -> str:
-        if self.path is None and self.temporary is not None:
-            return str(Path(self.temporary.name) / RUN)
+        if self.path is None and self.kept is not None:
+            return str(Path(self.kept.name) / RUN)
         if self.path is None:
             raise UsageError("this evaluation has no run folder; give evaluate() an output")
         return str(self.path)

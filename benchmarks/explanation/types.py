@@ -70,7 +70,7 @@ class Explanation(NamedTuple):
         side, size, better = np.sign(margin), f"{abs(margin):.3g}", self.labels[int(margin < 0)]
         main = next(iter(self.ranked(objective)), None)
         if main is None or side * main.values[objective] <= 0:
-            return f"Nothing that was tried explains the margin of {size} for {better}."
+            return f"None of the tested causes explains the margin of {size} for {better}."
         share = f"{main.name} explains {abs(main.values[objective]):.3g} of the margin of {size} for {better}"
         rest = abs(self.remainder[objective])
         more = f"; {rest:.3g} is not explained" if rest > abs(margin) / 2 else ""

@@ -21,7 +21,7 @@ class BestOf16(StrictSuite):
         """Return the cases. Responses without an annotation are left out, since their win rate is unknown."""
         cases, notes = read_cases(sources, _case, self.on_bad_row)
         offered = {len(case.answers) for case in cases}
-        return cases, [*notes, f"Cases have {min(offered)} to {max(offered)} annotated responses."]
+        return cases, [*notes, f"Between {min(offered)} and {max(offered)} of the answers are annotated and offered."]
 
     def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
         """Return the annotated win share of the response with the highest score."""

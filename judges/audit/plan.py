@@ -22,7 +22,7 @@ SIGNED = ("signed with its own name", "signed with another name")
 class Names(NamedTuple):
     """Names of authors for self-preference: the judge's model and another model."""
 
-    judge: str
+    own: str
     other: str
 
 

@@ -227,7 +227,7 @@ def _head(audit: Audit) -> str:
     worst, best = audit.bounds
     equal = f" and {audit.ties} labelled ties" if audit.ties else ""
     contract = f" Contract `{audit.contract}`." if audit.contract else ""
-    signed = f" Its own name is `{audit.names.judge}`, the other `{audit.names.other}`." if audit.names else ""
+    signed = f" Its own name is `{audit.names.own}`, the other `{audit.names.other}`." if audit.names else ""
     return (
         f"{audit.pairs} pairs{equal} over {audit.clusters} prompts, {sum(audit.asked.values())} judgments. Values have "
         f"95 % intervals (bootstrap of whole prompts, {audit.samples} samples, seed {audit.seed}); abstentions are "

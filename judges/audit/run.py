@@ -210,7 +210,7 @@ def _slopes(planned: AuditPlan, judged: Mapping, over_pairs: Callable) -> dict[s
     won = measures.credits(judged[AS_GIVEN], planned.right)
     of_pairs = {"length slope": measures.doublings(planned.pairs, planned.right)}
     if planned.names is not None and any(pair.authors for pair in planned.pairs):
-        of_pairs["authorship slope"] = _authorship(planned, planned.names.judge)
+        of_pairs["authorship slope"] = _authorship(planned, planned.names.own)
 
     def slope(x: np.ndarray) -> Estimate:
         valid = ~(np.isnan(won) | np.isnan(x))

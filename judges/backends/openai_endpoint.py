@@ -100,7 +100,7 @@ class Endpoint:
                 raise UsageError(f"{name} is {allowed}, got {vars(self)[name]!r}")
         if self.max_cost is not None and (unbounded := [name for name in protocol.LENGTHS if name in self.options]):
             raise UsageError(
-                f"max_cost cannot be kept with the option {unbounded[0]}, since it goes by each request's max_tokens; "
+                f"max_cost does not support the option {unbounded[0]}, since it is computed from max_tokens; leave one "
                 "of the two out"
             )
 
@@ -137,7 +137,7 @@ class Endpoint:
     async def turn(self, ask: Ask, index: int) -> None:
         """Wait until the rate limits of a server allow the request."""
         now, (requests, tokens) = time.monotonic(), self._paces[index]
-        await asyncio.sleep(max(requests.wait(1, now), tokens.wait(_guess(ask), now)))
+        await asyncio.sleep(max(requests.wait(1, now), tokens.wait(_estimated_tokens(ask), now)))
 
     async def attempt(self, client: Any, ask: Ask, index: int) -> Reply | Trouble:
         """Send a request once to one server."""
@@ -157,14 +157,14 @@ class Endpoint:
                 refused=failure.refused if failure.refused in body else "",
             )
         if not reply.estimated:
-            self._paces[index][1].correct(reply.prompt_tokens + reply.completion_tokens - _guess(ask))
+            self._paces[index][1].correct(reply.prompt_tokens + reply.completion_tokens - _estimated_tokens(ask))
         return reply._replace(seconds=time.monotonic() - start)
 
-    def give_way(self, ask: Ask, failure: Trouble) -> bool:
+    def drop_parameter(self, ask: Ask, failure: Trouble) -> bool:
         """Stop sending a parameter that the server does not support. Return False if the error has another cause."""
         if failure.refused == protocol.CONSTRAINT and ask.schema is not None:
             self._unconstrained.add(protocol.schema_name(ask.schema))
-            self.note(f"{self.name} refuses a JSON schema and is asked without it ({failure.reason})")
+            self.note(f"{self.name} refuses a JSON schema; requests are sent without it ({failure.reason})")
         elif failure.refused == protocol.LIMIT:
             self._limit = protocol.NEWER_LIMIT
         return bool(failure.refused)
@@ -179,7 +179,7 @@ class Endpoint:
             warnings.warn(text, stacklevel=3)
 
 
-def _guess(ask: Ask) -> int:
+def _estimated_tokens(ask: Ask) -> int:
     """Estimate the tokens of prompt and reply before the reply arrives."""
     return prompt_tokens(ask) + ask.max_tokens
 
@@ -197,7 +197,7 @@ class _Call:
 
     def __init__(self, endpoint: Endpoint, clients: Sequence[Any]):
         self.endpoint, self.clients = endpoint, clients
-        self.stopped, self.lost = "", 0
+        self.stopped, self.failures_in_a_row = "", 0
         self.closed: set[int] = set()
         """Servers that reject every request."""
         self.in_flight = 0
@@ -221,10 +221,10 @@ class _Call:
 
     async def reply(self, ask: Ask) -> Reply:
         """Return one reply, after retries if necessary."""
-        lost: list[Reply] = []
-        return with_earlier(await self._last_reply(ask, lost), lost)
+        failed: list[Reply] = []
+        return with_earlier(await self._last_reply(ask, failed), failed)
 
-    async def _last_reply(self, ask: Ask, lost: list[Reply]) -> Reply:
+    async def _last_reply(self, ask: Ask, failed: list[Reply]) -> Reply:
         """Return the reply of the last attempt. Append earlier attempts that may have been billed to `failed`."""
         endpoint, attempts, start = self.endpoint, 0, time.monotonic()
         tried: set[int] = set()
@@ -236,13 +236,13 @@ class _Call:
                 endpoint.note(refusal)
                 return failed_reply(f"not asked: {refusal}")
             start_time = time.monotonic()
-            outcome = await self._send(ask, index, lost)
+            outcome = await self._send(ask, index, failed)
             if isinstance(outcome, Reply):
-                self.lost = 0
+                self.failures_in_a_row = 0
                 self.closed.discard(index)
                 endpoint.rotation.succeeded(index)
                 return outcome
-            if endpoint.give_way(ask, outcome):
+            if endpoint.drop_parameter(ask, outcome):
                 continue
             outcome = self._failed(index, outcome, start_time)
             tried.add(index)
@@ -268,12 +268,12 @@ class _Call:
                 self.stopped = bill.refusal(ask)
         return self.stopped  # which may have come up while waiting
 
-    async def _send(self, ask: Ask, index: int, lost: list[Reply]) -> Reply | Trouble:
+    async def _send(self, ask: Ask, index: int, failed: list[Reply]) -> Reply | Trouble:
         """Send a request once with a reservation, and charge its cost."""
         self.in_flight += 1
         try:
             outcome = await self.endpoint.attempt(self.clients[index], ask, index)
-            self._charge(ask, outcome, lost)
+            self._charge(ask, outcome, failed)
             return outcome
         finally:
             self.endpoint.bill.budget.release(self.endpoint.bill.most(ask))
@@ -281,14 +281,14 @@ class _Call:
             self.settled.set()
             self.settled = asyncio.Event()
 
-    def _charge(self, ask: Ask, outcome: Reply | Trouble, lost: list[Reply]) -> None:
+    def _charge(self, ask: Ask, outcome: Reply | Trouble, failed: list[Reply]) -> None:
         """Charge the cost of a reply, or the upper bound for a failed request that may have been billed."""
         if isinstance(outcome, Reply):
             return self.endpoint.bill.add(outcome)
         if outcome.fault.billed == Billed.AT_MOST:
             tokens = {"prompt_tokens": most_prompt_tokens(ask), "completion_tokens": ask.max_tokens}
-            lost.append(failed_reply(outcome.reason, requests=1, estimated=1, **tokens))
-            self.endpoint.bill.add(lost[-1])
+            failed.append(failed_reply(outcome.reason, requests=1, estimated=1, **tokens))
+            self.endpoint.bill.add(failed[-1])
 
     def _failed(self, index: int, failure: Trouble, start_time: float) -> Trouble:
         """Record a failure. If other servers accept requests, a server that rejects all of them is marked as down."""
@@ -302,10 +302,10 @@ class _Call:
         return failure._replace(fault=failure.fault._replace(action=Action.RETRY))  # other servers are tried
 
     def _given_up(self, failure: Trouble, attempts: int, seconds: float) -> Reply:
-        self.lost += failure.is_transient
+        self.failures_in_a_row += failure.is_transient
         if failure.is_fatal:
             self.stopped = self.stopped or failure.reason
-        elif not self.stopped and self.lost >= max(self.endpoint.concurrency, LOST_IN_A_ROW):
-            self.stopped = f"{self.lost} requests in a row failed, the last with: {failure.reason}"
+        elif not self.stopped and self.failures_in_a_row >= max(self.endpoint.concurrency, LOST_IN_A_ROW):
+            self.stopped = f"{self.failures_in_a_row} requests in a row failed, the last with: {failure.reason}"
         left_alone = f"; the server asks to wait {failure.wait:.0f} s" if failure.wait else ""
         return failed_reply(f"{failure.reason}{left_alone} (attempts: {attempts})", seconds=seconds)

@@ -23,7 +23,7 @@ Record = dict[str, list[dict[str, str]]]
 """Conversation for TRL's SFTTrainer: `prompt` and `completion` as lists of messages."""
 
 
-def generate_ask(prompt: Messages, answers: tuple[str, str]) -> Ask:
+def rubric_request(prompt: Messages, answers: tuple[str, str]) -> Ask:
     """Return the request for a rubric from a prompt and both responses."""
     parts = {"instruction": prompt_text(prompt), "answer_a": answers[0], "answer_b": answers[1]}
     return ask("generate", parts, SCHEMA)
@@ -38,7 +38,7 @@ def generator_records(accepted: Iterable[FilteredRubric], *, contrast_first: boo
     """
     return [
         conversation_record(
-            generate_ask(example.sides.prompt, example.sides.answers), _completion(example, contrast_first)
+            rubric_request(example.sides.prompt, example.sides.answers), _completion(example, contrast_first)
         )
         for pair in accepted
         for example in (pair, _swap_sides(pair))
@@ -54,7 +54,7 @@ def _completion(accepted: FilteredRubric, contrast_first: bool) -> str:
     if not contrast_first:
         return rubric_json(accepted.rubric)
     if accepted.diagnoses is None:
-        raise DataError(f"{prompt_text(accepted.sides.prompt)!r:.60}: no diagnoses are kept to put before the rubric")
+        raise DataError(f"{prompt_text(accepted.sides.prompt)!r:.60}: no stored diagnoses to put before the rubric")
     return f"{contrast(accepted.diagnoses)}\n{rubric_json(accepted.rubric)}"
 
 
@@ -77,7 +77,7 @@ def conversation_record(request: Ask, reply: str) -> Record:
 
 def generate(chat: Chat, pairs: Sequence[Sides]) -> list[Rubric | Rejected]:
     """Return a generated rubric for every pair, from one request each with prompt and responses."""
-    replies = chat.ask([generate_ask(pair.prompt, pair.answers) for pair in pairs])
+    replies = chat.ask([rubric_request(pair.prompt, pair.answers) for pair in pairs])
     return [read_rubric(reply) for reply in replies]
 
 
@@ -131,7 +131,7 @@ class RubricJudge:
 def check_records(records: Sequence[Record]) -> None:
     """Raise a `DataError` with the indices of records that a trainer would misread."""
     if not records:
-        raise DataError("no records to train on; everything was dropped, see the reasons that were counted")
+        raise DataError("no records to train on; everything was dropped, see the logged reasons")
     for index, record in enumerate(records):
         if not record.get("prompt") or not record.get("completion"):
             raise DataError(f"record {index}: prompt and completion are lists of messages, got {record!r:.80}")

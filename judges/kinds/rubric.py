@@ -14,10 +14,10 @@ from ..judge import (
     ask_all,
     describe_setting,
     failure,
+    is_quotation_of,
     judgment,
     one_of,
     rubrics_for,
-    stands_in,
 )
 from ..parsing.statements import NoVerdict
 from ..parsing.verdicts import Marks, criteria
@@ -142,7 +142,7 @@ def as_criteria(marks: Marks | NoVerdict, index: int, text: str) -> list[Criteri
     """Return the marks as criteria of one response. Empty without a verdict."""
     values = marks.values if isinstance(marks, Marks) else {}
     return [
-        Criterion(index, name, mark.value, mark.evidence, stands_in(mark.evidence, text))
+        Criterion(index, name, mark.value, mark.evidence, is_quotation_of(mark.evidence, text))
         for name, mark in values.items()
     ]
 

@@ -26,6 +26,7 @@ from rewardlab.rm.kinds.latent.training import LatentRow, LatentTask
 from rewardlab.rm.kinds.multi_objective.training import ObjectiveRow, ObjectivesTask
 from rewardlab.rm.kinds.process.model import process_from_config
 from rewardlab.rm.kinds.process.training import ProcessTask, SolutionRow
+from rewardlab.rm.kinds.scalar.lists import ListRow, ListTask
 from rewardlab.rm.kinds.scalar.model import scalar_from_config
 from rewardlab.rm.kinds.scalar.training import PairRow, ScalarTask
 from rewardlab.rm.losses._pair_batch import PairLoss
@@ -73,6 +74,14 @@ def scalar(name: str, arguments: dict[str, Any]) -> RewardTrainer:
     task = ScalarTask(LOSSES[name])
     task.check(PAIRS)
     return reward_trainer(scalar_from_config(config(), WORDS, seed=0).model, task, PAIRS, arguments)
+
+
+def lists(name: str, arguments: dict[str, Any]) -> RewardTrainer:
+    """Lists of two to four completions, some of equal or missing score."""
+    scores = [(2.0, 1.0), (0.5, NAN, 1.0), (1.0, 1.0, 0.0, 3.0)]
+    rows = [ListRow(IDS[row : row + len(scores[row % 3])], scores[row % 3]) for row in range(ROWS)]
+    task = ListTask(load("rm.losses", name)())
+    return reward_trainer(scalar_from_config(config(), WORDS, seed=0).model, task, rows, arguments)
 
 
 def objectives(arguments: dict[str, Any]) -> RewardTrainer:
@@ -128,6 +137,7 @@ def supervised(weak: bool, arguments: dict[str, Any]) -> SFTTrainer:
 
 CASES: dict[str, Callable[[dict[str, Any]], Any]] = {
     **{f"ScalarTask, {name}": partial(scalar, name) for name, loss in LOSSES.items() if not loss.depends_on_batch},
+    **{f"ListTask, {name}": partial(lists, name) for name in ("listwise_cross_entropy", "plackett_luce")},
     "ObjectivesTask": objectives,
     "ProcessTask": process,
     "LatentTask": latent,

@@ -242,7 +242,7 @@ def test_what_cannot_be_asked_is_told_in_a_sentence():
     for spec, message in (
         ("judge(kind=pointwise)", "a judge as a reward takes one model, got 0"),
         ("judge(endpoint=http://127.0.0.1:9/v1)", "takes one model, got 0"),
-        ("judge(model=a)", "--model a stands behind a server"),
+        ("judge(model=a)", "--model a is a model at a server"),
         (
             "judge(model=a, endpoint=http://127.0.0.1:9/v1, max_tokens=many)",
             "'max_tokens' is a whole number, got 'many'",

@@ -9,7 +9,7 @@ from rewardlab.apps.cli import main
 from rewardlab.benchmarks import garden
 from rewardlab.rm.data.pairs import pair_row
 from rewardlab.rm.kinds.linear.model import new_linear
-from rewardlab.rm.kinds.scalar.distillation import Reading, compare
+from rewardlab.rm.kinds.scalar.distillation import TimedGaps, compare
 from rewardlab.rm.load import load_reward_model
 
 from tests.apps.conftest import write
@@ -53,8 +53,8 @@ def test_a_student_learns_from_unlabelled_pairs_and_is_compared_with_its_teacher
 
 
 def test_agreement_counts_the_order_alone_and_accuracy_the_pairs_with_a_preference():
-    student = Reading(np.array([1.0, -1.0, 2.0, 0.1]), 1.0, "s")
-    teacher = Reading(np.array([9.0, 1.0, 1.0, -3.0]), 4.0, "t")
+    student = TimedGaps(np.array([1.0, -1.0, 2.0, 0.1]), 1.0, "s")
+    teacher = TimedGaps(np.array([9.0, 1.0, 1.0, -3.0]), 4.0, "t")
     facts = compare(student, teacher, np.array([1.0, 0.0, 0.5, np.nan]))
     assert facts["agreement"] == 0.5 and facts["accuracy"] == {"student": 1.0, "teacher": 0.5}
     assert facts["cpu_seconds_per_1000_pairs"] == {"student": 250.0, "teacher": 1000.0}
