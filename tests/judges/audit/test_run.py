@@ -160,7 +160,7 @@ def test_own_authorship_is_told_from_quality():
             scores = super()._judged(case).scores
             original = signed[int(case.id[4:])]
             wrote = dict(zip(original.answers, original.authors, strict=True))
-            mine = [self.own * (wrote.get(answer) == NAMES.judge) for answer in case.answers]
+            mine = [self.own * (wrote.get(answer) == NAMES.own) for answer in case.answers]
             return Judgment(case.id, scores=tuple(s + m for s, m in zip(scores, mine, strict=True)))
 
     fair, partial = (audited(Partial(own=own), signed, attacks={}).figures["authorship slope"] for own in (0.0, 1.0))
