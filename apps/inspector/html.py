@@ -1,4 +1,4 @@
-"""HTML of the inspector. Every text is escaped, and the style works on light and dark pages."""
+"""HTML of the inspector. Every text is escaped."""
 
 import math
 import re
