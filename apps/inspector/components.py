@@ -51,8 +51,6 @@ EMPTY = {
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_id": "in turn"}
 EACH: dict[str, Any] = QUIET | {"trigger_mode": "multiple"}
 """Options of events that carry data. By default Gradio drops an event while the previous event is processed."""
-SLOW: dict[str, Any] = {"show_progress": "minimal", "api_visibility": "private", "concurrency_id": "models"}
-"""Options of events that run a model: one at a time, in a queue separate from other events."""
 
 
 class Site(NamedTuple):

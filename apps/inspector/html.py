@@ -1,4 +1,4 @@
-"""HTML of the inspector. Every text is escaped, and the style works on light and dark pages."""
+"""HTML of the inspector. Every text is escaped."""
 
 import math
 import re
@@ -6,9 +6,6 @@ from collections.abc import Iterable
 from html import escape
 from typing import Any
 
-from .assets import stylesheet
-
-STYLE = stylesheet("content.css")
 HIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 COMMAND = re.compile(r"`[^`]+`")
 LONGEST = 100_000

@@ -1,7 +1,8 @@
 """Seconds that a reader waits for the inspector's page with a million judgments.
 
 A run of 250,000 cases and 4 scorers (1,000,000 judgments) is written first and served by a process of its own; a
-headless Chromium opens it. Each figure is the median of some visits after one that warms the caches.
+headless Chromium opens it. Each figure is the median of some visits after one that warms the caches. The cold start is
+that of `rewardlab inspect` on a small run, from the command to the leaderboard in the browser.
 """
 
 import json
@@ -10,6 +11,8 @@ import os
 import platform
 import shutil
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -24,7 +27,9 @@ from ._scripts import argument_parser, write
 
 KEYS, DISTANCE = 40, 50  # presses of j, and milliseconds between them
 BARS = {
-    "first page, s": 2.5,
+    "cold start, s": 5.0,
+    "cold start, MiB": 350,
+    "first page, s": 2.0,
     "next case, s": 0.3,
     "tab change, s": 1.0,
     "filter, s": 0.5,
@@ -34,6 +39,8 @@ BARS = {
 """Measured figure -> what it should not exceed (of the keys: reach); a search reads every text and has none."""
 FLAGS = ["--no-sandbox", "--disable-gpu"]
 TABS = ("Benchmarks", "Overview", "Judgments")
+SMALL = 2_000
+"""Cases of the run of the cold start."""
 SEARCHES = ("shrd", "etao", "lu i", "nsh", "dru")
 
 
@@ -48,18 +55,22 @@ def _serve(folder: Path, pipe: Connection) -> None:
     page.close(verbose=False)
 
 
-def measure(address: str, server: int, visits: int = 5) -> dict[str, Any]:
-    """Visit the page at an address, which the process `server` serves."""
+def measure(address: str, server: int, small: Path, visits: int = 5) -> dict[str, Any]:
+    """Visit the page at an address, which the process `server` serves, and start a server over a small run."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
         first = _repeated(lambda: _opened(browser, address), visits)
+        starts = [_started(browser, small) for _ in range(visits)]
+        seconds, memory = (statistics.median(figures) for figures in zip(*starts, strict=True))
         page = browser.new_page(viewport={"width": 1280, "height": 800})
         page.goto(f"{address}?tab=judgments")
         page.locator("#case .answer").first.wait_for(timeout=120_000)
         outcomes, searches = ["wrong", "right", "all"], [*SEARCHES]
         figures = {
+            "cold start, s": round(seconds, 3),
+            "cold start, MiB": memory,
             "first page, s": first,
             "next case, s": _repeated(lambda: _next_case(page), 4 * visits),
             "keys counted": _keys_counted(page),
@@ -90,6 +101,20 @@ def _opened(browser: Any, address: str) -> float:
     seconds = time.perf_counter() - start
     page.close()
     return seconds
+
+
+def _started(browser: Any, folder: Path) -> tuple[float, int]:
+    """Return the seconds from the command to the leaderboard of a new server, and its peak of memory in MiB."""
+    start = time.perf_counter()
+    command = [sys.executable, "-m", "rewardlab", "inspect", str(folder), "--port", "0"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    assert process.stderr is not None
+    line = next(line for line in process.stderr if "http://" in line)
+    _opened(browser, next(word for word in line.split() if word.startswith("http://")))
+    seconds, memory = time.perf_counter() - start, _peak(process.pid)
+    process.kill()
+    process.wait()
+    return seconds, memory
 
 
 def _next_case(page: Any) -> float:
@@ -161,15 +186,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     context = multiprocessing.get_context("spawn")
     with TemporaryDirectory() as temporary:
-        folder = options.folder or Path(temporary) / "runs" / "eval"
-        if not (folder / REPORT).is_file():
-            writer = context.Process(target=write_run, args=(folder, options.cases))
-            writer.start()
-            writer.join()
+        folder, small = options.folder or Path(temporary) / "runs" / "eval", Path(temporary) / "small" / "eval"
+        for run, cases in ((folder, options.cases), (small, SMALL)):
+            if not (run / REPORT).is_file():
+                writer = context.Process(target=write_run, args=(run, cases))
+                writer.start()
+                writer.join()
         pipe, inner = context.Pipe()
         server = context.Process(target=_serve, args=(folder, inner), daemon=True)
         server.start()
-        results = {"judgments": 4 * options.cases, **measure(pipe.recv(), int(server.pid or 0), options.visits)}
+        results = {"judgments": 4 * options.cases, **measure(pipe.recv(), int(server.pid or 0), small, options.visits)}
         pipe.send("stop")
         server.join(10)
     write(results, options.output)

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ......rm.errors import UsageError
-from ....html import STYLE, text_html
+from ....assets import stylesheet
+from ....html import text_html
 from ....run_list import JUDGED, Entry, Root
 from ....texts.rendering import style
 from ..annotation import annotations
@@ -34,7 +35,7 @@ def write_bundle(root: Root, target: Path) -> dict[str, Any]:
         for number, (entry, run, scorer) in enumerate(listed)
     ]
     _write_script(target / "data" / "lists.js", "lists", numbers)
-    css = f"{STYLE}{style()}<style>{(HERE / 'bundle.css').read_text()}</style>"
+    css = f"{stylesheet('content.css')}{style()}<style>{(HERE / 'bundle.css').read_text()}</style>"
     page = (HERE / "bundle.html").read_text().replace("STYLES", css).replace("TITLE", text_html(root.folder.name))
     (target / "index.html").write_text(page, encoding="utf-8")
     (target / "bundle.js").write_text((HERE / "bundle.js").read_text(), encoding="utf-8")

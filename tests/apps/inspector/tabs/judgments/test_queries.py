@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from rewardlab.apps.inspector.html import STYLE
+from rewardlab.apps.inspector.assets import stylesheet
 from rewardlab.apps.inspector.tabs.judgments.case_html import case_html
 from rewardlab.apps.inspector.tabs.judgments.cases import item
 from rewardlab.apps.inspector.tabs.judgments.filters import START, filter_of, subset_choices
@@ -233,7 +233,7 @@ def test_an_item_tells_what_the_report_says_of_its_subset(tmp_path):
 def test_everything_hostile_is_escaped_and_whitespace_is_kept(run):
     html = case_html(item(run, MODEL, "a1"))
     assert "&lt;script&gt;window.hacked = 1; alert(1)&lt;/script&gt;" in html and "<script" not in html
-    assert "{{value}}\n  &amp; two spaces</div>" in html and "white-space: pre-wrap" in STYLE
+    assert "{{value}}\n  &amp; two spaces</div>" in html and "white-space: pre-wrap" in stylesheet("content.css")
     assert "Good &lt;b&gt;moss&lt;/b&gt;" in html and "&lt;img src=x" in html and "<img" not in html
     assert "://" not in html, "nothing is fetched from elsewhere"
 
