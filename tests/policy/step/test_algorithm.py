@@ -146,7 +146,7 @@ def test_a_kl_at_the_tokens_is_one_at_the_completion_where_the_estimator_is_of_c
 
 def test_an_estimator_that_cannot_read_its_rewards_is_refused():
     with pytest.raises(
-        ValueError, match="debiased: rewards are verdicts of 0 or 1, got 0.95; leave .* a KL in the loss"
+        ValueError, match="debiased: rewards are verdicts of 0 or 1, got 0.95; keep .* a KL penalty in the loss"
     ):
         made("debiased", penalty=Penalty(0.1, "token", "k1"))(rewards([1, 0, 0, 1]), rollout())
     algorithm = made(penalty=Penalty(0.1, "token", "k1"))

@@ -301,7 +301,7 @@ def test_a_checkpoint_of_an_earlier_version_has_no_signal(train, tmp_path):
     kl, signal = trainer.trained_state.load(tmp_path, is_main=True)
     assert kl == 0 and signal == LearningSignal() and record.read_text() == "kept\n"
     (tmp_path / FORMULAS).write_text(json.dumps({name: stored[name] for name in ("algorithm", "replay")}))
-    with pytest.raises(DataError, match="no faults, kl; resume with the version that wrote it"):
+    with pytest.raises(DataError, match="lacks faults, kl; resume with the version that wrote it"):
         trainer.trained_state.load(tmp_path, is_main=True)
 
 
