@@ -16,7 +16,7 @@ def positionwise(*, least: int = 2, progress: bool = False, epsilon: float = 1e-
     the completion, such as a verdict, are added to its last step. With `progress`, r_ik is the lowest reward of the
     steps up to k, so that verdicts count until the first wrong one, as in the paper. A step with fewer than `least`
     completions has advantage 0 (5 in CM2's released code, whose steps are turns). With one step per completion the
-    result equals `grpo`. Left out: the paper's division of a problem into verifiable subproblems.
+    result equals `grpo`. Not implemented: the paper's division of a problem into verifiable subproblems.
     """
     if least < 2:
         raise ValueError(f"positionwise: least is 2 completions or more, got {least}")

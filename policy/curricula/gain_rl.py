@@ -16,8 +16,8 @@ def gain_rl(*, width: float, speed: float, sensitivity: float = 2.0, target: flo
     i = 0, ..., K - 1 is the rank of a kind, in the numeric order of its name: kind 0 has the prompts of the largest
     `concentration`, whose gradients are expected to be largest. r̄ is the mean reward of a step in [0, 1], α =
     `sensitivity` and β = `target`. In the released code a kind is one prompt, s = `width` is 1000 prompts and n =
-    `speed` 500; ours are in kinds. Left out: the second term of the move, which depends on the concentration of the
-    completions in training. The state is {"middle": m}.
+    `speed` 500; ours count kinds. Not implemented: the second term of the move, which depends on the concentration of
+    the completions in training. The state is {"middle": m}.
     """
     if width <= 0 or speed < 0:
         raise ValueError(f"gain_rl: width is above 0 and speed is 0 or more, got {width} and {speed}")

@@ -15,7 +15,7 @@ def nthr(*, beta: float = 1.0) -> Transform:
     Deng et al. 2025, arXiv:2505.18830 and 2510.03669. u are the tokens with A > 0 of the same prompt. h is the policy's
     last hidden state, g = onehot(y) - π the error of its prediction, over the tokens that occur in the prompt's
     completions. τ is β times the mean of s over the tokens u, and p̂ the share of completions with A > 0. Prompts
-    without good or bad completions do not change. Left out: THR's weights for exploration and exploitation.
+    without good or bad completions do not change. Not implemented: THR's weights for exploration and exploitation.
     """
     if beta < 0:
         raise ValueError(f"nthr: beta is 0 or more, got {beta}")

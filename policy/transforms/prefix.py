@@ -12,8 +12,8 @@ def prefix(*, first: float, last: float = 1.0, steps: int = 1) -> Transform:
 
     f grows linearly from `first` to `last` during `steps` steps, and then stays; 0 < first <= last <= 1, and f = 1
     changes nothing. The paper's shares are not known to us (about 0.15 at the start). Only the policy's tokens are
-    counted. Aggregation still divides by the number of all tokens. Left out: the paper's reward of a prefix, the mean
-    over several continuations.
+    counted. Aggregation still divides by the number of all tokens. Not implemented: the paper's reward of a prefix, the
+    mean over several continuations.
     """
     if not 0 < first <= last <= 1 or steps < 1:
         raise ValueError(f"prefix: 0 < first <= last <= 1 and steps is 1 or more, got {first}, {last} and {steps}")

@@ -11,10 +11,10 @@ def sdpo(*, weight: float = 1.0, keep: float = 0.0) -> Transform:
     """A'_t = κ A_t + w (log π_T(y_t) - log π(y_t))                              SDPO 2026, arXiv:2601.20802
 
     π_T is the self-teacher (`rollout.teacher`): the policy π, with the best other completion of the group in its prompt
-    if that has a reward above the mean; without one, A' is κ A. With `--loss reinforce` the gradient of the
-    second term is that of w KL(π | π_T) on sampled tokens, the released code's distillation without full logits. w =
-    `weight`; κ = `keep` is 0 in the paper. Left out: a teacher with averaged weights, feedback of an environment or
-    judge, and the distillation of whole distributions.
+    if that has a reward above the mean; without one, A' is κ A. With `--loss reinforce` the gradient of the second term
+    is that of w KL(π | π_T) on sampled tokens, the released code's distillation without full logits. w = `weight`; κ =
+    `keep` is 0 in the paper. Not implemented: a teacher with averaged weights, feedback of an environment or judge, and
+    the distillation of whole distributions.
     """
     if weight <= 0 or keep < 0:
         raise ValueError(f"sdpo: weight is above 0 and keep is 0 or more, got {weight} and {keep}")
