@@ -50,7 +50,7 @@ def test_a_saved_model_is_the_same_through_plain_transformers(architecture, run_
     told = run_parity(saved(make(architecture), tmp_path / "rm"), "--against", "checkpoint")
     assert list(told.ways) == ["kept golden scores", *TOKENS, "bfloat16", "plain Transformers"]
     assert told.code == 0 and {one["verdict"] for name, one in told.ways.items() if name != "bfloat16"} == {"same"}
-    assert "12 golden conversations, 0 of --data, 3 edge cases" in told.report
+    assert "12 golden conversations, 0 of --data, 3 generated edge cases" in told.report
 
 
 def test_several_objectives(run_parity, tmp_path):

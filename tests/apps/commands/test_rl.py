@@ -197,7 +197,7 @@ def test_usage_errors_are_one_sentence_and_leave_nothing_behind(rl, tmp_path):
     for flags, message in (
         ([], "--reward is missing"),
         (["--reward", "a=x", "a=y"], "two rewards are called 'a'"),
-        (["--reward", "x", "--watch", "x"], "'x' is called both a reward and watched"),
+        (["--reward", "x", "--watch", "x"], "'x' is the name of a --reward and of a --watch"),
         (
             ["--reward", GOLD, "--reward_transform", "rewardlab.rm.types:user_turn(text=x)"],
             "not a policy.types.Transform",

@@ -156,7 +156,7 @@ def test_a_reward_function_takes_plain_and_conversational_prompts_and_gives_none
         assert brief.__name__ == "brief" and client.as_reward().__name__ == "reward"
         with pytest.raises(UsageError, match="no objective 'breif'; did you mean 'brief'"):
             client.as_reward("breif")
-        with pytest.raises(DataError, match="ends with the turn of 'user'"):
+        with pytest.raises(DataError, match="last turn of a completion is 'user'"):
             brief(prompts=talks[:1], completions=[[{"role": "user", "content": "no"}]])
     rows = ["fox", "fox " * 200, "dog"]
     truth = model.rate([Example(user_turn("a"), row) for row in rows])

@@ -122,7 +122,7 @@ def test_a_replica_of_another_model_is_refused_and_one_that_is_down_at_first_is_
     fleet = Fleet([], [])
     model = fleet.open()
     fleet.contracts["b"] = other
-    with pytest.raises(CheckFailed, match=f"under contract {other.hash()}, and did under {CONTRACT.hash()}"):
+    with pytest.raises(CheckFailed, match=f"under contract {other.hash()}, and before under {CONTRACT.hash()}"):
         model.rate(EXAMPLES)
     fleet = Fleet([], [], contracts=[httpx.ConnectError("not yet"), CONTRACT])
     model = fleet.open(in_flight=1)
