@@ -122,7 +122,7 @@ def _means(rewards: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def term_of_length(weight: float, scale: float, longer: float) -> float:
-    """Return φ(d) = a tanh(d / s), by which a length-controlled training explained a margin; scores leave it out.
+    """Return φ(d) = a tanh(d / s), the length term of margins in length-controlled training; scores leave it out.
 
     a = `weight` and s = `scale` as `rm.losses.length_controlled` learned them; d is a difference in tokens.
     """
