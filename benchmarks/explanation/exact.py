@@ -116,7 +116,7 @@ def attribute_mean(model: MeansTokens, pair: Pair) -> Attribution:
 
 
 def _means(rewards: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the mean of each array; of an empty one, that of the other."""
+    """Return the mean of each array. An empty array has the mean of the other one."""
     means = [values.mean() for values in rewards if len(values)]
     return np.array([values.mean() if len(values) else sum(means) for values in rewards])
 
