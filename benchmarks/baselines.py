@@ -139,7 +139,7 @@ def _pairs(case: Case) -> np.ndarray:
 
 
 def all_baselines(seed: int = 0) -> list[Baseline]:
-    """Return the default baselines of every table."""
+    """Return the baselines of a report by default."""
     return [longest(), shortest(), random_guess(seed), tfidf(seed)]
 
 

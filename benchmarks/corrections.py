@@ -112,7 +112,7 @@ def _correction(
 def sentence(judge: str, figure: str, correction: Correction, width: float) -> str:
     """Return a sentence on a corrected figure, and how many more labels narrow its interval.
 
-    `width` is the target of a share; that of a mean score is half of the present width.
+    `width` is the target width for a share; the target for a mean score is half of the present width.
     """
     is_share = figure != MEAN
 

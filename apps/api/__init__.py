@@ -249,7 +249,7 @@ def label(
     output: FilePath | None = None,
     **settings: Any,
 ) -> results.Labelled:
-    """Label responses, and return the preference pairs, or the scores if no prompt has two. Rewards as in `reinforce`.
+    """Label responses. Return preference pairs, or scores if no prompt has two responses. Rewards as in `reinforce`.
 
     `output` is a folder for scores and pairs.
     """

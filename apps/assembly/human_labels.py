@@ -99,7 +99,7 @@ def _label(case: Case, row: Mapping[str, Any]) -> HumanLabel | None:
 def correct_run(folder: str, source: str, width: float) -> dict[str, Any]:
     """Correct the figures of a finished run's models by human labels; write them to its report and `corrections.json`.
 
-    `width` is the target of an interval of a share. Notes of an earlier correction are replaced.
+    `width` is the target width of the interval of a share. Notes of an earlier correction are replaced.
     """
     run = open_finished(folder)
     labels, unused = read_labels(source, run.cases)

@@ -38,7 +38,7 @@ class Group(NamedTuple):
 
     @property
     def examples(self) -> list[Example]:
-        """The prompt with each response."""
+        """An `Example` of the prompt with each response."""
         return [Example(self.row.prompt, response) for response in self.responses]
 
 

@@ -52,9 +52,9 @@ def explained_imports() -> Iterator[None]:
 
 @contextlib.contextmanager
 def quiet_libraries() -> Iterator[None]:
-    """Hide FutureWarnings and, if Transformers is imported, its bars of loading and saving weights within the block.
+    """Hide FutureWarnings and, if it is imported, Transformers' progress bars of loading and saving weights.
 
-    Bars of downloads and of training stay, as do all other warnings. Without Transformers nothing is imported:
+    This holds within the block. Other progress bars and warnings stay. Without Transformers nothing is imported:
     `rm.backbones.loading` hides the bars of the models that it loads.
     """
     with warnings.catch_warnings(), contextlib.ExitStack() as hidden:

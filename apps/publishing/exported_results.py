@@ -71,7 +71,7 @@ def every_eval_ever(run: Finished, row: Mapping[str, Any], organization: str, re
     """Return a scorer's results as a record of Every Eval Ever (https://github.com/evaleval/every_eval_ever).
 
     It has the accuracy overall and of every section with its 95 % interval; areas without a value are left out.
-    `organization` evaluated the model; `relationship` is its relationship to it.
+    `relationship` is that of `organization`, which evaluated the model, to the model.
     """
     manifest, created, scorer = manifest_of(run), f"{time.time():.3f}", str(row["scorer"])
     developer, _, name = scorer.rpartition("/")

@@ -87,7 +87,7 @@ def trained_by(expected: int, verb: str, arguments: Any) -> Process:
 
 @contextmanager
 def shared_run_folder(output: str, config: Mapping[str, Any], here: Process, **options: Any) -> Iterator[Path]:
-    """Yield the `run_folder` of rank 0. The other processes wait until the folder exists, and leave without waiting."""
+    """Yield the `run_folder` of rank 0. The others wait until the folder exists, but not for its end."""
     if not here.leads:
         work = partial_folder(Path(output).absolute())
         _join(work, here)

@@ -87,5 +87,5 @@ def resumable_rows(output: Path, *, resume: bool, overwrite: bool) -> Iterator[R
 
 
 def engine_identity(engine: Engine) -> list[Any]:
-    """Return the guides' names, and weights and contracts of all models, as JSON: equal for equal completions."""
+    """Return the guides' names, and weights and contracts of all models, as JSON, to detect a changed engine."""
     return [engine.guides, [(fingerprint(model.model), model.contract.hash()) for model in engine.models]]

@@ -116,13 +116,13 @@ def attribute_mean(model: MeansTokens, pair: Pair) -> Attribution:
 
 
 def _means(rewards: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the mean of each array; of an empty one, that of the other."""
+    """Return the mean of each array. An empty array has the mean of the other one."""
     means = [values.mean() for values in rewards if len(values)]
     return np.array([values.mean() if len(values) else sum(means) for values in rewards])
 
 
 def term_of_length(weight: float, scale: float, longer: float) -> float:
-    """Return φ(d) = a tanh(d / s), by which a length-controlled training explained a margin; scores leave it out.
+    """Return φ(d) = a tanh(d / s), the length term of margins in length-controlled training; scores leave it out.
 
     a = `weight` and s = `scale` as `rm.losses.length_controlled` learned them; d is a difference in tokens.
     """

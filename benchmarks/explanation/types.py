@@ -78,7 +78,7 @@ class Explanation(NamedTuple):
 
 
 def bundle(causes: Iterable[Cause], noun: str) -> list[Cause]:
-    """Add up causes of the same name, and return the largest ones and the sum of the others, called by the noun."""
+    """Add up causes of the same name, and return the largest ones and the sum of the others, named after `noun`."""
     sums: dict[str, Cause] = {}
     for cause in causes:
         total = sums.get(cause.name)

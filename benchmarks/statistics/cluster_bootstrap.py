@@ -36,7 +36,7 @@ def cluster_draws(clusters: np.ndarray, samples: int = 1000, seed: int = 0) -> D
 
 
 class Clusters(NamedTuple):
-    """Number of clusters behind a figure, and its effective number for unequal weights."""
+    """Number of clusters that a figure is computed from, and their effective number for unequal weights."""
 
     number: int
     effective: float

@@ -33,7 +33,7 @@ def reword_response(case: Case, index: int, text: str) -> Case:
 
 
 def replace_response(case: Case, index: int, text: str) -> Case:
-    """Replace one response by a worthless text. If only this response was right, all others are right now."""
+    """Replace one response by a worthless text. If only this response was right, all others become right."""
     others = [other for other in range(len(case.answers)) if other != index]
     values = tuple(0.0 if other == index else value for other, value in enumerate(case.values))
     best = tuple(other for other in case.best if other != index) or tuple(others)

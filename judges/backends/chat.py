@@ -54,7 +54,7 @@ def failed_reply(reason: str, *, requests: int = 0, **facts: Any) -> Reply:
 
 
 def with_earlier(reply: Reply, earlier: Iterable[Reply]) -> Reply:
-    """Return the reply with the tokens of earlier requests for it added."""
+    """Return the reply with the tokens of earlier requests for the same reply added to its counts."""
     every = [reply, *earlier]
     return reply._replace(
         prompt_tokens=sum(each.prompt_tokens for each in every),

@@ -90,7 +90,7 @@ def keep_discriminative(rubric: Rubric, preferred: Sequence[bool], other: Sequen
 
 
 def objection(rubric: Rubric, sides: Sides, limits: FilterLimits) -> Rejected | None:
-    """Return the first objection to a rubric that needs no model; None if there is none."""
+    """Return the first objection to a rubric by the checks without a model; None if there is none."""
     if len(rubric.rules) > limits.most_rules:
         return Rejected("too many rules", f"{len(rubric.rules)} > {limits.most_rules}")
     for hard_rule in rubric.rules:

@@ -178,7 +178,7 @@ def _scores(
 
 
 def turn_score(items: Questions, marks: dict[str, float]) -> float:
-    """Return the weighted share of a turn's questions that are answered yes, as are all their dependencies.
+    """Return the weighted share of a turn's questions that are answered yes together with all their dependencies.
 
     >>> turn_score([Question("a", "?", weight=3.0), Question("b", "?", depends_on=("a",))], {"a": 0.0, "b": 1.0})
     0.0

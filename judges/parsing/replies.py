@@ -170,7 +170,7 @@ def own_words(text: str, quoted: Sequence[str] = ()) -> str:
 
 
 def _short_or_gone(quotation: re.Match[str]) -> str:
-    """Keep a quotation of one or two words, which may be a label. Replace a longer one by its last full stop."""
+    """Keep a quotation of one or two words, which may be a label. Of a longer one, keep only the final punctuation."""
     if len(quotation[0].split()) < 3 and ":" not in quotation[0]:
         return quotation[0]
     return f" {quotation[0][-2]} " if quotation[0][-2] in ".!?" else " "

@@ -83,7 +83,7 @@ WORSE = r"(?:is|was)\s+(?:(?:clearly|much|slightly|overall|far)\s+)*(?:worse|inf
 
 
 def wordings_of(labels: tuple[str, str], label: str, praise: str) -> Rows:
-    """Return the rows for two labels: positions, `is worse than`, `beats`, `not A but B`, `not that A is better. B is`.
+    """Return rewriting rows for two labels: positions, `is worse than`, `beats`, `not A but B`, `not that A is better`.
 
     `label` is the pattern of a labelled response, with a group of the same name. `praise` is the pattern of a phrase
     for the better response.

@@ -109,8 +109,8 @@ def similarity(
 ) -> Float[Tensor, "Q N"]:
     """Return the similarity of texts in [-1, 1] from their unit facet vectors z_f and z'_f, f = 1, ..., F [ours].
 
-    mean: 1/F Σ_f z_f · z'_f          every facet counts alike
-    max:  max_f z_f · z'_f            texts are alike if they are in one facet
+    mean: 1/F Σ_f z_f · z'_f          all facets have equal weight
+    max:  max_f z_f · z'_f            similarity in one facet suffices
     """
     by_facet = torch.einsum("qfw,nfw->fqn", first, second)
     return by_facet.mean(0) if how == "mean" else by_facet.amax(0)

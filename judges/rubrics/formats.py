@@ -44,7 +44,7 @@ LevelsSource = Callable[[Sequence[Case]], Sequence[Levels | None]]
 
 
 def healthbench(row: Mapping[str, Any]) -> Rubric:
-    """Parse HealthBench's criteria (arXiv:2505.08775): `rubrics` of `criterion` and `points`, negative for harm.
+    """Parse HealthBench's criteria (arXiv:2505.08775): `rubrics`, a list of {`criterion`, `points`}.
 
     Each criterion becomes a principle `c1, c2, ...` whose weight is its points. `scoring.points` sums the points
     as the authors do for one response, unclipped.

@@ -77,7 +77,7 @@ def _columns(
     except TooLong as error:
         remedy = "" if "--on_long" in str(error) else ": with --on_long truncate"
         raise TooLong(f"{error}{remedy}", error.lengths, error.limit) from error
-    _refuse_alike(placed, scored)
+    _refuse_identical_inputs(placed, scored)
     columns: dict[str, list[Any]] = {"id": [row.id for row in placed]}
     columns |= {"file": [row.file for row in placed], "row": [row.row for row in placed]}
     columns["truncated"] = [facts.truncated for facts in scored.readings]
@@ -109,7 +109,7 @@ def _refuse_long(placed: Sequence[LocatedExample], read: Sequence[Reading], limi
         )
 
 
-def _refuse_alike(placed: Sequence[LocatedExample], scored: Rated) -> None:
+def _refuse_identical_inputs(placed: Sequence[LocatedExample], scored: Rated) -> None:
     """Raise an error if the chat template omits text so that two different conversations become the same tokens."""
     omitted = [index for index, facts in enumerate(scored.readings) if facts.omitted and not facts.truncated]
     rows: dict[Any, list[int]] = {}

@@ -103,7 +103,9 @@ def test_responses_that_are_no_plain_text_are_read_as_text_first():
     model = SimpleNamespace(contract=ScoringContract(kind="process"))
     model.rate = lambda examples: np.array([[2.0 * isinstance(item.completion, Steps)] for item in examples])
     explanation = explain("rm", model, PROMPT, (Steps(("One.", "Two.")), "One."))
-    assert explanation.lead(0).startswith("What is no plain text, such as calls of tools explains 2 of the margin of 2")
+    assert explanation.lead(0).startswith(
+        "Parts other than plain text, such as tool calls explains 2 of the margin of 2"
+    )
     assert completion_text(Steps(("One.", "Two."))) == "".join(explanation.attribution.pieces[0].texts)
 
 

@@ -39,7 +39,7 @@ def test_the_rate_over_a_run_the_gap_per_token_and_the_onset_over_the_grid():
     # answer 1: (-0.5 - 1.5) / 2 = -1; answer 2: -1
     assert internalisation_gap(bare, guided, response) == pytest.approx(-1.0)
     assert internalisation_gap(bare, bare, response) == 0.0
-    with pytest.raises(ValueError, match=r"every answer needs a token, got lengths \[0, 3\]"):
+    with pytest.raises(ValueError, match=r"every completion needs a token, got lengths \[0, 3\]"):
         internalisation_gap(bare, guided, np.array([[0, 0, 0], [1, 1, 1]]))
     # A ramp of 0.01 a step is its own centred mean: G first reaches 0.08, 0.10, 0.12 at 8, 10, 12
     gap, share = 0.01 * np.arange(60) + 1e-9, np.full(60, 0.6)
