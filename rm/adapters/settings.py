@@ -23,14 +23,14 @@ class AdapterSettings:
     """One description per objective, for `embedding="text"`; by default the names."""
     rank: int = 8
     shared_rank: int = 0
-    """PBLoRA: rank r1 of the branch that does not depend on the preference; `rank` is the other's, r2."""
+    """PBLoRA: rank r1 of the branch that does not depend on the preference; `rank` is r2, of the other branch."""
     factor: float = 2.0
     """Scaling factor s of the adapter's output."""
     dropout: float = 0.0
     targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj")
     """Names of the linear layers, or `("all-linear",)`."""
     from_layer: int = 0
-    """First adapted decoder layer; late-branching ARMs start in the last quarter."""
+    """First adapted decoder layer; late-branching guides start in the last quarter."""
     generator: Generator = "linear"
     embedding: Embedding = "text"
     centred: bool = True

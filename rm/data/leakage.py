@@ -40,7 +40,7 @@ class Leak(NamedTuple):
 def leaks(
     pairs: Sequence[PreferencePair], first: Sequence[bool | None] = (), *, right: float = 0.8, share: float = 0.005
 ) -> list[Leak]:
-    """Find features with accuracy >= `right` on pairs that differ in them, if these are >= `share` of all pairs.
+    """Return features in which >= `share` of the pairs differ, and whose accuracy on these is >= `right`.
 
     `first` states for each pair whether its chosen completion came first in the data (None: unknown). Features are the
     longer completion (in words), the first one, and every word that only one of the two completions contains, begins

@@ -42,7 +42,7 @@ class Parity(NamedTuple):
     culprit: str
     """Cause of a difference beyond the tolerance; empty if there is none."""
     report_only: bool = False
-    """Report the difference without failing, for a backend that promises no equality."""
+    """Report the difference without failing, for a backend that need not agree."""
 
     @property
     def same(self) -> bool:

@@ -43,13 +43,13 @@ class RewardArguments(TrainingArguments):
     eval_steps: float | None = field(default=200, metadata={"help": "Steps between evaluations."})
     logging_steps: float = field(default=20, metadata={"help": "Steps between log lines."})
     report_to: str = field(default="none", metadata={"help": "none, tensorboard, wandb, trackio."})
-    disable_dropout: bool = field(default=True, metadata={"help": "Train without dropout, as rewards are computed."})
+    disable_dropout: bool = field(default=True, metadata={"help": "Train without dropout, as in computing rewards."})
     attn_implementation: str | None = attention_setting()
     padding_free: bool = field(
         default=False,
         metadata={
-            "help": "Compute batches without padding, and a prompt that chosen and rejected share only once: the same "
-            "losses and gradients, for less work."
+            "help": "Compute batches without padding, and the prompt of chosen and rejected only once; losses and "
+            "gradients are the same."
         },
     )
     weight_average: float = field(

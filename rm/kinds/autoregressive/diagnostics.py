@@ -99,7 +99,7 @@ class ContextSpread:
 def guide_diagnostics(
     task: PreferenceTask, model: Any, rows: Sequence[PreferenceRow], *, batch: int = 32
 ) -> dict[str, GuideDiagnostics]:
-    """Return the diagnostics with all weight on one objective after the other, over the prefixes of the completions."""
+    """Return the diagnostics by objective, with all weight on it, over the prefixes of the completions."""
     training = model.training
     model.eval()
     wins = np.array([row.wins for row in rows], float)
@@ -238,7 +238,7 @@ class CollapseMonitor(Monitor):
         return True
 
     def arrays(self, model: Any) -> dict[str, np.ndarray]:
-        """Return every measure at the vertices, in training [T, K] with its steps [T] and at the end [K].
+        """Return every measure by objective: in training [T, K], with the steps [T], and at the end [K].
 
         `base` is the base model's context sensitivity, `collapsed_at` the step of a collapse, 0 without one.
         """

@@ -85,8 +85,8 @@ def test_rewards_come_with_what_was_read_which_tells_conversations_that_are_alik
     model.rate = lambda examples: np.array([[len(one.ids)] for one in read.encode_all(examples)], float)
     examples = [Example(user_turn("Name"), text) for text in (*THOUGHTS, "a b c d e f g h i j")]
     tokenised = []
-    finish = model.encoder._finish
-    monkeypatch.setattr(model.encoder, "_finish", lambda *given: tokenised.append(given) or finish(*given))
+    finish = model.encoder._encoded
+    monkeypatch.setattr(model.encoder, "_encoded", lambda *given: tokenised.append(given) or finish(*given))
     result = rate_with_readings(model, examples)
     assert len(tokenised) == 3
     assert [(reading.truncated, reading.omitted) for reading in result.readings][2] == (True, "")
