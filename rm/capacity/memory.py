@@ -82,7 +82,7 @@ def _read_bytes(shape: Shape, step: Step) -> int:
 
 
 def _modules_by_input(linears: tuple[Linear, ...] | list[Linear]) -> list[tuple[int, list[Linear]]]:
-    """Return the width of each tensor that only matrices read, and these. (Attention saves its output anyway.)"""
+    """Return (width, its matrices) of each tensor that only matrices read. (Attention saves its output anyway.)"""
     stages = [[linear for linear in linears if linear.stage == stage] for stage in (READS, WIDENS, NARROWS)]
     return [(some[0].inputs, some) for some in stages if some]
 

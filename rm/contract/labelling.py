@@ -10,7 +10,7 @@ TIE = 1e-9  # differences of the size of rounding errors are ties
 
 
 def reward_labeller(model: RewardModel, *, objective: str = "", temperature: float = 0.0) -> Labeller:
-    """Label with P(first better) = σ(Δ / temperature), Δ = r(first) - r(second); at temperature 0: 1, 0, or 0.5 (tie).
+    """Return a labeller: P(first better) = σ(Δ / temperature), Δ = r(first) - r(second); at 0: 1, 0 or 0.5 (tie).
 
     `objective` may be omitted if the model has only one. The labeller abstains (NaN) if a reward is NaN, or if the two
     completions are equal to the model, for example after truncation.

@@ -143,7 +143,7 @@ class ServedSteps(Vllm):
     program, key_variable, start = "rewardlab serve", "REWARDLAB_TOKEN", "this model"
 
     def model_name(self) -> str | None:
-        """Return None: a request need not name its only model."""
+        """Return None: the server has one model, which requests need not name."""
         return None
 
 

@@ -152,7 +152,7 @@ class RewardTrainer(FaultTolerantTrainer):
         return (loss.sum(), outputs) if return_outputs else loss.sum()
 
     def rows_of(self, inputs):
-        """Return the number of pairs; None if the loss is no mean over independent pairs (not divisible)."""
+        """Return the number of pairs; None if the loss is not a mean over independent pairs (not divisible)."""
         if self.task.depends_on_batch:
             return None
         return len(inputs["wins"]) if "wins" in inputs and "second" not in inputs else None
