@@ -79,7 +79,7 @@ def sort_by_index(data: Sequence[dict[str, Any]], field: str) -> list[Any]:
 
 
 def all_or_none(rows: Sequence[list[int] | None], change: Callable[[list[int]], list[int]]) -> list[list[int]] | None:
-    """Return `change` of every row of token ids; None if the server does not report one of them."""
+    """Apply `change` to every row of token ids; return None if the server does not report one of them."""
     changed = [change(row) for row in rows if row is not None]
     return changed if len(changed) == len(rows) else None
 

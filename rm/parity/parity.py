@@ -190,7 +190,7 @@ def edge_cases(model: Any, examples: Sequence[Example]) -> list[Example]:
 
 
 def _too_long(model: Any, example: Example) -> bool:
-    """Return whether truncation removes tokens; True if the model never truncates."""
+    """Return whether truncation removes tokens; also True if the model never truncates."""
     limit = model.contract.max_length
     return limit is None or not isinstance(model, ReadsTokens) or model.encoder.encode(example).length > limit
 
