@@ -23,14 +23,14 @@ class AdapterSettings:
     """One description per objective, for `embedding="text"`; by default the names."""
     rank: int = 8
     shared_rank: int = 0
-    """PBLoRA: rank r1 of the branch that does not depend on the preference; `rank` is the other's, r2."""
+    """PBLoRA: rank r1 of the branch that does not depend on the preference; `rank` is r2, of the other branch."""
     factor: float = 2.0
     """Scaling factor s of the adapter's output."""
     dropout: float = 0.0
     targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj")
     """Names of the linear layers, or `("all-linear",)`."""
     from_layer: int = 0
-    """First adapted decoder layer; late-branching ARMs start in the last quarter."""
+    """First adapted decoder layer; late-branching guides start in the last quarter."""
     generator: Generator = "linear"
     embedding: Embedding = "text"
     centred: bool = True
@@ -51,7 +51,7 @@ class AdapterSettings:
         if not self.objectives or len({*self.objectives}) < len(self.objectives):
             raise UsageError(f"the objectives of an adapter must have distinct names, got {self.objectives}")
         if self.kind == "lora" and len(self.objectives) > 1:
-            raise UsageError(f"a plain LoRA has one objective, got {self.objectives}; train one each, or take pblora")
+            raise UsageError(f"a plain LoRA has one objective, got {self.objectives}; train several, or take pblora")
         if self.rank < 1 or self.shared_rank < 0 or (self.shared_rank and self.kind != "pblora"):
             raise UsageError(f"rank >= 1, shared_rank >= 0 (0 unless pblora); got {self.rank}, {self.shared_rank}")
         if self.texts and len(self.texts) != len(self.objectives):

@@ -1,5 +1,5 @@
 """Safety checks of chat templates, which are untrusted programs: their cost is measured before Transformers runs them.
-Also the text that a generation prompt prefills.
+Also detects the text that a generation prompt prefills.
 
 Transformers renders in Jinja's ImmutableSandboxedEnvironment, which keeps templates away from Python internals but not
 from writing ten gigabytes or looping for a week. Here a template is first rendered for a few short conversations in

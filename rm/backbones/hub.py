@@ -123,7 +123,7 @@ class Head(NamedTuple):
 def stored_head(source: str) -> Head | None:
     """Load the head in the safetensors of a folder or Hub id that a sequence classifier would ignore; None without one.
 
-    Heads of rewardlab may have a bias, for which Transformers' decoders have no parameter. Otherwise it is TRL's
+    It is a head of rewardlab with a bias, for which Transformers' decoders have no parameter; or TRL's
     `v_head.summary`, among a causal model's weights or, as LLaMA-Factory writes it, in value_head.safetensors beside
     them or beside a LoRA; or OpenRLHF's `value_head`.
     """

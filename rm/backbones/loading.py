@@ -221,7 +221,7 @@ def load_causal_lm(
         raise DataError(f"{source}: a reward model; give a causal language model")
     if absent:
         raise DataError(
-            f"{source}: the weights lack {', '.join(absent[:4])}, so its scores would be random; give the whole folder"
+            f"{source}: the weights lack {', '.join(absent[:4])}, so its scores would be random; give the full folder"
         )
     check_vocabulary(tokenizer, model, source)
     model.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()
@@ -289,7 +289,7 @@ def load_trunk(source: str, *, dtype: str = "float32", trust_remote_code: bool =
     absent = sorted(name for name in facts["missing_keys"] if not name.startswith("pooler."))
     if absent:
         raise DataError(
-            f"{source}: the weights lack {', '.join(absent[:4])}, so its states would be random; give the whole folder"
+            f"{source}: the weights lack {', '.join(absent[:4])}, so its states would be random; give the full folder"
         )
     return model.eval(), tokenizer
 

@@ -59,7 +59,7 @@ def read_lora(folder: Path) -> tuple[LoraConfig, list[str]]:
     weights = folder / WEIGHTS
     refuse_pickles(folder)
     if not weights.exists():
-        raise DataError(f"{folder}: {ADAPTER} without {WEIGHTS}; give the whole folder")
+        raise DataError(f"{folder}: {ADAPTER} without {WEIGHTS}; give the full folder")
     try:
         config = LoraConfig.from_pretrained(str(folder))
         if not isinstance(config, LoraConfig) or not isinstance(config.base_model_name_or_path, str):

@@ -133,7 +133,7 @@ class Machine:
     mfu: float
     """Model FLOPs utilisation: share of the peak operations per second that is reached."""
     mbu: float
-    """Model bandwidth utilisation: the same for memory bandwidth, for decoding."""
+    """Model bandwidth utilisation: share of the memory bandwidth that is reached in decoding."""
     reserve: float
     """Share of memory reserved for the CUDA context, communication and fragmentation."""
 

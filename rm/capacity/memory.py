@@ -82,7 +82,7 @@ def _read_bytes(shape: Shape, step: Step) -> int:
 
 
 def _modules_by_input(linears: tuple[Linear, ...] | list[Linear]) -> list[tuple[int, list[Linear]]]:
-    """Return the width of each tensor that only matrices read, and these. (Attention saves its output anyway.)"""
+    """Return (width, its matrices) of each tensor that only matrices read. (Attention saves its output anyway.)"""
     stages = [[linear for linear in linears if linear.stage == stage] for stage in (READS, WIDENS, NARROWS)]
     return [(some[0].inputs, some) for some in stages if some]
 
@@ -120,7 +120,7 @@ def head_bytes(shape: Shape, step: Step) -> int:
     """Return the peak bytes of the head on the trunk:  N L w D of last states, and
 
     scores    N L (c D + 4 K)
-    head      T D (c + 4) of chosen states and their gradient, 4 min(T, chunk / V) V of logits, and 4 V D of the head's
+    head      T D (c + 4) of read states and their gradient, 4 min(T, chunk / V) V of logits, and 4 V D of the head's
               gradient where it is trained; a CPU also takes a block of probabilities, and float32 copies of bfloat16
               states and head
     """

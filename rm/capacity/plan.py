@@ -104,7 +104,7 @@ def _adapters(config: PlanConfig, shape: Shape) -> Adapters | None:
     shares = config.job == "decode" and config.guide in ("shared", "late")
     kind = config.adapter or ("lora" if config.lora_r else "moslora" if shares else "none")
     if shares and kind == "none":
-        raise UsageError(f"--guide {config.guide} is an adapter of the base model; leave --adapter none out")
+        raise UsageError(f"--guide {config.guide} is an adapter of the base model; remove --adapter none")
     if kind == "none" or config.job == "score" or (config.job == "decode" and config.guide == "none"):
         return None
     follows = config.job == "decode" or (config.job == "train" and config.kind == "autoregressive")

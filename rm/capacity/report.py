@@ -33,7 +33,7 @@ def markdown(facts: Mapping[str, Any], config: Mapping[str, Any], unit: str) -> 
     memory = table(
         ["GB on each GPU", *(phase["name"] for phase in facts["phases"])],
         [[part, *(_cell(phase["gigabytes"].get(part)) for phase in facts["phases"])] for part in parts]
-        + [["**together**", *(f"**{sum(phase['gigabytes'].values()):.1f}**" for phase in facts["phases"])]],
+        + [["**total**", *(f"**{sum(phase['gigabytes'].values()):.1f}**" for phase in facts["phases"])]],
     )
     times = table(
         ["on each GPU", "TFLOP", "seconds", "bound by"],

@@ -16,7 +16,7 @@ FEWEST = 6
 SHORTEST = FEWEST + WORDS - 1
 """Minimum number of words of a near-duplicate, which corresponds to the minimum number of shingles."""
 COMMON, TEMPLATED = 0.5, 10
-"""A shingle is part of a benchmark's template if more than this share, and at least this number, of prompts have it."""
+"""A shingle is part of a benchmark's template if more than this share, and number, of its prompts have it."""
 BLOCK = 2_000
 
 

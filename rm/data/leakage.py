@@ -27,7 +27,7 @@ class Leak(NamedTuple):
     pairs: int
     """Number of pairs whose completions differ in the feature."""
     right: float
-    """Accuracy of the better of the two rules "with the feature" and "without the feature" wins, in [0.5, 1]."""
+    """Accuracy of the better rule, "the completion with the feature wins" or "without", in [0.5, 1]."""
     rows: tuple[int, ...]
     """Indices of the pairs whose completions differ in the feature, ascending."""
 

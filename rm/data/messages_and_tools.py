@@ -35,7 +35,7 @@ def as_message(raw: Any, name: str) -> Message:
     refuse_media(raw, f"a message of '{name}'")
     calls = [_call(call, name) for call in _parse_list(raw.get("tool_calls"), f"'tool_calls' in '{name}'")]
     if calls and raw["role"] != "assistant":
-        raise ValueError(f"a message of role '{raw['role']}' in '{name}' has tool calls; only the assistant's may")
+        raise ValueError(f"a message of role '{raw['role']}' in '{name}' has tool calls; its role must be assistant")
     turn = Message(role=raw["role"], content=_content(raw, name, bool(calls)))
     if calls:
         turn["tool_calls"] = calls

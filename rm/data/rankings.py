@@ -9,7 +9,7 @@ from .readers import Row
 
 
 def expand_rankings(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield each row; for a row of ranked completions, a row with a preference pair for every two of different rank.
+    """Yield the rows; of ranked completions, yield a preference pair for every two of different rank.
 
     Such a row has `context` (messages or text) and `completions`, a list of {rank, completion}. The lower rank is
     preferred, and equal ranks form no pair. A row with an id gives the ids `ID/I-J`, where completion I is preferred.

@@ -182,7 +182,7 @@ def _parquet_rows(path: str, content: bytes) -> Iterator[Row]:
     try:
         batches = pq.ParquetFile(pa.BufferReader(content)).read().to_batches()
     except (pa.ArrowException, MemoryError, *UNREADABLE) as error:
-        raise DataError(f"{path}: {reading_fault(error, 'not a whole Parquet file')}") from error
+        raise DataError(f"{path}: {reading_fault(error, 'not a complete Parquet file')}") from error
     rows = (batch.slice(index, 1) for batch in batches for index in range(batch.num_rows))
     for number, row in enumerate(rows, start=1):
         location = f"{path}: row {number}"

@@ -62,7 +62,7 @@ def parse_solutions(values: Mapping[str, Any], neutral: float = 1.0) -> list[Sol
 
 
 def parse_first_error(values: Mapping[str, Any]) -> tuple[Solution, int]:
-    """Parse a row of ProcessBench: steps before the first wrong one (-1: none) are correct, later unlabelled."""
+    """Parse a row of ProcessBench: steps before the first wrong one (-1: none) are correct, later ones unlabelled."""
     steps, first = text_list(values, "steps"), column(values, "label")
     if isinstance(first, bool) or not isinstance(first, int) or not -1 <= first < len(steps):
         raise ValueError(f"'label' is not the index of a step; expected -1 to {len(steps) - 1}, got {first!r:.40}")

@@ -46,7 +46,7 @@ def from_json_row(text: str) -> Any:
 
     >>> from_json_row('{"prompt": "a", "prompt": "b"}')
     Traceback (most recent call last):
-    rewardlab.rm.io.checked_files.RepeatedKeyError: duplicate key: 'prompt' stands twice in one object; keep one of them
+    rewardlab.rm.io.checked_files.RepeatedKeyError: duplicate key: 'prompt' occurs twice in one object; keep one of them
     """
     return from_json(text, object_pairs_hook=_unique_keys)
 
@@ -56,7 +56,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(mapping) < len(pairs):
         names = [name for name, _ in pairs]
         repeated = next(name for name in names if names.count(name) > 1)
-        raise RepeatedKeyError(f"duplicate key: '{repeated}' stands twice in one object; keep one of them")
+        raise RepeatedKeyError(f"duplicate key: '{repeated}' occurs twice in one object; keep one of them")
     return mapping
 
 

@@ -26,7 +26,7 @@ def gather_all(awaitables: Sequence[Awaitable[Any]]) -> list[Any]:
 
 
 def resolve(value: Any) -> Any:
-    """Return the value, or the result of a coroutine; raise what it raised."""
+    """Return a value, or the awaited result of a coroutine."""
     if not isawaitable(value):
         return value
     (result,) = gather_all([value])

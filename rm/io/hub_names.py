@@ -12,7 +12,7 @@ RESOLVED: dict[str, str] = {}
 
 
 def is_local(source: str) -> bool:
-    """Return whether a name is a file or folder, or can only be one."""
+    """Return whether a name is an existing file or folder, or cannot be a Hub id."""
     try:
         return Path(source).exists() or is_path(source)
     except (OSError, ValueError):

@@ -4,9 +4,9 @@
 def reading_fault(error: BaseException, damaged: str, remedy: str = "fetch it again") -> str:
     """Return the cause of a file reader's error, and the remedy. Errors of unknown cause are reported as damage.
 
-    >>> reading_fault(EOFError("no end marker"), "not a whole Parquet file")
-    'not a whole Parquet file (no end marker); fetch it again'
-    >>> reading_fault(PermissionError(13, "Permission denied"), "not a whole Parquet file")
+    >>> reading_fault(EOFError("no end marker"), "not a complete Parquet file")
+    'not a complete Parquet file (no end marker); fetch it again'
+    >>> reading_fault(PermissionError(13, "Permission denied"), "not a complete Parquet file")
     'this user may not read it ([Errno 13] Permission denied); change its permissions'
     """
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -78,7 +78,7 @@ class PairTraining(RowTraining[L]):
         return Judged([pair.labelled_for(objective) for pair in pairs] if objective else pairs, []), rows
 
     def golden_examples(self, model: Any, data: TrainingData, number: int) -> list[Example]:
-        """Return the chosen and the rejected completion of the first pairs in turn, or else rated responses."""
+        """Return the completions of the first pairs, or rated responses if there are no pairs."""
         return alternating_examples(data.train)[:number]
 
     def summary(self, model: Any, data: TrainingData, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class PairTraining(RowTraining[L]):
 
 
 def alternating_examples(data: Judged) -> list[Example]:
-    """Return a conversation of every pair, chosen and rejected in turn, or else the rated or ranked responses."""
+    """Return an example of each pair, alternately chosen and rejected; without pairs the rated or ranked responses."""
     lists = [example for ranked in data.lists for example in ranked.examples]
     return [pair.examples[index % 2] for index, pair in enumerate(data.pairs)] or [
         *(answer.example for answer in data.completions),

@@ -33,7 +33,7 @@ class GroupLosses(NamedTuple):
 
 @runtime_checkable
 class GroupLoss(Protocol):
-    """Interface of a loss per group (not reduced), from rewards of R completions (NaN: missing) and a pair each."""
+    """Interface of a loss per group (not reduced) of R rewards (NaN: missing) and its best and worst completion."""
 
     def __call__(self, rewards: Float[Tensor, "G R"], pairs: Pairs) -> GroupLosses:
         """Return the losses of every group; the caller averages over groups whose loss is not NaN."""

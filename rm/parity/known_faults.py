@@ -15,7 +15,7 @@ from ..contract.scoring_contract import PLAIN_TEMPLATE, Edge
 from ..types import Example, LatentSteps, ScoresSteps, ScoresTokens
 
 EXPLAINED = 0.1
-"""A fault is named if at most this share of the difference remains after it is applied."""
+"""A fault is the cause if at most this share of the difference remains after it is applied."""
 SCALED = 1e-4
 """The same share for scores that were scaled and shifted: stricter, because the fit has two free parameters."""
 ROUNDING = 0.1
@@ -54,7 +54,7 @@ def first_token(model: Any, examples: Sequence[Example], tokens: Sequence[Sequen
 
 
 def culprit(model: Any, examples: Sequence[Example], ours: np.ndarray, theirs: BackendScores) -> str:
-    """Return the name of the fault that explains the difference to the other scores, or a sentence that none does."""
+    """Return the name of the fault that explains another backend's scores, or a sentence that none does."""
     if theirs.because:
         return theirs.because
     gap = np.abs(theirs.scores - ours).max()

@@ -22,7 +22,7 @@ Row = TypeVar("Row")
 
 
 class ModelServer:
-    """A server with one model; a subclass names the program, its variable with the key, and how it is started."""
+    """A server with one model; a subclass names the program, its environment variable for the key, and its options."""
 
     program, key_variable, start = "server", "", ""
 
@@ -79,7 +79,7 @@ def sort_by_index(data: Sequence[dict[str, Any]], field: str) -> list[Any]:
 
 
 def all_or_none(rows: Sequence[list[int] | None], change: Callable[[list[int]], list[int]]) -> list[list[int]] | None:
-    """Return `change` of every row of token ids; None if the server does not report one of them."""
+    """Apply `change` to every row of token ids; return None if the server does not report one of them."""
     changed = [change(row) for row in rows if row is not None]
     return changed if len(changed) == len(rows) else None
 
@@ -103,8 +103,8 @@ def _chat_message(turn: Message) -> dict[str, Any]:
 def token_classify_options(labels: Sequence[str] = ()) -> str:
     """Return vLLM's options for scores of tokens: of a token classifier, or of a causal language model's label tokens.
 
-    A server has one pooling task, which vLLM chooses by the name of the model's class unless it is named. The head of
-    a causal language model becomes the rows of its output head for `labels`, in their order and as in the vocabulary.
+    vLLM chooses the pooling task by the model's class unless an option names it. Of a causal language model's output
+    head, the rows of `labels` (tokens as in the vocabulary, in this order) become the head of the classifier.
 
     >>> token_classify_options()
     '--runner pooling --pooler-config.task token_classify'
@@ -126,7 +126,7 @@ class Vllm(ModelServer):
         return sort_by_index(self.post("/classify", **body)["data"], "probs")
 
     def token_classify(self, rows: Sequence[list[int]], **body: Any) -> list[list[list[float]]]:
-        """Return what the head gives at every token that the server's pooling returns, [tokens, labels] per row."""
+        """Return the head's outputs at every token that the server returns, [tokens, labels] per row."""
         return sort_by_index(self.post("/pooling", input=rows, task="token_classify", **body)["data"], "data")
 
     def tokens(self, example: Example) -> list[int] | None:
@@ -143,7 +143,7 @@ class ServedSteps(Vllm):
     program, key_variable, start = "rewardlab serve", "REWARDLAB_TOKEN", "this model"
 
     def model_name(self) -> str | None:
-        """Return None: a request need not name its only model."""
+        """Return None: the server has one model, which requests need not name."""
         return None
 
 

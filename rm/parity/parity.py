@@ -42,7 +42,7 @@ class Parity(NamedTuple):
     culprit: str
     """Cause of a difference beyond the tolerance; empty if there is none."""
     report_only: bool = False
-    """Report the difference without failing, for a backend that promises no equality."""
+    """Report the difference without failing, for a backend that need not agree."""
 
     @property
     def same(self) -> bool:
@@ -190,7 +190,7 @@ def edge_cases(model: Any, examples: Sequence[Example]) -> list[Example]:
 
 
 def _too_long(model: Any, example: Example) -> bool:
-    """Return whether truncation removes tokens; True if the model never truncates."""
+    """Return whether truncation removes tokens; also True if the model never truncates."""
     limit = model.contract.max_length
     return limit is None or not isinstance(model, ReadsTokens) or model.encoder.encode(example).length > limit
 

@@ -31,7 +31,7 @@ def markdown(model: str, contract: ScoringContract, results: Sequence[Parity], n
             f"# Parity of {one_line(model)}",
             "",
             f"Scoring contract `{contract.hash()}`, kind {contract.kind}, {contract.dtype}. Scores of each backend are "
-            "compared with the model's: σ is the standard deviation of the model's over the n conversations, and flips "
+            "compared with the model's, whose standard deviation over the n conversations is σ; flips "
             f"are pairs in the opposite order. Scores are the same up to {FULL:g} σ, {HALF:g} σ in half precision; "
             "a backend marked 'reported' is not expected to agree and cannot fail.",
             "",

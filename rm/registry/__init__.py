@@ -169,7 +169,7 @@ class Kind:
     """Entry of a package of `rm.kinds`. Its modules are imported on first use, so that `--help` is fast."""
 
     package: str
-    """The package, `__name__` in its own `__init__.py`."""
+    """`__name__` of the package."""
     loader: str
     """`module:function`, relative to the package, that loads a folder: `function(source, **options) -> RewardModel`."""
     trainer: str = ""

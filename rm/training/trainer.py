@@ -43,13 +43,13 @@ class RewardArguments(TrainingArguments):
     eval_steps: float | None = field(default=200, metadata={"help": "Steps between evaluations."})
     logging_steps: float = field(default=20, metadata={"help": "Steps between log lines."})
     report_to: str = field(default="none", metadata={"help": "none, tensorboard, wandb, trackio."})
-    disable_dropout: bool = field(default=True, metadata={"help": "Train without dropout, as rewards are computed."})
+    disable_dropout: bool = field(default=True, metadata={"help": "Train without dropout, as in computing rewards."})
     attn_implementation: str | None = attention_setting()
     padding_free: bool = field(
         default=False,
         metadata={
-            "help": "Compute batches without padding, and a prompt that chosen and rejected share only once: the same "
-            "losses and gradients, for less work."
+            "help": "Compute batches without padding, and the prompt of chosen and rejected only once; losses and "
+            "gradients are the same."
         },
     )
     weight_average: float = field(
@@ -152,7 +152,7 @@ class RewardTrainer(FaultTolerantTrainer):
         return (loss.sum(), outputs) if return_outputs else loss.sum()
 
     def rows_of(self, inputs):
-        """Return the number of pairs; None if the loss is no mean over independent pairs (not divisible)."""
+        """Return the number of pairs; None if the loss is not a mean over independent pairs (not divisible)."""
         if self.task.depends_on_batch:
             return None
         return len(inputs["wins"]) if "wins" in inputs and "second" not in inputs else None

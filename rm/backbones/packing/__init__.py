@@ -121,7 +121,7 @@ class Packed:
 def pack_batch(
     tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"], least: int = LEAST
 ) -> tuple[Packed, Int[Tensor, "N L"]]:
-    """Return the distinct sequences of a padded batch as one row, and the index in it of each token of the batch.
+    """Return the distinct sequences of a padded batch as one row, and each batch token's index in that row.
 
     The index of padding is 0. The layout is computed on the CPU, with one synchronisation with a GPU.
 

@@ -99,7 +99,7 @@ class ContextSpread:
 def guide_diagnostics(
     task: PreferenceTask, model: Any, rows: Sequence[PreferenceRow], *, batch: int = 32
 ) -> dict[str, GuideDiagnostics]:
-    """Return the diagnostics with all weight on one objective after the other, over the prefixes of the completions."""
+    """Return the diagnostics by objective, with all weight on it, over the prefixes of the completions."""
     training = model.training
     model.eval()
     wins = np.array([row.wins for row in rows], float)
@@ -254,7 +254,7 @@ class CollapseMonitor(Monitor):
 
     def _monitor_message(self, measured: Mapping[str, GuideDiagnostics], collapsed: Sequence[str], step: int) -> str:
         name = collapsed[0]
-        next_step = "lower --learning_rate, or only A's with --rate_of_a, or let --restarts do it"
+        next_step = "lower --learning_rate, or only A's with --rate_of_a, or set --restarts"
         next_step = "starting again with half the learning rate of A" if self._stopped else next_step
         return (
             f"step {step}: the guide has collapsed at {', '.join(collapsed)}: its next-token probabilities hardly "

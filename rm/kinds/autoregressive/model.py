@@ -210,7 +210,7 @@ def _with_adapter(
     tokenizer: PreTrainedTokenizerBase,
     loading: Mapping[str, Any],
 ) -> tuple[PreTrainedModel, PreferenceAdapter | None]:
-    """Return the base model (loaded unless passed as `model`) and its adapter: from the folder, new, or None."""
+    """Return the base model (loaded unless passed as `model`) and its adapter: saved, new, or None."""
     folder = Path(source)
     adapted = (folder / ADAPTER).exists()
     if adapted and adapter is not None:

@@ -75,12 +75,12 @@ def load_boosted(source: str, **options: Any) -> BoostedRewardModel:
     """Load the boosted reward model in a folder."""
     folder = Path(source)
     if not (folder / FILE).exists():
-        raise DataError(f"{source}: no boosted reward model; make one with rewardlab train --kind boosted")
+        raise DataError(f"{source}: not a boosted reward model; train one with rewardlab train --kind boosted")
     try:
         saved = from_json((folder / SETTINGS).read_text(encoding="utf-8"))
         names, weights = [str(name) for name in saved["members"]], [float(weight) for weight in saved["weights"]]
     except UNREADABLE as error:
-        raise DataError(f"{folder / SETTINGS}: not the settings of a boosted model ({error}); make it again") from error
+        raise DataError(f"{folder / SETTINGS}: not the settings of a boosted model ({error}); retrain it") from error
     model = BoostedRewardModel([load_reward_model(name, **options) for name in names], names, weights)
     if model.contract != load_contract(folder):
         raise DataError(f"{source}: its stages have changed since it was built; build it again")

@@ -42,7 +42,7 @@ class EnsembleRewardModel(UncertainRewardModel):
         if not pessimism >= 0:
             raise UsageError(f"pessimism is a weight >= 0, got {pessimism}")
         if rule is not None and pessimism:
-            raise UsageError(f"an ensemble has a pessimism or a rule, got {pessimism} and '{rule.name}'")
+            raise UsageError(f"an ensemble takes a pessimism or a rule, not both; got {pessimism} and '{rule.name}'")
         super().__init__(rule or MemberRule("mean_std", {"weight": pessimism}))
         self.members, self.names, self.pessimism = list(members), list(names), pessimism
         self.scales = [_scale(Path(name)) for name in names]
@@ -105,7 +105,7 @@ def load_ensemble(
             weight = saved.get("pessimism", 0.0)
             float(weight)  # validated only: the stored value is part of the contract's hash and must not change type
         except UNREADABLE as error:
-            raise DataError(f"{folder / SETTINGS}: not the settings of an ensemble ({error}); make it again") from error
+            raise DataError(f"{folder / SETTINGS}: not the settings of an ensemble ({error}); rebuild it") from error
     else:
         names = [str(Path(name).resolve()) if Path(name).exists() else name for name in source.split(",")]
         rule_kept, weight = None, 0.0

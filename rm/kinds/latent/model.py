@@ -195,7 +195,7 @@ def load_latent(
     opened = open_source(source, LatentContract, arguments, dtype=dtype, fresh=fresh, lora=lora)
     source, stated, adapted, dtype = opened
     if stated is None and not fresh:
-        raise DataError(f"{source}: no latent reward model; train one with rewardlab train --kind latent")
+        raise DataError(f"{source}: not a latent reward model; train one with rewardlab train --kind latent")
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
     base = base_of(read_lora(Path(source))[0]) if adapted else source
     loading = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}

@@ -96,8 +96,8 @@ def load_multi_head(source: str, *, rule: MemberRule | None = None, **options: A
         heads = Heads(D, M)
         heads.load_state_dict(weights)
     except (*UNREADABLE, SafetensorError, RuntimeError) as error:
-        raise DataError(f"{folder}: not the heads of a reward model ({error}); give the whole folder") from error
+        raise DataError(f"{folder}: not the heads of a reward model ({error}); give the full folder") from error
     model = MultiHeadRewardModel(body, heads.eval().requires_grad_(False), combination)
     if model.contract != load_contract(folder):
-        raise DataError(f"{folder}: its {BODY}, heads or rule are not those it was saved with; give the whole folder")
+        raise DataError(f"{folder}: its {BODY}, heads or rule are not those it was saved with; give the full folder")
     return model

@@ -47,7 +47,7 @@ def load_multi_objective(source: str, **options: Any) -> MultiObjectiveRewardMod
         weights = from_json((folder / WEIGHTS).read_text(encoding="utf-8"))
         same = load_contract(folder).backbone == _hash(weights) and (*weights, OVERALL) == body.contract.objectives
     except UNREADABLE as error:
-        raise DataError(f"{folder / WEIGHTS}: no weights of objectives ({error}); give the whole folder") from error
+        raise DataError(f"{folder / WEIGHTS}: no weights of objectives ({error}); give the full folder") from error
     if not same:
         raise DataError(
             f"{folder / WEIGHTS}: {weights} are not the weights that the model was saved with; restore the file, or "

@@ -112,11 +112,11 @@ def load_r2m(source: str, **options: Any) -> R2MRewardModel:
         head.load_state_dict(weights)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise DataError(
-            f"{folder / HEAD}: not the head of an R2M reward model ({error}); give the whole folder"
+            f"{folder / HEAD}: not the head of an R2M reward model ({error}); give the full folder"
         ) from error
     model = R2MRewardModel(body, head, omega)
     if model.contract != load_contract(folder):
-        raise DataError(f"{folder}: its {BODY} is not the one that it was saved with; give the whole folder")
+        raise DataError(f"{folder}: its {BODY} is not the one that it was saved with; give the full folder")
     return model
 
 

@@ -88,7 +88,7 @@ def reward_index(source: str, outputs: Outputs, objective: str | None) -> int | 
     if objective is None:
         listed = ", ".join(names[:6]) + (" ..." if len(names) > 6 else "")
         raise DataError(
-            f"{source}: a classifier of {len(names)} classes ({listed}), which name no reward; say which output is "
+            f"{source}: a classifier of {len(names)} classes ({listed}), none named as reward; say which output is "
             "the reward with --objective NAME, or for every command with "
             f"rewardlab merge {source} --objective NAME --output FOLDER"
         )

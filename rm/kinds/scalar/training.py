@@ -91,7 +91,7 @@ class ScalarTask(Task):
         return self.pair_loss.name
 
     def check(self, rows: Sequence[PairRow]) -> None:
-        """Raise `DataError` if rows lack values that the loss needs; fit a loss to the length differences."""
+        """Raise `DataError` if rows lack values that the loss needs; fit the loss's length term, if any."""
         values = {"margin": [row.margin for row in rows], "other": [row.other for row in rows]}
         check_required(self.pair_loss, values)
         fit_to(self.pair_loss, [float(len(row.chosen) - len(row.rejected)) for row in rows])

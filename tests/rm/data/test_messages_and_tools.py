@@ -149,7 +149,7 @@ def test_what_cannot_be_read_is_one_sentence_with_its_row(tmp_path):
         (ROW | {"audio": {"path": "a.wav"}}, "the row has 'audio'"),
         (conversation() | {"prompt": [QUESTION | {"content": [{"type": "image"}]}]}, "the kind 'image' in 'prompt'"),
         (conversation() | {"prompt": [QUESTION | {"images": ["a.png"]}]}, "a message of 'prompt' has 'images'"),
-        (conversation() | {"prompt": [calling("Paris") | {"role": "user"}]}, "only the assistant's may"),
+        (conversation() | {"prompt": [calling("Paris") | {"role": "user"}]}, "its role must be assistant"),
         (conversation() | {"chosen": [calling("Paris"), RESULT]}, "'chosen' is not one assistant turn"),
         (conversation() | {"chosen": [ANSWER, ANSWER]}, "'chosen' is not one assistant turn"),
         (conversation() | {"chosen": [{"role": "assistant", "content": None}]}, "is not {role, content} with text"),

@@ -182,7 +182,7 @@ def test_csv_cells_and_keys_that_stand_twice_lose_no_text(tmp_path):
     (tmp_path / "a.json").write_text(f"[{line}]")
     (tmp_path / "a.csv").write_text("prompt,chosen,chosen,rejected\nq,a,b,c\n")
     for name in ("a.jsonl", "a.json"):
-        with pytest.raises(DataError, match="duplicate key: 'chosen' stands twice"):
+        with pytest.raises(DataError, match="duplicate key: 'chosen' occurs twice"):
             load_pairs(str(tmp_path / name))
     with pytest.raises(DataError, match="two columns are called 'chosen'"):
         load_pairs(str(tmp_path / "a.csv"))
@@ -191,7 +191,7 @@ def test_csv_cells_and_keys_that_stand_twice_lose_no_text(tmp_path):
 def test_files_that_are_damaged_or_hold_bad_rows_only_are_one_clear_sentence(tmp_path):
     for name, content, says in [
         ("a.jsonl.gz", gzip.compress(json.dumps(ROW).encode() * 99, mtime=0)[:-20], "damaged or cut off"),
-        ("a.parquet", b"PAR1 and no more", "not a whole Parquet file"),
+        ("a.parquet", b"PAR1 and no more", "not a complete Parquet file"),
         ("a.json", b'[{"prompt": ', "not JSON"),
         ("a.json", b'{"prompt": "a"}', "not a list of rows"),
         ("a.json", b'["\xff"]', "not UTF-8 at byte 2"),

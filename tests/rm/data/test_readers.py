@@ -83,7 +83,7 @@ def test_a_split_that_a_saved_folder_lacks_is_refused_with_those_that_it_has(sav
 
 def test_the_cause_of_a_file_or_stream_that_cannot_be_read_is_told(tmp_path, monkeypatch):
     for error, sentence in [
-        (pa.ArrowInvalid("no magic bytes"), r"not a whole Parquet file \(no magic bytes\); fetch it again"),
+        (pa.ArrowInvalid("no magic bytes"), r"not a complete Parquet file \(no magic bytes\); fetch it again"),
         (pa.ArrowMemoryError("malloc of 9 failed"), "it does not fit into memory .*; split it"),
         (pa.ArrowNotImplementedError("codec 'lzo'"), r"it needs a feature .* lacks \(codec 'lzo'\); write it again"),
         (PermissionError(13, "Permission denied"), "this user may not read it .*; change its permissions"),

@@ -65,7 +65,7 @@ def test_a_pair_that_a_stage_cannot_score_and_a_folder_without_one_are_told(tmp_
     pairs = [PreferencePair(name, user_turn("q"), "kind stone", "rude stone") for name in "ab"]
     with pytest.raises(DataError, match="stage 2 has no finite reward for 1 of 2 pairs, first 'b'"):
         BoostedRewardModel.fitted([Fixed([1.0, 0, 1, 0]), Fixed([1.0, 0, np.nan, 0])], ["x", "y"], pairs)
-    with pytest.raises(DataError, match="make one with rewardlab train --kind boosted"):
+    with pytest.raises(DataError, match="train one with rewardlab train --kind boosted"):
         load_boosted(str(tmp_path))
 
 

@@ -109,7 +109,7 @@ def test_contracts_of_ensembles_without_a_rule_are_what_they_were():
     softest = [rules.MemberRule("softmin", {"beta": beta}) for beta in (1.0, 2.0, math.inf)]
     ruled = {EnsembleRewardModel(members, [*"xyz"], rule=rule).contract.hash() for rule in softest}
     assert len(ruled | {EnsembleRewardModel(members, [*"xyz"]).contract.hash()}) == 4
-    with pytest.raises(UsageError, match="a pessimism or a rule, got 0.5 and 'min'"):
+    with pytest.raises(UsageError, match="a pessimism or a rule, not both; got 0.5 and 'min'"):
         EnsembleRewardModel(three(), [*"xyz"], 0.5, rule=rules.MemberRule("min"))
 
 

@@ -119,7 +119,7 @@ def test_an_adapter_without_a_tokenizer_has_that_of_its_base(words, tmp_path):
 
 def test_an_adapter_with_a_head_of_two_classes_is_read_as_peft_does(words, tmp_path):
     folder = adapter(words, tmp_path, 2)
-    with pytest.raises(DataError, match=r"lora: a classifier of 2 classes \(LABEL_0, LABEL_1\), which name no reward"):
+    with pytest.raises(DataError, match=r"lora: a classifier of 2 classes \(LABEL_0, LABEL_1\), none named as reward"):
         load_reward_model(str(folder))
     model = load_reward_model(str(folder), objective="LABEL_1")
     plain = AutoPeftModelForSequenceClassification.from_pretrained(folder, num_labels=2).eval()

@@ -182,7 +182,7 @@ def test_settings_that_do_not_fit_are_refused(base, tmp_path, tokenizer):
         (UsageError, "a number of steps >= 0, got -1", saved, {"fresh": True, "latent_steps": -1}),
         (UsageError, "fixed or head, got 'free'", saved, {"fresh": True, "latent_depth": "free"}),
         (UsageError, "max_length 64 and 3 latent .* exceed the 64 positions .* at most 61", base, LONG),
-        (DataError, "no latent reward model; train one", base, {}),
+        (DataError, "not a latent reward model; train one", base, {}),
         (UsageError, "of kind 'scalar'; start from its backbone", str(tmp_path / "scalar"), {"fresh": True}),
     ]:
         with pytest.raises(error, match=message):

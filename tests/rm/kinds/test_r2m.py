@@ -156,7 +156,7 @@ def test_a_saved_model_gives_the_same_rewards_from_its_whole_folder(body, exampl
     on(body).save(tmp_path)
     head = (tmp_path / "feedback.safetensors").read_bytes()
     (tmp_path / "feedback.safetensors").write_bytes(b"")
-    with pytest.raises(DataError, match=r"feedback.safetensors: not the head of an R2M reward model .* whole folder"):
+    with pytest.raises(DataError, match=r"feedback.safetensors: not the head of an R2M reward model .* full folder"):
         load_reward_model(str(tmp_path))
     (tmp_path / "feedback.safetensors").write_bytes(head)
     other = scalar_from_config(small_config(words, "qwen3", hidden=32), words, objectives=("good", "bad"))
