@@ -16,15 +16,7 @@ from ..errors import DataError, UsageError
 from ..types import Example, Message, Messages, completion_turns, content_hash, prompt_text, tools_of
 from .chat_templates import check_growth, check_template
 from .hub import text_option
-from .unrendered_parts import (
-    find_unrendered_parts,
-    has_parts,
-    omissions,
-    omits_system,
-    omitted_part,
-    system_in_user,
-    write_out,
-)
+from .unrendered_parts import has_parts, omissions, omits_system, omitted_part, system_in_user, unrendered, write_out
 
 
 class Rendered(NamedTuple):
@@ -201,7 +193,7 @@ class Encoder:
     @cached_property
     def unrendered_parts(self) -> frozenset[str]:
         """Parts of a conversation that the chat template does not render, and that are written as text instead."""
-        return find_unrendered_parts(self._template)
+        return unrendered(self._template)
 
     def render_turns(self, turns: Sequence[Message], **options: Any) -> str:
         """Render messages as `rendered` does, without reporting what the chat template omits."""

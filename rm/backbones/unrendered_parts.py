@@ -30,7 +30,7 @@ def has_parts(turns: Sequence[Message]) -> bool:
     return any(turn.keys() - {"role", "content", "name"} or turn["role"] in ("tool", "developer") for turn in turns)
 
 
-def find_unrendered_parts(render: Render) -> frozenset[str]:
+def unrendered(render: Render) -> frozenset[str]:
     """Return the parts that a chat template does not render, found by rendering unique words."""
     question = Message(role="user", content="question")
     tool = _tool("zqtool")

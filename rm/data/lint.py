@@ -16,14 +16,14 @@ from .leakage import Leak, leaks
 from .text_style import WORDS, shingles
 
 UNUSABLE = "unusable"
-NEAR_IDENTICAL, SAME_WHEN_TRUNCATED = "near-identical completions", "identical after truncation"
+NEAR_IDENTICAL, SAME_WHEN_CUT = "near-identical completions", "identical after truncation"
 TIE, REPEATED, CONTRADICTED = "tie", "duplicate", "contradictory duplicate"
 TOO_LONG, MARKUP = "over-length", "template tokens in the text"
 OMITTED, SAME_WHEN_RENDERED = "text that the template leaves out", "identical as rendered"
 OVERLAP, NEAR_OVERLAP = "prompt of a benchmark", "nearly a prompt of a benchmark"
 SIMILAR = "similar to a prompt of a benchmark"
 REASONS = (
-    NEAR_IDENTICAL, SAME_WHEN_TRUNCATED, TIE, REPEATED, CONTRADICTED, TOO_LONG, MARKUP, OVERLAP, NEAR_OVERLAP, SIMILAR,
+    NEAR_IDENTICAL, SAME_WHEN_CUT, TIE, REPEATED, CONTRADICTED, TOO_LONG, MARKUP, OVERLAP, NEAR_OVERLAP, SIMILAR,
     OMITTED, SAME_WHEN_RENDERED,
 )  # fmt: skip
 """Reasons for which readable rows are reported; the user may keep such rows."""
@@ -149,9 +149,7 @@ def find_truncated(pairs: Sequence[PreferencePair], encode: Encode, max_length: 
             yield Finding(row, OMITTED, repr(omitted[:60]))
         if chosen.ids == rejected.ids:
             rendered = omitted and not (max_length is not None and longest > max_length)
-            yield Finding(
-                row, SAME_WHEN_RENDERED if rendered else SAME_WHEN_TRUNCATED, f"the same {len(chosen.ids)} tokens"
-            )
+            yield Finding(row, SAME_WHEN_RENDERED if rendered else SAME_WHEN_CUT, f"the same {len(chosen.ids)} tokens")
 
 
 def find_ties(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:
@@ -236,9 +234,7 @@ def find_contamination(overlaps: Iterable[Overlap]) -> Iterator[Finding]:
 
 def markdown(linted: LintResult, describe_row: Callable[[int], str], rows: int, most: int = 10) -> str:
     """Return a Markdown report: counts and first rows by reason, contamination by benchmark, and label leakage."""
-    reasons = [
-        [reason, f"{n:,}", _locations(linted, reason, describe_row, most)] for reason, n in linted.reasons.items()
-    ]
+    reasons = [[reason, f"{n:,}", _where(linted, reason, describe_row, most)] for reason, n in linted.reasons.items()]
     text = table(["reason", "rows", "first places"], reasons, right=["rows"])
     parts = [text if reasons else f"Nothing is wrong with any of {rows:,} rows."]
     if linted.shared:
@@ -253,7 +249,7 @@ def markdown(linted: LintResult, describe_row: Callable[[int], str], rows: int, 
     return "\n\n".join([*parts, "The label can be guessed without reading the prompt:", "\n".join([*leaks, ""])])
 
 
-def _locations(linted: LintResult, reason: str, describe_row: Callable[[int], str], most: int) -> str:
+def _where(linted: LintResult, reason: str, describe_row: Callable[[int], str], most: int) -> str:
     findings = [finding for finding in linted.findings if finding.reason == reason]
     locations: dict[str, list[str]] = defaultdict(list)
     for finding in findings[:most]:

@@ -111,9 +111,7 @@ def own_variants(model: Any, seed: int = 0) -> dict[str, Backend]:
     if not _has_tokens(model):
         return variants
     for side in ("left", "right"):
-        variants[f"padded on the {side}"] = lambda examples, side=side: BackendScores(
-            _padded_scores(model, examples, side)
-        )
+        variants[f"padded on the {side}"] = lambda some, side=side: BackendScores(_padded_scores(model, some, side))
     variants["pad is EOS"] = lambda some: BackendScores(_padded_scores(model, some, "right", edge_id(model, 1) or 0))
     if isinstance(model, LatentSteps):
         variants["without a cache"] = lambda examples: BackendScores(model.rate_without_cache(examples))

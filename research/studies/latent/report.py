@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ....benchmarks.report import table
-from ....rm.kinds.latent.model import MAX_DEPTH_PROBABILITY
+from ....rm.kinds.latent.model import P_DEEPEST
 from ...statistics.estimates import t_interval
 from .._design import Assessment, Design, Values, claims_table, design_markdown
 from .pairs import OPERATIONS_OF_A_PROBLEM, RATIONALE
@@ -51,7 +51,7 @@ def _introduction() -> str:
         "of other pairs, with other results and the same last word. `depth head` goes on from `aligned` with a head "
         "that chooses 0 to all steps, all equally likely at first, at a price of 0.01 of accuracy a step; `aligned, "
         "trained on` goes on for as many optimizer steps without it. `depth head, from all steps` was added after the "
-        f"counted runs: its head takes all steps with a probability of {MAX_DEPTH_PROBABILITY:g} at first, and its "
+        f"counted runs: its head takes all steps with a probability of {P_DEEPEST:g} at first, and its "
         "learning rate is a tenth; no claim is about it. `writer` reads the given rationale in training; in tests "
         "it writes the rationale itself, greedily and with the cache, and its time includes that."
     )

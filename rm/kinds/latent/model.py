@@ -30,7 +30,7 @@ from . import Depth, LatentContract
 from .steps import LatentSteps, check_steps, states_after, states_without_cache
 
 HEAD, DEPTH_HEAD, HEADS = "latent_score", "latent_depth", "latent_heads.safetensors"
-MAX_DEPTH_PROBABILITY = 0.9
+P_DEEPEST = 0.9
 """Probability of the largest number of steps under an untrained depth head."""
 STEPS = 4
 """Number of latent steps of a new model."""
@@ -123,7 +123,7 @@ def put_heads(model: Any, depths: int | None, seed: int) -> None:
     """Add the scalar head to a language model and, unless `depths` is None, a depth head that selects one of `depths`.
 
     The scalar head is initialised from the seed with the model's `initializer_range`. The depth head starts with
-    probability `MAX_DEPTH_PROBABILITY` for the largest number of steps, so that it continues a training with a fixed
+    probability `P_DEEPEST` for the largest number of steps, so that it continues a training with a fixed
     number. With equal ones, the steps of a small model forgot what they had learned (`research/studies/latent`).
     """
     width = model.get_output_embeddings().weight.shape[1]
@@ -136,9 +136,7 @@ def put_heads(model: Any, depths: int | None, seed: int) -> None:
         chooser = nn.Linear(width, depths)
         nn.init.zeros_(chooser.weight)
         nn.init.zeros_(chooser.bias)
-        nn.init.constant_(
-            chooser.bias[-1:], math.log(MAX_DEPTH_PROBABILITY / (1 - MAX_DEPTH_PROBABILITY) * max(depths - 1, 1))
-        )
+        nn.init.constant_(chooser.bias[-1:], math.log(P_DEEPEST / (1 - P_DEEPEST) * max(depths - 1, 1)))
         model.add_module(DEPTH_HEAD, chooser.to(**like))
 
 

@@ -145,9 +145,7 @@ def test_a_models_truncation_counts(tmp_path):
     data = write(tmp_path / "pairs.jsonl", given)
     assert main(["lint", data, "--model", str(model), "--max_length", "128", "--output", str(out)]) == 5
     found = found_in(out)
-    assert 7 in found[lint.TOO_LONG] and found[lint.SAME_WHEN_TRUNCATED] == {
-        7
-    }  # 128 tokens of its end are the same word
+    assert 7 in found[lint.TOO_LONG] and found[lint.SAME_WHEN_CUT] == {7}  # 128 tokens of its end are the same word
 
 
 def test_a_benchmark_of_several_files_counts_whole(tmp_path, benchmark, capsys):

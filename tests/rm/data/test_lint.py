@@ -92,7 +92,7 @@ def test_what_truncation_or_a_template_makes_alike_is_found():
 
     rows = [pair(chosen="a b c d", rejected="a b c e"), pair(chosen="a b", rejected="b a")]
     long = Finding(0, checks.TOO_LONG, "4 tokens and the limit is 3")
-    same = Finding(0, checks.SAME_WHEN_TRUNCATED, "the same 3 tokens")
+    same = Finding(0, checks.SAME_WHEN_CUT, "the same 3 tokens")
     assert lint(rows, encode=encode, max_length=3).findings == (long, same)
 
     def render(examples):
