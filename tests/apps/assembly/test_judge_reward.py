@@ -126,7 +126,7 @@ def test_a_judge_is_a_reward_of_a_run_and_its_cost_is_told(rl, server, tmp_path)
     spec = f"judge(endpoint={server.url}, model=qwen, prompt_price=1, completion_price=0, replies={tmp_path / 'kept'})"
     code, facts, err, folder = rl("--reward", spec, "--max_steps", 1, *SHORT)
     assert code == 0, err
-    assert facts["rewards"].keys() == {"judge"} and "qwen pointwise: 16 answers" in err and "cost 0." in err
+    assert facts["rewards"].keys() == {"judge"} and "qwen pointwise: 16 completions" in err and "cost 0." in err
     kept = [json.loads(line) for line in (tmp_path / "kept" / "replies.jsonl").read_text().splitlines()]
     step = steps_of(folder)[0]
     assert step["rewards/judge/mean"] > 0 and 0 < step["judge/calls"] == step["judge/judgments"] == len(kept) <= 16
