@@ -129,7 +129,7 @@ def open_levels(source: str) -> Levels | LevelsSource:
     """Open descriptions of score levels (as in BiGGen Bench), the same for all cases or one per case."""
     path = Path(source)
     if not path.is_file():
-        raise UsageError(f"no file of levels '{source}'; one has criteria and score1_description to score5_description")
+        raise UsageError(f"no file of levels '{source}'; it has criteria and score1_description to score5_description")
     _check_ending(path)
     if path.suffix == ".jsonl":
         return ByCase(_rows_by_case(path, biggen), path.stem)

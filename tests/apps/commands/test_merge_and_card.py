@@ -269,7 +269,7 @@ def test_a_run_of_another_model_is_refused(model, measured, capsys, tmp_path):
     refused(["card", model, "--runs", other], 3, "the contract is that of .*<b>rm, but the scores are not", capsys)
     run = Path(shutil.copytree(measured / "eval-<b>rm", tmp_path / "run"))
     (run / "summary.json").write_text((run / "summary.json").read_text().replace(load_contract(model).hash(), "feed"))
-    refused(["card", model, "--runs", run], 3, "no model with the contract .* only feed", capsys)
+    refused(["card", model, "--runs", run], 3, "no model with the contract .*, only feed", capsys)
     assert not (model / "README.md").exists()
 
 
