@@ -93,7 +93,7 @@ def test_a_sweep_and_a_file_have_the_completions_of_the_command_line(visit, addr
     page.locator("#sweep .ytitle", has_text="words · reward").wait_for()
     prompted(page, 4, "bees " * 300)
     press(page, "Decode")
-    page.get_by_text("shorten it to 255 at most").first.wait_for()
+    page.get_by_text("shorten it to at most 255").first.wait_for()
     assert answers(page) == []
     (runs / "broken.jsonl").write_text('{"completion": 1, "tokens": 2, "base": 3}\n')
     page.get_by_role("tab", name="Decoded files").click()
