@@ -213,8 +213,8 @@ def _in_order(case: Case, suite: Suite, chosen: Sequence[float], rejected: Seque
     if (len(chosen), len(rejected)) != (len(right), len(wrong)):
         raise ValueError(
             f"chosen and rejected scores do not fit the case: {len(chosen)} and {len(rejected)} scores, but "
-            f"{len(right)} of the {len(case.answers)} responses of '{case.id}' are right; give 'scores', one for each "
-            "response in its order"
+            f"{len(right)} of the {len(case.answers)} responses of '{case.id}' are right; give 'scores', one "
+            "per response in the order of the responses"
         )
     scores = dict(zip([*right, *wrong], [*chosen, *rejected], strict=True))
     return tuple(scores[index] for index in range(len(case.answers)))

@@ -179,7 +179,7 @@ def rate(
 
 
 def log_gains(sample: Sample) -> dict[str, Any]:
-    """Return and log the expected gain of best-of-n in the reward that selects, and in each of the others."""
+    """Return and log the expected gain of best-of-n in the reward used for selection, and in every other reward."""
     rewards = torch.from_numpy(sample.total)
     gains, watched = expected_gains(rewards, rewards), {}
     for gain in gains[-1:]:

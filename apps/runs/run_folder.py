@@ -297,7 +297,7 @@ def write_manifest(folder: Path, *, data: Sequence[str], seed: int | None, start
 
 
 def seconds_since(started: float) -> float:
-    """Return the seconds since a wall-clock time, by the monotonic clock, so that clock changes have no effect."""
+    """Return the seconds since a wall-clock time of this process; changes of the system's clock have no effect."""
     wall, steady = IMPORTED
     return time.monotonic() - steady - (started - wall)
 

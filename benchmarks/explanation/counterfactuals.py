@@ -70,7 +70,7 @@ def _chain(
     causes, texts = [], [example.text for example in pair]
     if any(not isinstance(example.completion, str) for example in pair):
         before, margin = margin, _gap(rate, texts[:1], texts[1:])
-        causes.append(Cause("what is no plain text, such as calls of tools", before - margin))
+        causes.append(Cause("parts other than plain text, such as tool calls", before - margin))
     unmarked = [plain(text) for text in texts]
     if unmarked != texts:
         before, margin = margin, _gap(rate, unmarked[:1], unmarked[1:])

@@ -34,7 +34,7 @@ def harmonic_mean(first: Float[np.ndarray, "..."], second: Float[np.ndarray, "..
 
 
 def best_threshold(scores: Sequence[Sequence[float]], labels: Sequence[int]) -> Threshold:
-    """Return the threshold with the highest F1 on solutions with first errors `labels`.
+    """Return the threshold with the highest F1; `labels` are the indices of the solutions' first errors.
 
     A threshold τ finds the error at step e if s_e < τ <= min(s_1, ..., s_{e-1}), and no error if τ <= min(s), for step
     scores s. So only the ends of these intervals are candidates. Ties go to the lowest threshold, placed in the middle

@@ -56,7 +56,7 @@ class Limits:
     flips: float = 0.1
     """Upper limit of the rate of order flips."""
     slot: float = 0.05
-    """Upper limit of the distance between the first slot's win share and one half."""
+    """Largest allowed distance between the first slot's win share and one half."""
     slope: float = 0.5
     """Upper limit of the absolute slope in log-odds."""
     gain: float = 0.05

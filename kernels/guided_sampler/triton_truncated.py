@@ -284,7 +284,7 @@ def sample_from_collected(
     histogram, tokens, depths, best_tokens, best_scores, seed, position, row, splits, number,
     k, p, log_least, bottom, total, SPLITS: tl.constexpr, CAPACITY: tl.constexpr,
 ):  # fmt: skip
-    """Return token, its x, and the kept mass, from the tokens above the undecided bins and the collected ones."""
+    """Sample from the tokens above the undecided bins and those collected from these bins: token, its x, kept mass."""
     bin_k, _, _, tokens_above, mass_above_k, mass_above = undecided(histogram, row, k, p, log_least, total)
     slot = tl.arange(0, CAPACITY)
     live = slot < number

@@ -61,7 +61,7 @@ def mean_logprob(of: Literal["mixed", "base", "sampled"] = "mixed") -> Score:
 def by_reward_model(model: RewardModel, *, objective: str | None = None, preference: Preference | None = None) -> Score:
     """Score by a reward model: one objective's reward, or Σ_k α_k r_k for a preference.
 
-    A model with one objective needs neither. An autoregressive reward model with a fixed preference has one objective:
+    Both may be omitted for a model with one objective. An autoregressive reward model with a fixed preference has one objective:
     it computes r_α directly, which differs from the sum of r_k.
     """
     names = model.contract.objectives
@@ -225,10 +225,10 @@ class _Steps:
         reader = CompletionReader(self.request, self.engine.base.encoder.tokenizer, self.engine.eos, self.room)
         reader.read([*chain.tokens, *piece.tokens])
 
-        def joined(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        def concatenated(first: np.ndarray, second: np.ndarray) -> np.ndarray:
             return np.concatenate([first, second])[: len(reader.tokens)]
 
-        guides = {name: joined(values, piece.guides[name]) for name, values in chain.guides.items()}
-        facts = [joined(vars(chain)[name], vars(piece)[name]) for name in FACTS]
+        guides = {name: concatenated(values, piece.guides[name]) for name, values in chain.guides.items()}
+        facts = [concatenated(vars(chain)[name], vars(piece)[name]) for name in FACTS]
         completion = reader.completion(chain.prompt_tokens or piece.prompt_tokens, guides, facts)
         return _Chain(completion, reader.finished is not None)

@@ -40,7 +40,7 @@ def shuffled(states: States, examples: Sequence[Example], generator: Generator) 
 
 
 def noise(states: States, examples: Sequence[Example], generator: Generator) -> States:
-    """Return normal noise instead of states, with mean and standard deviation of each dimension over the step."""
+    """Return Gaussian noise with the mean and standard deviation of each dimension of the step's states."""
     everything = torch.cat([*states]).float()
     mean, std = everything.mean(0), everything.std(0, correction=0)
     return [mean + std * torch.randn(state.shape, generator=generator).to(mean.device) for state in states]

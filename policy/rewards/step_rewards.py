@@ -52,7 +52,7 @@ class ProcessRewards:
         if len(model.contract.objectives) != 1:
             raise UsageError(f"process rewards need a single objective, got {', '.join(model.contract.objectives)}")
         if not np.isfinite(scale) or scale == 0:
-            raise UsageError(f"the scale of process rewards is a number other than 0, got {scale}")
+            raise UsageError(f"the scale of process rewards must be a non-zero number, got {scale}")
         self.model, self.scale, self.contract = model, scale, model.contract
         self._last: list[np.ndarray] = []
 

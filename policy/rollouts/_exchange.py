@@ -186,9 +186,9 @@ def wait(path: Path, partner: int, step: int, timeout: float, log: Callable[[str
 
 
 def read(path: Path, hashes: StepHashes, number: int, tokenizer: Any = None) -> AgentCompletions:
-    """Read a step's file; raise `DataError` if it is damaged or does not match prompts or size.
+    """Read a step's file; raise `DataError` if it is damaged or does not match the prompts or the group size.
 
-    Completions of an agent with another tokenizer are encoded by `tokenizer`; without one, they are refused.
+    Completions of an agent with another tokenizer are encoded again by `tokenizer`; they are refused if it is None.
     """
     try:
         with safe_open(path, "pt") as file:

@@ -243,7 +243,7 @@ def made_up_rollout(size: int, fields: Collection[str]) -> Rollout:
 
 
 def made_up_rewards(size: int, inputs: RunInputs) -> Rewards:
-    """Return synthetic rewards of 0 or 1 for four groups: mixed, all equal, a single reward, and no reward."""
+    """Return synthetic rewards of 0 or 1 for four groups: mixed, all equal, all but one missing, and all missing."""
     column = torch.full((GROUPS, size), torch.nan, dtype=torch.float64)
     column[0], column[1], column[2, 0] = 1.0 - torch.arange(size) % 2, 1.0, 1.0
     values = column.view(-1, 1).repeat(1, len(inputs.names))

@@ -105,7 +105,7 @@ class PolicyArguments(TrainerDefaults, GRPOConfig):
         rows = self.per_device_train_batch_size * steps
         if comparing and self.world_size > 1 and rows % size:
             raise UsageError(
-                f"'{comparing[0]}' compares the {size} completions of a prompt, but a process rates {rows} in all; "
+                f"'{comparing[0]}' compares the {size} completions of a prompt, but a rank rates {rows} in all; "
                 "make --per_device_train_batch_size times --steps_per_generation a multiple of --num_generations"
             )
 

@@ -43,8 +43,8 @@ def with_hint(prompt: Messages, solution: str) -> Messages:
 def teacher_logprobs(trainer: Any, rewards: Rewards, batch: Batch, response: Tensor) -> Float[Tensor, "N L"]:
     """Return log-probabilities of the completions of all processes under the policy with a hint; NaN without a hint.
 
-    `rewards` are those of the sources, weighted as in the total, for this process's completions. There is also no
-    hint where prompt, hint and completion exceed the policy's context.
+    `rewards` are the weighted rewards of each source for this process's completions. A completion that exceeds the
+    policy's context together with prompt and hint has no hint.
     """
     shares = trainer.algorithm.shares or dict.fromkeys(rewards.names, 1.0)
     weighted = weighted_sum(rewards.values.to(response.device), [shares.get(name, 0.0) for name in rewards.names])

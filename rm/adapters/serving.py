@@ -50,7 +50,7 @@ class LayerGroup:
 
     @property
     def fits(self) -> bool:
-        """Whether the GPU kernels support the layers' total rank."""
+        """Whether the GPU kernels support the total rank of the adapters in every layer."""
         return len(self.A) <= (WIDEST if self.film["core"] is None else WIDEST_CORE)
 
     def outputs(self, x: Float[Tensor, "N L m"]) -> Sequence[Float[Tensor, "N L n"]]:

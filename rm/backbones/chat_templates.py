@@ -267,7 +267,7 @@ class _Counting(NodeTransformer):
         return _call_node("sized", [node], node.lineno)
 
     def visit_Output(self, node: nodes.Output) -> nodes.Output:
-        """Count texts and expressions as they are written."""
+        """Count the texts and expressions that an output node writes, whenever it writes one."""
         self.generic_visit(node)
         plain = [nodes.Const(node.data) if isinstance(node, nodes.TemplateData) else node for node in node.nodes]
         node.nodes = [_call_node("put", [node_], node.lineno) for node_ in plain]

@@ -62,7 +62,7 @@ def test_abstentions_are_counted_and_bounded_and_never_scored():
     assert (row.scored, row.ties, row.unscored) == (8, 1, 2)
     assert row.overall.value == pytest.approx(6 / 8)
     # 6 of 10 if both were wrong, 8 of 10 if both were right
-    assert "2 of 10 cases unscored" in report.findings[0] and "overall would be 60.0 or 80.0" in report.findings[0]
+    assert "2 of 10 cases unscored" in report.findings[0] and "overall would be 60.0 and 80.0" in report.findings[0]
 
 
 def test_a_repeated_case_is_an_error_and_any_difference_of_prompts_makes_two_clusters():
@@ -77,7 +77,7 @@ def test_bounds_follow_the_authors_way_of_adding_up_and_a_section_rests_on_its_o
     cases += [case(f"s{i}", subset="refusals-dangerous") for i in range(100)]
     scores = [(1.0, 0.0)] * 100 + [(1.0, 0.0)] * 50 + [None] * 50
     report = evaluate(rewardbench(), cases, [stored("model", scores)], samples=50).report
-    assert "50 of 200 cases unscored" in report.findings[0] and "overall would be 75.0 or 100.0" in report.findings[0]
+    assert "50 of 200 cases unscored" in report.findings[0] and "overall would be 75.0 and 100.0" in report.findings[0]
     chat, safety = report.rows[0].sections["Chat"], report.rows[0].sections["Safety"]
     # Wilson for 100 of 100 and for the 50 of 50 that were scored: 1 / (1 + z²/n)
     assert chat.low == pytest.approx(1 / (1 + 1.959964**2 / 100), abs=1e-6)

@@ -85,7 +85,7 @@ def train_policy(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]
     if fault := broadcast_from_rank_0(trainer.signal.fault):  # which waits until the folder is complete
         raise CheckFailed(
             f"{output}: nothing was learned from the rewards: {fault}{_first_fault(Path(output))}; fix the rewards, or "
-            "take prompts whose completions differ in them"
+            "take prompts whose completions get different rewards"
         )
     if not here.leads:
         return {"output": output, "processes": here.world, "rank": here.rank}

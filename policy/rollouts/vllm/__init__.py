@@ -116,5 +116,5 @@ def _interpreter(path: str) -> str:
     interpreter = path or os.environ.get(PYTHON, "")
     if not (Path(interpreter).exists() if interpreter else importlib.util.find_spec("vllm")):
         missing = f"there is no interpreter {interpreter}" if interpreter else "this environment has no vLLM"
-        raise UsageError(f"vllm: {missing}; name the interpreter of one that has vLLM with python=, or {PYTHON}")
+        raise UsageError(f"vllm: {missing}; set python= to the interpreter of an environment with vLLM, or {PYTHON}")
     return interpreter or sys.executable

@@ -259,7 +259,7 @@ def _states(model: Any, packed: Packed) -> Float[Tensor, "T D"]:
 
 
 def check_layers(model: Any, packed: Packed) -> None:
-    """Raise ValueError unless every layer of the model attended to the packed row."""
+    """Raise ValueError unless every layer of the model used the attention of packed rows."""
     layers = model.config.get_text_config().num_hidden_layers
     if packed.layers != layers:
         raise ValueError(

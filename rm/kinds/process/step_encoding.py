@@ -15,7 +15,7 @@ COMPLETION = "completion"
 
 
 class EncodedSteps(NamedTuple):
-    """Token ids after truncation, the number of tokens before it, and the index of the token that ends each step."""
+    """Token ids after truncation, the length before truncation, and the index of the last token of each step."""
 
     ids: list[int]
     length: int

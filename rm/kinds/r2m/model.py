@@ -116,7 +116,9 @@ def load_r2m(source: str, **options: Any) -> R2MRewardModel:
         ) from error
     model = R2MRewardModel(body, head, omega)
     if model.contract != load_contract(folder):
-        raise DataError(f"{folder}: its {BODY} is not the one that it was saved with; give the full folder")
+        raise DataError(
+            f"{folder}: {BODY} is not the file that was saved with the model; give the folder as it was saved"
+        )
     return model
 
 

@@ -160,5 +160,5 @@ class ListTraining(ScalarTraining):
         return Prepared(model, ListTask(self.list_loss), encoding, eval_rows)
 
     def summary(self, model: Any, data: TrainingData, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the number of lists, losses and accuracies."""
+        """Return the losses, the accuracies and the number of lists."""
         return {"lists": len(data.train.lists)} | RowTraining.summary(self, model, data, facts)

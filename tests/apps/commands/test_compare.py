@@ -69,7 +69,7 @@ def test_stored_scores_give_the_figures_that_the_model_had(folder, tmp_path, cap
     assert main(["eval", "--scores", stored, *data, "--output", str(tmp_path / "run")]) == 0
     kept = json.loads((run / "summary.json").read_text())["rows"][0]["overall"]
     assert [*last_json(capsys)["overall"]["theirs"].values()] == kept
-    assert "theirs has 1 scores without a case, such as 'nobody'" in (tmp_path / "run" / "report.md").read_text()
+    assert "theirs holds 1 scores of no case, such as 'nobody'" in (tmp_path / "run" / "report.md").read_text()
 
 
 def test_stored_scores_that_are_missing_not_finite_doubled_or_strange(folder, tmp_path, capsys):

@@ -124,7 +124,7 @@ def test_cut_pairs_are_counted_and_equal_ones_abstain(evaluated):
     code, output, folder = evaluated(PAIR, LONG_PAIR)
     assert code == 0 and json.loads(output.out)["truncated"] == {"rm": 1}
     report, manifest = (folder / "report.md").read_text(), json.loads((folder / "manifest.json").read_text())
-    assert "rm: 1 of 2 cases exceed the model's max_length and were cut." in report
+    assert "rm: 1 of 2 cases are longer than the model reads, and were cut." in report
     assert "a tie is wrong" not in report and manifest["truncated"] == {"rm": 1}
     (row,) = json.loads((folder / "summary.json").read_text())["rows"]
     assert (row["truncated"], row["unscored"], row["ties"]) == (1, 1, 0)

@@ -243,8 +243,8 @@ def test_an_abstention_does_not_count_and_bounds_the_figure(name, tmp_path):
     [bounds] = [finding for finding in report.findings if "unscored" in finding]
     assert f"left 1 of {len(cases)} cases unscored" in bounds
     if name != "if_rewardbench":  # the number of better responses is no total order there
-        assert row.overall.value == 1 and bounds.endswith("or 100.0.")
-        worst = float(bounds.split("would be ")[1].split(" or")[0])
+        assert row.overall.value == 1 and bounds.endswith("and 100.0.")
+        worst = float(bounds.split("would be ")[1].split(" and")[0])
         assert 0 < worst < 100
 
 

@@ -227,7 +227,7 @@ def test_an_id_that_two_rows_share_is_refused_or_numbered(tmp_path):
 
 def test_best_of_16_offers_annotated_answers_only_and_needs_one_worth_per_answer(tmp_path):
     cases, notes = cases_of("best_of_16", tmp_path / "rows.jsonl", [GOOD["best_of_16"]])
-    assert cases[0].values == (0.0, 1.0) and "Cases have 2 to 2" in notes[0]
+    assert cases[0].values == (0.0, 1.0) and "Between 2 and 2" in notes[0]
     with pytest.raises(DataError):
         row = GOOD["best_of_16"] | {"gpt4_preference_vs_reference": [1.0, 2.0]}
         cases_of("best_of_16", tmp_path / "rows.jsonl", [row])

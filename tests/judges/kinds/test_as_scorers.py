@@ -51,7 +51,7 @@ def test_a_benchmark_counts_abstentions_and_bounds_the_accuracy():
     assert (row.scored, row.unscored, row.contract) == (7, 3, judge.contract)
     assert row.overall.value == pytest.approx(6 / 7)
     assert "3 of 10 cases unscored" in found.report.findings[0]
-    assert "overall would be 60.0 or 90.0" in found.report.findings[0]
+    assert "overall would be 60.0 and 90.0" in found.report.findings[0]
     reasons = [one.reason for one in found.judgments["judge"] if one.abstained]
     assert reasons == [Reason.NO_VERDICT, Reason.NO_REPLY, Reason.FLIP]
 

@@ -65,7 +65,7 @@ class Curve(NamedTuple):
 
 
 class Training(NamedTuple):
-    """A training of a policy or a reward model: last step, number of steps, and main curves."""
+    """A training run of a policy or a reward model: last step, number of steps, and main curves."""
 
     run: str
     step: int

@@ -193,7 +193,7 @@ class Asks:
 def _stream(
     site: Site, asks: Asks, request: gr.Request, prompt: str, settings: Sequence[Setting]
 ) -> Iterator[list[Any]]:
-    """Yield updates of the page while completions are decoded, and finally the completions with their measures."""
+    """Yield updates of the page while completions are decoded, and finally the completions with their figures."""
     requests = [setting.request(prompt) for setting in settings]
     titles, written, done = [setting.label for setting in settings], [""] * len(settings), [None] * len(settings)
     ended, status = asks.begin(request), f"Decoding {_answers(settings)} …"

@@ -114,7 +114,7 @@ def test_what_cannot_be_run_is_told_in_a_sentence(judge, server):
         ),
         ([*map(str, PRICED), "--max_cost", "1e-9"], "--max_cost 1e-09 is too low: a single request may cost up to"),
         (["--limit", "0"], "--limit is at least 1"),
-        (["--levels", "none.toml"], "no file of levels 'none.toml'; one has criteria and score1_description"),
+        (["--levels", "none.toml"], "no file of levels 'none.toml'; it has criteria and score1_description"),
         (["--names", "qwen=gpt"], "--names belongs to --audit; add --audit"),
         (["--audit", "--other_author", "gpt"], "--other_author belongs to --names; add --names"),
         (["--audit", "--names", "gpt"], "--names is MODEL=AUTHOR or JUDGE=AUTHOR, got 'gpt'"),

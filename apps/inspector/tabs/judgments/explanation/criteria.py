@@ -87,7 +87,7 @@ class Quotation(NamedTuple):
 
 
 def quotations(answer: str, criteria: Sequence[Criterion]) -> list[Quotation]:
-    """Return every match of the evidence of a criterion, regardless of spaces, letter case and quotation marks."""
+    """Return all passages that a criterion's evidence quotes, ignoring spaces, letter case and quotation marks."""
     matches = []
     for criterion in criteria:
         words = [re.escape(word) for word in criterion.evidence.strip(" \"'“”‘’«»\n").split()]
