@@ -66,7 +66,7 @@ class Rollout(NamedTuple):
     """Log-probabilities under the policy with a better completion in its prompt, in nats; NaN if there is none."""
 
     def require(self, formula: str, *names: str) -> tuple[Any, ...]:
-        """Return optional fields. Raise `ValueError` that names `formula`, which needs them, if one was not computed."""
+        """Return optional fields. Raise `ValueError` with the name of `formula` if one was not computed."""
         fields = self._asdict()
         if missing := [name for name in names if fields[name] is None]:
             raise ValueError(f"{formula}: the rollout has no {', no '.join(FIELDS[name] for name in missing)}")

@@ -125,7 +125,8 @@ def upload_data(
 ) -> dict[str, str]:
     """Upload a file, or the files of a run folder, with a data card, and return the address of the commit.
 
-    Without a repository nothing is uploaded, and None is returned. `tables` are the names of the files that the Hub shows as tables.
+    Without a repository nothing is uploaded, and {} is returned. `tables` are the names of the files that the Hub shows
+    as tables.
     """
     if repository is None:
         return {}

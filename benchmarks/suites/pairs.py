@@ -148,7 +148,7 @@ class FunctionSuite(Pairs):
 
 
 class CaseFile(Pairs):
-    """The suite `pairs`, which also reads rows of `prompt`, `answers` and `best`, and columns of the responses' authors."""
+    """The suite `pairs`, which also reads rows of `prompt`, `answers` and `best`, and authors of responses."""
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """Return the cases of rows with several responses, then those of preference pairs; also notes on the data."""

@@ -61,8 +61,8 @@ def mean_logprob(of: Literal["mixed", "base", "sampled"] = "mixed") -> Score:
 def by_reward_model(model: RewardModel, *, objective: str | None = None, preference: Preference | None = None) -> Score:
     """Score by a reward model: one objective's reward, or Σ_k α_k r_k for a preference.
 
-    Both may be omitted for a model with one objective. An autoregressive reward model with a fixed preference has one objective:
-    it computes r_α directly, which differs from the sum of r_k.
+    Both may be omitted for a model with one objective. An autoregressive reward model with a fixed preference has one
+    objective: it computes r_α directly, which differs from the sum of r_k.
     """
     names = model.contract.objectives
     if objective is not None and preference is not None:

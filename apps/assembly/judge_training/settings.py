@@ -70,7 +70,7 @@ class JudgeTrainConfig(Settings):
     )
     no_verdict: float | None = setting(
         None,
-        "Reward of a reply without a verdict; a right verdict has 1, a wrong one 0. By default 0; nan leaves it missing.",
+        "Reward of a reply without a verdict; a right verdict has 1, a wrong one 0. Default 0; nan leaves it missing.",
         group="Policy training stage, with the trainer settings below",
         range=FINITE_OR_NAN,
     )

@@ -62,5 +62,5 @@ def test_a_source_that_fails_leaves_no_steps_and_one_source_rewards_steps_by_a_s
     assert "ZeroDivisionError" in str(faults[0]) and rewards.steps.isnan().all() and rewards.values.isnan().all()
     with pytest.raises(UsageError, match="two sources reward single steps"):
         RewardSources({"a": source, "b": source})
-    with pytest.raises(UsageError, match="a number other than 0, got nan"):
+    with pytest.raises(UsageError, match="a non-zero number, got nan"):
         ProcessRewards(source.model, np.nan)

@@ -161,5 +161,5 @@ def test_a_saved_model_gives_the_same_rewards_from_its_whole_folder(body, exampl
     (tmp_path / "feedback.safetensors").write_bytes(head)
     other = scalar_from_config(small_config(words, "qwen3", hidden=32), words, objectives=("good", "bad"))
     other.save(tmp_path / "body")
-    with pytest.raises(DataError, match="its body is not the one that it was saved with"):
+    with pytest.raises(DataError, match="body is not the file that was saved with the model"):
         load_reward_model(str(tmp_path))
