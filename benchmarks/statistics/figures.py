@@ -181,7 +181,7 @@ class Paired(NamedTuple):
         return bootstrap.null_variance(self.value(area), self._samples(area), self.first.clusters[area])
 
     def interval(self, area: str, method: IntervalMethod = WEIGHTED, level: float = LEVEL) -> tuple[float, float]:
-        """Return the interval of the difference in an area, by default all values that `difference_p` does not reject."""
+        """Return the interval of an area's difference: by default the values that `difference_p` does not reject."""
         return method.difference(self.value(area), self._samples(area), self.first.clusters[area], level)
 
     def _samples(self, area: str) -> np.ndarray:
