@@ -25,7 +25,8 @@ FAMILIES = ("checkpoints", "signals", "numbers", "disks", "inputs", "clocks", "w
 
 def ready() -> None:
     """Import what programs need, once; and every family, whose injections add themselves."""
-    for name in ("cli", *(f"commands.{verb}.run" for verb in ("train", "rl", "eval", "judge", "compare"))):
+    verbs = [f"commands.{verb}.run" for verb in ("train", "eval", "judge", "compare")]
+    for name in ("cli", "assembly.policy_training.run", *verbs):
         import_module(f"rewardlab.apps.{name}")
     for name in FAMILIES:
         import_module(f".{name}", __package__)
