@@ -73,7 +73,7 @@ def test_what_cannot_be_started_is_told_before_anything_is_loaded(monkeypatch):
         vllm(every=0)
     with pytest.raises(UsageError, match="there is no interpreter /nowhere/python"):
         vllm(every=1, python="/nowhere/python")
-    with pytest.raises(UsageError, match="has no vLLM; name the interpreter .* or REWARDLAB_VLLM_PYTHON"):
+    with pytest.raises(UsageError, match="has no vLLM; set python= to the interpreter .* or REWARDLAB_VLLM_PYTHON"):
         vllm(every=1)
 
 
