@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -101,17 +101,22 @@ def exchange_rollouts(
             wait(paths[partner], partner, step, timeout, log)
             by_agent[partner] = read(paths[partner], hashes, groups * each, tokenizer)
         trainer._note("exchange/waited", time.monotonic() - start)
-        rows = [range(index * each, (index + 1) * each) for index in range(groups)]
-        sources = [(writer, row) for agent_rows in rows for writer in (agent, *partners) for row in agent_rows]
-        return {
-            "prompt_ids": ids,
-            "completion_ids": [by_agent[writer].completions[row] for writer, row in sources],
-            "logprobs": [by_agent[writer].logprobs[row] for writer, row in sources],
-            "own": [writer == agent for writer, _ in sources],
-            "writer": ["policy" if writer == agent else f"agent {writer}" for writer, _ in sources],
-        }
+        return {"prompt_ids": ids, **joined_groups(by_agent, agent, groups)}
 
     return rollout
+
+
+def joined_groups(by_agent: Mapping[int, AgentCompletions], agent: int, groups: int) -> dict[str, list[Any]]:
+    """Return completions, log-probabilities and agents by group; within a group in the order of `by_agent`."""
+    each = len(by_agent[agent].completions) // groups
+    rows = [range(index * each, (index + 1) * each) for index in range(groups)]
+    sources = [(writer, row) for group_rows in rows for writer in by_agent for row in group_rows]
+    return {
+        "completion_ids": [by_agent[writer].completions[row] for writer, row in sources],
+        "logprobs": [by_agent[writer].logprobs[row] for writer, row in sources],
+        "own": [writer == agent for writer, _ in sources],
+        "writer": ["policy" if writer == agent else f"agent {writer}" for writer, _ in sources],
+    }
 
 
 # ---- the agent's own completions ----
