@@ -36,14 +36,14 @@ class View(NamedTuple):
 
     run: views.Run
     filter: views.Filter
-    asked: FilterValues
+    filter_values: FilterValues
     blind: bool
 
 
 def functions(site: Site) -> list[Callable[[Request], Response]]:
     """Return the functions that the script calls. A response to an invalid request has a message in `error`."""
 
-    named: dict[str, Callable[[View, Request], Response]] = {
+    by_name: dict[str, Callable[[View, Request], Response]] = {
         "rows": lambda view, request: _rows(view, _position(request["start"]), _size(request)),
         "case": lambda view, request: _case(view, request),
         "annotate": lambda view, request: _annotate(view, request),
@@ -54,18 +54,20 @@ def functions(site: Site) -> list[Callable[[Request], Response]]:
     def of_view(function: Callable[[View, Request], Response]) -> Function:
         return lambda request: function(_view(site, request), request)
 
-    functions = {name: of_view(function) for name, function in named.items()}
+    functions = {name: of_view(function) for name, function in by_name.items()}
     return server_functions(open=lambda request: _open(site, request), **functions, **why.functions(site))
 
 
-def _view(site: Site, request: Request, asked: FilterValues | None = None) -> View:
+def _view(site: Site, request: Request, filter_values: FilterValues | None = None) -> View:
     """Return the view of a request. In blind mode it ignores scores: all outcomes, in the order of the data."""
-    asked, blind = asked or parse_filter_values(request["query"]), bool(request.get("blind"))
+    filter_values, blind = filter_values or parse_filter_values(request["query"]), bool(request.get("blind"))
     if blind:
-        only = ",".join({*asked.only.split(",")} - {"baseline", "against"})
-        asked = asked._replace(outcome="all", margin="", order="items", only=only)
-    run = views.open_run(site.root.find(site.root.followed(asked.run, JUDGED), JUDGED))
-    return View(run, filter_of(run, asked, [str(case) for case in request.get("marked", ())]), asked, blind)
+        only = ",".join({*filter_values.only.split(",")} - {"baseline", "against"})
+        filter_values = filter_values._replace(outcome="all", margin="", order="items", only=only)
+    run = views.open_run(site.root.find(site.root.followed(filter_values.run, JUDGED), JUDGED))
+    return View(
+        run, filter_of(run, filter_values, [str(case) for case in request.get("marked", ())]), filter_values, blind
+    )
 
 
 def _position(value: Any) -> int:
@@ -89,9 +91,9 @@ def _open(site: Site, request: Request) -> Response:
     run, wanted, case = site.pick(query.get("run"), JUDGED), query.get("run"), query.get("item")
     missing = wanted and run != site.root.followed(wanted, JUDGED)
     notes = [f"There is no run '{wanted}' here; this is another."] if missing else []
-    asked = parse_filter_values({"outcome": "all" if case else "", **query, "run": run})
-    names, scorer = site.scorers(run, asked.scorer)
-    asked, subsets = asked._replace(scorer=scorer), []
+    filter_values = parse_filter_values({"outcome": "all" if case else "", **query, "run": run})
+    names, scorer = site.scorers(run, filter_values.scorer)
+    filter_values, subsets = filter_values._replace(scorer=scorer), []
     answered: Response = {"total": 0, "counts": {}, "position": 0, "rows": [], "cases": [], "start": 0}
     report = ""
     try:
@@ -99,9 +101,9 @@ def _open(site: Site, request: Request) -> Response:
             raise site.nothing_yet(JUDGED)
         opened = views.open_run(site.root.find(run, JUDGED))
         subsets, report = subset_choices(opened), opened.report
-        asked = complete(asked, subsets)
-        view = _view(site, request, asked)
-        position = views.position(opened, view.filter, case, order=view.asked.order) if case else 0
+        filter_values = complete(filter_values, subsets)
+        view = _view(site, request, filter_values)
+        position = views.position(opened, view.filter, case, order=view.filter_values.order) if case else 0
         if position is None:
             notes.append(f"The case '{case}' does not pass this filter, or is not in this run.")
         size = _size(request)
@@ -110,8 +112,8 @@ def _open(site: Site, request: Request) -> Response:
         growing = BEING_WRITTEN if site.root.growing(run) else ""
         answered["refused"] = note_html(f"{growing}{error}")
     if request.get("known") != (run or "-"):
-        answered |= {"toolbar": toolbar_html(site, asked, names, subsets), "report": report}
-    values = {name: value or "" for name, value in asked._asdict().items()}
+        answered |= {"toolbar": toolbar_html(site, filter_values, names, subsets), "report": report}
+    values = {name: value or "" for name, value in filter_values._asdict().items()}
     notes_of = {"growing": site.root.growing(run), "note": " ".join(notes), "reader": reader_of(site)}
     return answered | {"query": values, **notes_of}
 
@@ -128,8 +130,8 @@ def reader_of(site: Site) -> str:
 
 
 def _rows(view: View, start: int, size: int) -> Response:
-    lines = views.lines(view.run, view.filter, start, size, order=view.asked.order)
-    scale = views.margin_scale(view.run, view.filter, largest=view.asked.order == "worst")
+    lines = views.lines(view.run, view.filter, start, size, order=view.filter_values.order)
+    scale = views.margin_scale(view.run, view.filter, largest=view.filter_values.order == "worst")
     counts = views.outcomes(view.run, view.filter)
     badges = {} if view.blind else badges_of(view.run)
     return {
@@ -143,8 +145,8 @@ def _rows(view: View, start: int, size: int) -> Response:
 
 def badges_of(run: views.Run) -> dict[str, str]:
     """Return case -> HTML of its newest verdict by each reader."""
-    known = annotations.current_annotations(run, annotations.read(run.folder))
-    newest = {(annotation.case, annotation.who): annotation for annotation in known}
+    stored = annotations.current_annotations(run, annotations.read(run.folder))
+    newest = {(annotation.case, annotation.who): annotation for annotation in stored}
     badges: dict[str, str] = {}
     for (case, who), annotation in newest.items():
         title = shown_text(f"{who}: {annotation.note}", 200)
@@ -189,32 +191,32 @@ def _case(view: View, request: Request) -> Response:
     name = request.get("case")
     if name is None:
         position = _position(request["position"])
-        lines = views.lines(view.run, view.filter, position, 1, order=view.asked.order)
+        lines = views.lines(view.run, view.filter, position, 1, order=view.filter_values.order)
         name = lines[0].case if lines else None
     else:
-        position = views.position(view.run, view.filter, str(name), order=view.asked.order) or 0
+        position = views.position(view.run, view.filter, str(name), order=view.filter_values.order) or 0
     if name is None:
         return {"case": None, "position": position}
-    shown = item(view.run, view.filter.scorer, str(name))
-    html = case_html(shown, diff=bool(request.get("diff")), raw=bool(request.get("raw")), blind=view.blind)
-    return {"case": shown.case, "position": position, "html": html, **_annotation(view, shown, request)}
+    entry = item(view.run, view.filter.scorer, str(name))
+    html = case_html(entry, diff=bool(request.get("diff")), raw=bool(request.get("raw")), blind=view.blind)
+    return {"case": entry.case, "position": position, "html": html, **_annotation(view, entry, request)}
 
 
-def _annotation(view: View, shown: Item, request: Request) -> Response:
+def _annotation(view: View, entry: Item, request: Request) -> Response:
     """Return the question about a case, its annotations, the guidelines, and the progress of this reader."""
-    known, reader = annotations.read(view.run.folder), str(request.get("reader") or "").strip()
-    question, options = choices(shown, blind=view.blind)
+    stored, reader = annotations.read(view.run.folder), str(request.get("reader") or "").strip()
+    question, options = choices(entry, blind=view.blind)
     own_annotations = [
-        annotation for annotation in annotations.case_annotations(shown, known) if annotation.who == reader
+        annotation for annotation in annotations.case_annotations(entry, stored) if annotation.who == reader
     ]
-    visible = known if not view.blind else own_annotations
+    visible = stored if not view.blind else own_annotations
     total = sum(views.subsets(view.run).values())
     return {
         "question": question,
         "choices": options,
-        "said": annotations_html(shown, visible),
+        "said": annotations_html(entry, visible),
         "guidelines": guidelines_html(view.run.folder),
-        "progress": progress(annotations.current_annotations(view.run, known), reader, total),
+        "progress": progress(annotations.current_annotations(view.run, stored), reader, total),
     }
 
 
@@ -223,15 +225,15 @@ def _annotate(view: View, request: Request) -> Response:
 
     A request that is sent again has the time of the first one, and is stored once.
     """
-    shown = item(view.run, view.filter.scorer, str(request["case"]))
+    entry = item(view.run, view.filter.scorer, str(request["case"]))
     verdict, reader = str(request["verdict"]), str(request.get("reader") or "")
     if verdict.isdecimal():
-        verdict = "agree" if int(verdict) in shown.best else "disagree"
+        verdict = "agree" if int(verdict) in entry.best else "disagree"
     note, when = str(request.get("note") or ""), str(request.get("when") or "")
-    annotation = annotations.annotate(shown, verdict, reader, note, blind=view.blind, when=when)
+    annotation = annotations.annotate(entry, verdict, reader, note, blind=view.blind, when=when)
     if annotation not in annotations.read(view.run.folder):
         annotations.add(view.run.folder, annotation)
-    return _annotation(view, shown, request)
+    return _annotation(view, entry, request)
 
 
 def _import(run: views.Run, name: str, text: str) -> Response:
@@ -249,7 +251,7 @@ def _export(view: View) -> Response:
     """Return the annotations of the cases that pass the filter as JSON lines, and the name of their file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "annotations.jsonl"
-        known = annotations.read(view.run.folder)
-        export.export(view.run, view.filter, "annotations.jsonl", path, known, export.LABELS[0])
+        stored = annotations.read(view.run.folder)
+        export.export(view.run, view.filter, "annotations.jsonl", path, stored, export.LABELS[0])
         text = path.read_text(encoding="utf-8")
     return {"name": f"{view.run.folder.name}.annotations.jsonl", "text": text}

@@ -55,7 +55,7 @@ def test_the_answer_to_a_filter_is_taken_for_no_other(visit, address, monkeypatc
     page = visit(address, PONDS, ready=ITEM)
 
     def late(view, start, size):
-        asked.append((view.asked.outcome, view.asked.search))
+        asked.append((view.filter_values.outcome, view.filter_values.search))
         going.wait()
         return rows(view, start, size)
 
