@@ -62,13 +62,14 @@ def pretrain(
     seed: int = 0,
     batch_size: int = 64,
     learning_rate: float = 3e-3,
+    longest: int | None = None,
 ) -> list[float]:
-    """Train a new model to the initial policy, by next-token prediction on conversations.
+    """Train a new model to the initial policy, by next-token prediction on conversations of at most `longest` tokens.
 
     AdamW with a learning rate that decays linearly to 0; returns the loss of every step in nats per token.
     """
     texts = words.apply_chat_template([conversation(example) for example in examples], return_dict=False)
-    sequences = [torch.tensor(ids) for ids in texts]
+    sequences = [torch.tensor(ids[:longest]) for ids in texts]
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=steps)
     model.train()
