@@ -114,8 +114,10 @@ def test_no_annotation_is_lost_when_the_server_is_gone_at_random_moments(browser
         page.locator("#case:not(.refreshing)").wait_for()
         page.keyboard.press("y")
         page.wait_for_function("() => !JSON.parse(localStorage['rewardlab-outbox']).some(one => !one.error)")
-        waiting = page.evaluate("JSON.parse(localStorage['rewardlab-outbox']).map(one => one.case)")
-        told = page.locator("#annotation-unstored").inner_text()
+        waiting, told = page.evaluate(  # in one call: the page may store a waiting annotation at any time
+            "[JSON.parse(localStorage['rewardlab-outbox']).map(one => one.case),"
+            " document.getElementById('annotation-unstored').textContent]"
+        )
         assert all(f"The annotation of {case} is not stored." in told for case in waiting)
         lost += bool(waiting)
         if page.locator("#case-place").inner_text() != f"{number + 2} of 21":
