@@ -12,7 +12,7 @@ from ....benchmarks.report import markdown
 from ....benchmarks.scorers import load_stored, open_scorer, short_names
 from ....benchmarks.suites._suite import stratified_sample
 from ....benchmarks.suites.pairs import FunctionSuite
-from ....benchmarks.types import Report, Suite, part_of
+from ....benchmarks.types import TFIDF, Report, Scorer, Suite, part_of
 from ....judges.kinds.reward_model import RewardScorer
 from ....rm.contract.loading_settings import edges
 from ....rm.data.preference_vectors import parse_preference
@@ -52,15 +52,21 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
                 scorer.work(cases)
             return {"run": config.output, "rank": here.rank, "processes": here.world}
         write_plan(work, len(cases), len(models))
-        stored = [load_stored(source, suite, available) for source in config.scores]
-        notes = [*of_limit, *notes, *(note for scores in stored for note in scores.notes(available))]
+        baselines = suite.baselines(cases, config.seed, config.baselines)
+        stored = [load_stored(source, suite, available, config.on_bad_row) for source in config.scores]
+        notes = [
+            *of_limit,
+            *notes,
+            *_absent(config.baselines, baselines),
+            *(note for scores in stored for note in scores.notes(available)),
+        ]
         for source in config.model:
             if collapsed := ", ".join(_guide(source).get("collapsed", [])):
                 notes.append(f"{source}: the guide has collapsed at {collapsed}; it nearly ignores its context there.")
         evaluation = evaluate(
             suite,
             cases,
-            [*resumable, *stored, *suite.baselines(cases, config.seed, config.baselines)],
+            [*resumable, *stored, *baselines],
             notes=notes,
             samples=config.bootstrap_samples,
             seed=config.seed,
@@ -82,6 +88,13 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
         "overall": {row.scorer: row.overall._asdict() for row in evaluation.report.rows},
         **_unread(evaluation.report),
     }
+
+
+def _absent(names: Sequence[str], baselines: Sequence[Scorer]) -> list[str]:
+    """Return a note on baselines that were named and that a suite does not have for its cases; empty without any."""
+    named = {TFIDF if name == "tfidf" else name for name in names} - {"all", "none"}
+    absent = sorted(named - {baseline.name for baseline in baselines})
+    return [f"These cases have no baseline {', '.join(absent)}."] if absent else []
 
 
 def _recipe(config: EvalConfig, sources: Sequence[str]) -> dict[str, Any]:
