@@ -46,7 +46,9 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
         )  # fmt: skip
     is_finished = config.calibrate and not config.overwrite and (Path(config.output) / SUMMARY).is_file()
     facts = {} if is_finished else _judge(config, retrieval, chats)
-    return facts | (correct_run(config.output, config.calibrate, config.width) if config.calibrate else {})
+    if not config.calibrate:
+        return facts
+    return facts | correct_run(config.output, config.calibrate, config.width, config.on_bad_row)
 
 
 def _judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig) -> dict[str, Any]:
@@ -64,7 +66,7 @@ def _judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig) -
     cases, notes = suite.cases(sources)
     cases, sample_notes = sample_cases(cases, config.limit, config.seed)
     if config.calibrate:
-        read_labels(config.calibrate, cases)  # reports wrong labels first
+        read_labels(config.calibrate, cases, config.on_bad_row)  # reports wrong labels first
     check_matches(config.rubric, materials.rubric, cases)
     check_matches(config.levels, materials.levels, cases)
     notes += [*sample_notes, *(single_note(cases) if config.audit else ()), *retrieval_notes(retrieval, config.rubric)]
