@@ -22,6 +22,7 @@ from ....judges.rubrics.files import check_matches, open_levels, open_rubric
 from ....judges.run import REPLIES, stored_replies
 from ....judges.store import FILE
 from ....rm.errors import UsageError
+from ....rm.registry.specs import parse_spec
 from ...assembly.human_labels import correct_run, read_labels
 from ...assembly.routing import fit_route
 from ...publishing.hub_upload import open_repository, source_names, upload_data
@@ -55,7 +56,10 @@ def _judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig) -
     started = time.time()
     chats.validate()
     retrieval.validate(config.rubric)
-    suite = open_suite(config.benchmark, config.objective, config.on_bad_row)
+    is_file = config.benchmark == CaseFile.name  # of cases too, and not only of pairs
+    suite = (
+        CaseFile(config.objective, config.on_bad_row) if is_file else open_suite(config.benchmark, config.on_bad_row)
+    )
     sources = config.data or [suite.hub]
     if not all(sources):
         raise UsageError(f"--data is missing; '{config.benchmark}' has no data set of its own on the Hub")
@@ -80,7 +84,8 @@ def _judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig) -
     repository = open_repository(config, "dataset")
     recipe = config.identity() | retrieval.identity() | chats.identity()
     recipe["data_sha256"] = {file: data_hash(file) for file in [*sources, *_files(config, retrieval)]}
-    recipe["model_sha256"] = model_hashes(models.names.values())
+    functions = [parse_spec(config.benchmark).name] if ":" in config.benchmark else []
+    recipe["model_sha256"] = model_hashes([*models.names.values(), *functions])
     opened, keep = models.open(), f"{REPLIES}/{FILE}"
     with run_folder(config.output, recipe, overwrite=config.overwrite, resume=config.resume, keep=keep) as work:
         with stored_replies(opened, models.prices, work, config.on_fault) as run_chats:
