@@ -20,7 +20,7 @@ from .report import table
 from .statistics.cluster_bootstrap import LEVEL, Discordant, formatted_p, items_to_detect, mcnemar
 from .statistics.figures import SUBSET, Paired, pair_scorers, section_members
 from .statistics.multiple_tests import holm, holm_levels
-from .types import Difference, Suite
+from .types import ALL, Difference, Suite
 
 LEAST_SAMPLES = 40
 """Minimum number of bootstrap samples: the standard deviation behind p then has a relative error of 11 %."""
@@ -65,7 +65,7 @@ class Flip:
     before: float
     after: float
     row: int = 0
-    """Row of the case in the run's items, counted from 1."""
+    """Row of the case among the compared cases, or the first run's items if runs are compared, counted from 1."""
     prompt: str = ""
     """Beginning of the case's prompt."""
 
@@ -134,9 +134,10 @@ def compare(
 
 def _count_unscored(suite: Suite, cases: Sequence[Case], lost: np.ndarray) -> dict[str, int]:
     """Return the number of unscored cases in each area. `lost` [M] marks the unscored cases."""
-    names = list(dict.fromkeys(case.subset for case in cases))
+    of_case = [case.subset or ALL for case in cases]
+    names = list(dict.fromkeys(of_case))
     members = {OVERALL: names, **section_members(suite, names), **{f"{SUBSET}{name}": [name] for name in names}}
-    by_subset = Counter(case.subset for case, is_lost in zip(cases, lost, strict=True) if is_lost)
+    by_subset = Counter(subset for subset, is_lost in zip(of_case, lost, strict=True) if is_lost)
     return {area: sum(by_subset[name] for name in subsets) for area, subsets in members.items()}
 
 

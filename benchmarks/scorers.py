@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..judges.kinds.reward_model import RewardScorer
-from ..judges.types import Case, Judgment, judgment_from_scores
+from ..judges.types import Case, Judgment, Reason, judgment_from_scores
 from ..rm.contract.scoring_contract import FILE, ScoringContract
 from ..rm.data.pairs import collect, column, is_number
 from ..rm.data.preference_vectors import Preference
@@ -20,6 +20,7 @@ from ..rm.io.coroutines import resolve
 from ..rm.load import load_reward_model
 from ..rm.registry import kind_of, load
 from ..rm.types import Example, TakesPreference, completion_turns
+from .suites._suite import dropped_note
 from .suites.judgebench import votes
 from .types import Suite
 
@@ -125,6 +126,8 @@ class StoredScores:
     """Whether the scores come from a judge that compared the responses in both orders."""
     unread: Mapping[str, Judgment] = field(default_factory=dict, kw_only=True)
     """Judgments by case id that state which text the scorer did not read."""
+    dropped: Sequence[str] = field(default=(), kw_only=True)
+    """Notes on rows of the file that were dropped."""
 
     def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
         """Return one judgment per case."""
@@ -146,30 +149,34 @@ class StoredScores:
         return replace(judgment_from_scores(case, stored), orders=orders)
 
     def notes(self, cases: Sequence[Case]) -> list[str]:
-        """Return notes on scores without a case and cases without scores. Raise an error if no id matches."""
+        """Return notes on scores without a case and on dropped rows. Raise an error if no id matches."""
         ids = {case.id for case in cases}
         extra = [name for name in self.scores if name not in ids]
         if len(extra) == len(self.scores):
             example = next(iter(ids))
             raise DataError(f"{self.name}: none of its {len(extra)} ids is a case; case ids look like '{example}'")
-        return [f"{self.name} holds {len(extra)} scores of no case, such as '{extra[0]}'."] if extra else []
+        notes = [f"{self.name} holds {len(extra)} scores of no case, such as '{extra[0]}'."] if extra else []
+        return [*notes, *(f"{self.name}: {note}" for note in self.dropped)]
 
 
-def load_stored(source: str, suite: Suite, cases: Sequence[Case]) -> StoredScores:
+def load_stored(
+    source: str, suite: Suite, cases: Sequence[Case], on_bad_row: Literal["refuse", "skip"] = "refuse"
+) -> StoredScores:
     """Load scores of cases from a file: rows of this project, or results published by a benchmark's authors.
 
     A row names its case by `case`, `id` or JudgeBench's `pair_id`, together with its `subset` (RewardBench) or `domain`
     (RM-Bench) where ids repeat. It has one of: `scores` in the responses' order; `score_chosen` and `score_rejected`
-    (or `scores_chosen`, `scores_rejected`), a number or a list of numbers for each side; JudgeBench's `judgments`.
+    (or `scores_chosen`, `scores_rejected`), a number or a list of numbers for each side; JudgeBench's `judgments`. A
+    score that is null or not finite is missing, so that the case is an abstention.
     """
     case_by_id = {case.id: case for case in cases}
-    rows, _ = collect(source, lambda values: _stored_row(values, suite, case_by_id))
+    rows, report = collect(source, lambda values: _stored_row(values, suite, case_by_id), on_bad_row)
     scores: dict[str, tuple[float, ...] | str] = {}
     for name, stored in rows:
         if name in scores:
             raise DataError(f"{source}: id '{name}' occurs twice; keep one of its scores")
         scores[name] = stored
-    return StoredScores(source_name(source), scores)
+    return StoredScores(source_name(source), scores, dropped=dropped_note(report))
 
 
 def _stored_row(
@@ -181,10 +188,12 @@ def _stored_row(
     if "judgments" in values:
         return name, _both_order_scores(column(values, "judgments"))
     for prefix in ("score", "scores"):
-        if f"{prefix}_chosen" in values:
+        if f"{prefix}_chosen" in values and not (values[f"{prefix}_chosen"] is None and values.get("scores")):
             chosen, rejected = (_numbers(values, f"{prefix}_{side}") for side in ("chosen", "rejected"))
             case = case_by_id.get(name)
             return name, _in_order(case, suite, chosen, rejected) if case else (*chosen, *rejected)
+    if values.get("scores", "") is None:
+        return name, str(Reason.NOT_FINITE)
     if not isinstance(column(values, "scores"), list):
         raise ValueError(f"'scores' is not a list of numbers: {str(values['scores'])[:60]}")
     return name, _numbers(values, "scores")
@@ -199,9 +208,9 @@ def _case_name(values: Mapping[str, Any], case_by_id: Mapping[str, Case]) -> str
 
 
 def _numbers(values: Mapping[str, Any], name: str) -> tuple[float, ...]:
-    """Return a number, or a list of numbers, as a tuple. NaN is a missing score."""
-    value = column(values, name)
-    numbers = value if isinstance(value, list) else [value]
+    """Return a number, or a list of numbers, as a tuple. NaN is a missing score, as null is in JSON."""
+    value = values[name] if name in values else column(values, name)
+    numbers = [float("nan") if item is None else item for item in (value if isinstance(value, list) else [value])]
     if not all(isinstance(number, float) or is_number(number) for number in numbers):
         raise ValueError(f"'{name}' is not a list of numbers: {str(value)[:60]}")
     return tuple(map(float, numbers))

@@ -25,15 +25,19 @@ def stated_id(values: Mapping[str, Any]) -> str | None:
 def unique_ids(ids: Iterable[str]) -> list[str]:
     """Return the ids, with a number appended to each repetition.
 
-    >>> unique_ids(["a", "b", "a"])
-    ['a', 'b', 'a#2']
+    >>> unique_ids(["a", "b", "a", "a#2"])
+    ['a', 'b', 'a#2', 'a#2#2']
     """
     counts: Counter[str] = Counter()
-    unique = []
+    unique: dict[str, None] = {}
     for name in ids:
         counts[name] += 1
-        unique.append(name if counts[name] == 1 else f"{name}#{counts[name]}")
-    return unique
+        numbered = name if counts[name] == 1 else f"{name}#{counts[name]}"
+        while numbered in unique:
+            counts[name] += 1
+            numbered = f"{name}#{counts[name]}"
+        unique[numbered] = None
+    return [*unique]
 
 
 def parse_case(values: Mapping[str, Any]) -> Case:

@@ -2,8 +2,9 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from ...benchmarks.corrections import HumanLabel, correct, credit, score_margin,
 from ...benchmarks.report import markdown
 from ...judges.case_rows import stated_id
 from ...judges.types import Case
-from ...rm.data.pairs import collect, is_number, parse_pair
+from ...rm.data.pairs import OnBadRow, collect, is_number, parse_pair
 from ...rm.errors import DataError
 from ...rm.types import OVERALL, completion_text, content_hash, prompt_text
 from ..runs.finished import open_finished
@@ -26,13 +27,13 @@ CORRECTIONS = "corrections.json"
 
 
 class CaseLabels(NamedTuple):
-    """Mean label over annotators by case id, and the number of rows about other cases or other texts."""
+    """Mean label over annotators by case id, and the number of rows about other cases or texts, or dropped as bad."""
 
     labels: dict[str, HumanLabel]
     unused: int
 
 
-def read_labels(source: str, cases: Sequence[Case]) -> CaseLabels:
+def read_labels(source: str, cases: Sequence[Case], on_bad_row: OnBadRow = "refuse") -> CaseLabels:
     """Read the human labels of cases from annotations of the inspector, or from rows that name or contain a case.
 
     A row has `case` (or `id`) and `verdict` (agree, tie or disagree with the label), `best` (index or indices of the
@@ -55,7 +56,7 @@ def read_labels(source: str, cases: Sequence[Case]) -> CaseLabels:
             label = case and _label(case, row)
         return (case.id, str(row.get("who", "")), label) if case and label else None
 
-    rows, _ = collect(source, parse)
+    rows, report = collect(source, parse, on_bad_row)
     by_reader = {row[:2]: row[2] for row in rows if row}
     if not by_reader:
         raise DataError(
@@ -64,8 +65,14 @@ def read_labels(source: str, cases: Sequence[Case]) -> CaseLabels:
     by_case: dict[str, list[HumanLabel]] = defaultdict(list)
     for (case, _), label in by_reader.items():
         by_case[case].append(label)
-    means = {case: HumanLabel(*np.mean(labels, axis=0).tolist()) for case, labels in by_case.items()}
-    return CaseLabels(means, rows.count(None))
+    means = {case: HumanLabel(*map(_mean, zip(*labels, strict=True))) for case, labels in by_case.items()}
+    return CaseLabels(means, rows.count(None) + len(report.dropped))
+
+
+def _mean(values: Iterable[float]) -> float:
+    """Return the mean of the values that are not NaN; NaN without any."""
+    stated = [value for value in values if value == value]
+    return fmean(stated) if stated else float("nan")
 
 
 def _texts(prompt: Any, responses: Sequence[str]) -> tuple[str, frozenset[str]]:
@@ -96,13 +103,13 @@ def _label(case: Case, row: Mapping[str, Any]) -> HumanLabel | None:
     return HumanLabel(credit(score_margin(case, [float(index in indices) for index in range(size)])))
 
 
-def correct_run(folder: str, source: str, width: float) -> dict[str, Any]:
+def correct_run(folder: str, source: str, width: float, on_bad_row: OnBadRow = "refuse") -> dict[str, Any]:
     """Correct the figures of a finished run's models by human labels; write them to its report and `corrections.json`.
 
     `width` is the target width of the interval of a share. Notes of an earlier correction are replaced.
     """
     run = open_finished(folder)
-    labels, unused = read_labels(source, run.cases)
+    labels, unused = read_labels(source, run.cases, on_bad_row)
     models = [row["scorer"] for row in run.summary["rows"] if row["role"] == "model"]
     corrected = {name: correct(run.cases, run.of(name, run.cases), labels) for name in models}
     sentences = [

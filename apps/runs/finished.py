@@ -220,15 +220,19 @@ def compare_finished(
     )
     only_first, only_second = (len(run.cases) - len(cases) for run, _ in (first, second))
     note = part_of([*first[0].summary["notes"], *second[0].summary["notes"]])
-    return replace(comparison, note=note, only_first=only_first, only_second=only_second)
+    row_of = {case.id: number for number, case in enumerate(first[0].cases, start=1)}
+    flips = tuple(replace(flip, row=row_of[flip.case]) for flip in comparison.flips)
+    return replace(comparison, flips=flips, note=note, only_first=only_first, only_second=only_second)
 
 
 def labels(first: tuple[Finished, str], second: tuple[Finished, str]) -> list[str]:
-    """Return labels of two scorers: their names, with the name of the run in front if the names are equal."""
+    """Return labels of two scorers: their names, with the run's name in front if equal, or its path if that is too."""
     names = [scorer for _, scorer in (first, second)]
     if names[0] != names[1]:
         return names
-    return [f"{run.folder.name}/{scorer}" for run, scorer in (first, second)]
+    runs = [run.folder.name for run, _ in (first, second)]
+    runs = runs if runs[0] != runs[1] and all(runs) else [str(run.folder) for run, _ in (first, second)]
+    return [f"{run}/{scorer}" for run, scorer in zip(runs, names, strict=True)]
 
 
 # ---- many runs ----

@@ -1,6 +1,7 @@
 """M-RewardBench: RewardBench translated to 23 languages (Gureja et al. 2024, arXiv:2410.15522)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,14 @@ class MRewardBench(ScoredSuite):
     numbers_ids = True
     parse = staticmethod(_case)
 
+    def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
+        """Return the cases. The cluster is the prompt in the item's first language, as its translations correlate."""
+        cases, notes = super().cases(sources)
+        prompts: dict[str, str] = {}
+        for some in sorted(cases, key=lambda some: some.id):
+            prompts.setdefault(_item(some), some.cluster)
+        return [replace(some, cluster=prompts[_item(some)]) for some in cases], notes
+
     def aggregate(self, cells: Cells) -> dict[str, np.ndarray]:
         """Compute the languages and sections, and the mean over the languages; English counts only if it is alone."""
         languages = sorted({name.partition("/")[0] for name in cells.subsets})
@@ -45,6 +54,11 @@ class MRewardBench(ScoredSuite):
         over = {s: [scores[name][s] for name in translated if s in scores[name]] for s in SECTIONS}
         sections = {section: np.mean(values, axis=0) for section, values in over.items() if values}
         return {"overall": np.mean([means[name] for name in translated], axis=0), **means, **sections}
+
+
+def _item(case: Case) -> str:
+    """Return the subset and number of an item, which its translations share."""
+    return case.id.partition("/")[2]
 
 
 def _sections(cells: Cells, language: str) -> dict[str, np.ndarray]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from inspect import signature
 from random import Random
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from ...rm.data.pairs import OnBadRow, RowReport, collect, parse_pair, refuse_ba
 from ...rm.data.readers import source_name
 from ...rm.errors import DataError, UsageError
 from ...rm.registry import load
+from ...rm.registry.specs import call, parse_spec, typed_arguments
 from ...rm.types import OVERALL, PreferencePair, prompt_text
 from ..statistics.cluster_bootstrap import Cells
 from ..types import PART, Suite
@@ -177,11 +179,16 @@ def _case_or_pair(values: Mapping[str, Any]) -> Case | _PairWithAuthors:
     return _PairWithAuthors(**vars(parse_pair(values)), authors=tuple(map(str, authors)) if len(authors) == 2 else ())
 
 
-def open_suite(name: str, objective: str, on_bad_row: OnBadRow) -> Suite:
-    """Open a benchmark by its name. `pairs` is the suite for any file of cases and pairs."""
-    if name == CaseFile.name:
-        return CaseFile(objective, on_bad_row)
-    return load("benchmarks.suites", name)(on_bad_row=on_bad_row)
+def open_suite(text: str, on_bad_row: OnBadRow, **options: Any) -> Suite:
+    """Return a suite by its name and settings, or a suite whose cases a user's function makes from rows."""
+    name = parse_spec(text).name
+    function = load("benchmarks.suites", name)
+    parameters = signature(function).parameters
+    if ":" in name and next(iter(parameters), "") == "row":
+        return FunctionSuite(partial(function, **typed_arguments(text, function)), text, on_bad_row)
+    if "on_bad_row" not in parameters:
+        raise UsageError(f"{text} takes no on_bad_row, as a suite does; a suite of rows is {FUNCTION_SIGNATURE}")
+    return call(function, text, on_bad_row=on_bad_row, **options)
 
 
 def sample_cases(cases: Sequence[Case], limit: int | None, seed: int) -> tuple[list[Case], list[str]]:

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,8 @@ def _case(values: Mapping[str, Any]) -> Case:
     check_filled(prompt, **{f"step {number}": step for number, step in enumerate(steps, start=1)})
     prefixes = [Steps(tuple(steps[: index + 1])) for index in range(len(steps))]
     best = [index for index, label in enumerate(gold) if label] or [0]
-    return case(f"{kind}/{column(values, 'idx')}", prompt, prefixes, best, kind, values=gold)
+    original = str(values.get("original_question") or question)  # which the classes of errors share
+    return replace(case(f"{kind}/{column(values, 'idx')}", prompt, prefixes, best, kind, values=gold), cluster=original)
 
 
 def prmbench(threshold: float = THRESHOLD, on_bad_row: OnBadRow = "refuse") -> PRMBench:

@@ -11,9 +11,10 @@ from typing import Literal
 from ...rm.errors import DataError
 from ...rm.types import Messages, content_hash, prompt_text
 from ..backends.chat import Ask, Chat
-from ..judge import Outcome, judgment
+from ..judge import Outcome, failure, judgment
+from ..parsing.statements import NoVerdict
 from ..rubrics.rubric import SCHEMA, Rubric, rubric_json
-from ..types import Case, Judgment, Reason
+from ..types import Case, Comparison, Judgment, Reason
 from .filter import FilteredRubric
 from .requests import Rejected, ask, system_prompt
 from .ruling import ORDERS, Ruling, RulingRequest, rule, verdict_request
@@ -118,14 +119,23 @@ class RubricJudge:
     def _judgment(self, case: Case, ruling: Ruling | None) -> Judgment:
         if ruling is None:
             return judgment(case, f"{len(case.answers)} answers; a contrast needs two", self.judge, ())
-        return judgment(case, self._outcome(ruling), self.judge, ruling.replies, orders=ORDERS)
+        duels = [Comparison(order, _first_credit(ruling, order)) for order in ORDERS]
+        return judgment(case, self._outcome(ruling), self.judge, ruling.replies, orders=ORDERS, comparisons=duels)
 
     def _outcome(self, ruling: Ruling) -> Outcome:
         if ruling.winner is not None:
             return [float(index == ruling.winner) for index in range(2)]
         if ruling.flipped and self.on_flip == "tie":
             return [0.5, 0.5]
-        return Reason.FLIP if ruling.flipped else Reason.NO_VERDICT
+        if ruling.flipped:
+            return NoVerdict(Reason.FLIP)
+        return next(filter(None, map(failure, ruling.replies)), NoVerdict(Reason.NO_VERDICT))
+
+
+def _first_credit(ruling: Ruling, order: tuple[int, int]) -> float:
+    """Return 1 if the response in slot A won in this order, 0 if it lost. NaN without a readable verdict."""
+    winner = ruling.second if order[0] else ruling.first
+    return float("nan") if winner is None else float(winner == order[0])
 
 
 def check_records(records: Sequence[Record]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from rewardlab.apps.runs.run_folder import to_json_types
-from rewardlab.benchmarks.compare import ScorerComparison, cases_text, compare, markdown, verdict
+from rewardlab.benchmarks.compare import ScorerComparison, broken_rules, cases_text, compare, markdown, verdict
 from rewardlab.benchmarks.suites.pairs import pairs
 from rewardlab.benchmarks.suites.rewardbench2 import rewardbench2
 from rewardlab.benchmarks.suites.rm_bench import rm_bench
@@ -118,3 +118,13 @@ def test_without_an_overall_figure_the_verdict_says_so():
     found = compared({"Factuality": 6, "Math": 0}, silent="Math", suite=rewardbench2())
     assert math.isnan(found.areas["overall"].p) and found.areas["Factuality"].significant
     assert verdict(found).startswith("after and before cannot be compared overall") and "nan" not in markdown(found)
+
+
+def test_a_rule_for_the_cases_that_name_no_subset_is_checked():
+    cases = [Case(str(i), user_turn(str(i)), ("good", "bad")) for i in range(8)]
+    before = [Judgment(case.id, (1.0, 0.0)) for case in cases]
+    after = [Judgment(cases[0].id, abstained="too long"), *before[1:]]
+    found = compare(pairs(), cases, ("before", before), ("after", after))
+    assert found.unscored == {"overall": 1, "subset:all": 1}
+    assert "all: after abstained from 1 of the cases" in broken_rules([{"area": "all", "max_drop": 0.1}], found)[0]
+    assert not broken_rules([{"area": "all", "max_drop": 0.1, "max_unscored": 1}], found)

@@ -86,3 +86,22 @@ def test_names_keep_their_dots(tmp_path):
         for file, content in (("Llama-3.1-8B.jsonl", rows), ("Llama-3.2-3B.v1.json", json.dumps(rows)))
     ]
     assert names == ["Llama-3.1-8B", "Llama-3.2-3B.v1"]
+
+
+def test_a_score_that_is_null_is_missing(tmp_path):
+    cases = [case(name) for name in "abcd"]
+    rows = [{"id": "a", "scores": [1.0, None]}, {"id": "b", "score_chosen": 1.0, "score_rejected": None}]
+    rows += [{"id": "c", "scores": None}, {"id": "d", "scores": [2.0, 1.0], "score_chosen": None}]
+    judged = load_stored(write(tmp_path / "s.jsonl", rows), judgebench.judgebench(), cases)(cases)
+    assert [judgment.reason for judgment in judged] == ["the reward is not a finite number"] * 3 + [""]
+    assert judged[3].scores == (2.0, 1.0)
+
+
+def test_a_row_of_scores_that_cannot_be_used_may_be_skipped_and_is_counted(tmp_path):
+    cases = [case(name) for name in "ab"]
+    path = write(tmp_path / "s.jsonl", [{"id": "a", "scores": "high"}, {"id": "b", "scores": [2.0, 1.0]}])
+    with pytest.raises(DataError, match="or drop such rows with --on_bad_row skip"):
+        load_stored(path, judgebench.judgebench(), cases)
+    stored = load_stored(path, judgebench.judgebench(), cases, "skip")
+    assert [judgment.abstained for judgment in stored(cases)] == ["no stored score", ""]
+    assert stored.notes(cases) == ["s: 1 of 2 rows dropped: {\"'scores' is not a list of numbers\": 1}."]

@@ -2,8 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Mapping, Sequence
-from inspect import signature
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,15 @@ from ....benchmarks.evaluate import evaluate
 from ....benchmarks.report import markdown
 from ....benchmarks.scorers import load_stored, open_scorer, short_names
 from ....benchmarks.suites._suite import stratified_sample
-from ....benchmarks.suites.pairs import FunctionSuite
-from ....benchmarks.types import Report, Suite, part_of
+from ....benchmarks.suites.pairs import open_suite
+from ....benchmarks.types import TFIDF, Report, Scorer, part_of
 from ....judges.kinds.reward_model import RewardScorer
 from ....rm.contract.loading_settings import edges
 from ....rm.data.preference_vectors import parse_preference
 from ....rm.errors import UNREADABLE, UsageError
 from ....rm.io.checked_files import from_json
 from ....rm.kinds.scalar.foreign import classes_of
-from ....rm.registry import load
-from ....rm.registry.specs import build
+from ....rm.registry.specs import parse_spec
 from ....rm.types import OVERALL
 from ...runs.evaluation_files import write_evaluation
 from ...runs.evaluation_resume import PROGRESS, ResumableScorer, write_plan
@@ -36,7 +34,7 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
     """Evaluate the models, the references and every baseline on a suite, and write the run folder."""
     started, here = time.time(), process(config.processes, "eval")
     options: dict[str, Any] = {"objective": _pair_label(config)} if config.benchmark == "pairs" else {}
-    suite = _open_suite(config, options)
+    suite = open_suite(config.benchmark, config.on_bad_row, **options)
     sources = config.data or [suite.hub]
     if not all(sources):
         raise UsageError(f"--data is missing; '{config.benchmark}' has no data set of its own on the Hub")
@@ -52,15 +50,21 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
                 scorer.work(cases)
             return {"run": config.output, "rank": here.rank, "processes": here.world}
         write_plan(work, len(cases), len(models))
-        stored = [load_stored(source, suite, available) for source in config.scores]
-        notes = [*of_limit, *notes, *(note for scores in stored for note in scores.notes(available))]
+        baselines = suite.baselines(cases, config.seed, config.baselines)
+        stored = [load_stored(source, suite, available, config.on_bad_row) for source in config.scores]
+        notes = [
+            *of_limit,
+            *notes,
+            *_absent(config.baselines, baselines),
+            *(note for scores in stored for note in scores.notes(available)),
+        ]
         for source in config.model:
             if collapsed := ", ".join(_guide(source).get("collapsed", [])):
                 notes.append(f"{source}: the guide has collapsed at {collapsed}; it nearly ignores its context there.")
         evaluation = evaluate(
             suite,
             cases,
-            [*resumable, *stored, *suite.baselines(cases, config.seed, config.baselines)],
+            [*resumable, *stored, *baselines],
             notes=notes,
             samples=config.bootstrap_samples,
             seed=config.seed,
@@ -84,12 +88,19 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
     }
 
 
+def _absent(names: Sequence[str], baselines: Sequence[Scorer]) -> list[str]:
+    """Return a note on baselines that were named and that a suite does not have for its cases; empty without any."""
+    named = {TFIDF if name == "tfidf" else name for name in names} - {"all", "none"}
+    absent = sorted(named - {baseline.name for baseline in baselines})
+    return [f"These cases have no baseline {', '.join(absent)}."] if absent else []
+
+
 def _recipe(config: EvalConfig, sources: Sequence[str]) -> dict[str, Any]:
     """Return the settings, and hashes of the files, that determine the judgments. A resumed run must have the same."""
     free = ("resume", "overwrite", "processes", "report_to")
     recipe = recipe_of(config, free, [*sources, *config.scores])
-    functions = [config.benchmark] if ":" in config.benchmark else []
     policy = [config.reference_policy] if config.reference_policy else []
+    functions = [parse_spec(config.benchmark).name] if ":" in config.benchmark else []
     return recipe | {"model_sha256": model_hashes([*config.model, *config.reference, *policy, *functions])}
 
 
@@ -97,16 +108,6 @@ def _unread(report: Report) -> dict[str, dict[str, int]]:
     """Return the number of cases that were truncated, and from which the chat template omitted text, for each model."""
     rows = [row for row in report.rows if row.role != "baseline"]
     return {name: {row.scorer: vars(row)[name] for row in rows} for name in ("truncated", "omitted")}
-
-
-def _open_suite(config: EvalConfig, options: Mapping[str, Any]) -> Suite:
-    """Return a suite by name and settings, or a suite whose cases a user's function makes from rows."""
-    if ":" not in config.benchmark:
-        return build("benchmarks.suites", config.benchmark, on_bad_row=config.on_bad_row, **options)
-    function = load("benchmarks.suites", config.benchmark)
-    if [*signature(function).parameters][:1] == ["row"]:
-        return FunctionSuite(function, config.benchmark, config.on_bad_row)
-    return function(on_bad_row=config.on_bad_row, **options)
 
 
 def _guide(source: str) -> dict[str, Any]:

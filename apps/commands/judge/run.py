@@ -22,6 +22,7 @@ from ....judges.rubrics.files import check_matches, open_levels, open_rubric
 from ....judges.run import REPLIES, stored_replies
 from ....judges.store import FILE
 from ....rm.errors import UsageError
+from ....rm.registry.specs import parse_spec
 from ...assembly.human_labels import correct_run, read_labels
 from ...assembly.routing import fit_route
 from ...publishing.hub_upload import open_repository, source_names, upload_data
@@ -46,14 +47,19 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
         )  # fmt: skip
     is_finished = config.calibrate and not config.overwrite and (Path(config.output) / SUMMARY).is_file()
     facts = {} if is_finished else _judge(config, retrieval, chats)
-    return facts | (correct_run(config.output, config.calibrate, config.width) if config.calibrate else {})
+    if not config.calibrate:
+        return facts
+    return facts | correct_run(config.output, config.calibrate, config.width, config.on_bad_row)
 
 
 def _judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig) -> dict[str, Any]:
     started = time.time()
     chats.validate()
     retrieval.validate(config.rubric)
-    suite = open_suite(config.benchmark, config.objective, config.on_bad_row)
+    is_file = config.benchmark == CaseFile.name  # of cases too, and not only of pairs
+    suite = (
+        CaseFile(config.objective, config.on_bad_row) if is_file else open_suite(config.benchmark, config.on_bad_row)
+    )
     sources = config.data or [suite.hub]
     if not all(sources):
         raise UsageError(f"--data is missing; '{config.benchmark}' has no data set of its own on the Hub")
@@ -64,7 +70,7 @@ def _judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig) -
     cases, notes = suite.cases(sources)
     cases, sample_notes = sample_cases(cases, config.limit, config.seed)
     if config.calibrate:
-        read_labels(config.calibrate, cases)  # reports wrong labels first
+        read_labels(config.calibrate, cases, config.on_bad_row)  # reports wrong labels first
     check_matches(config.rubric, materials.rubric, cases)
     check_matches(config.levels, materials.levels, cases)
     notes += [*sample_notes, *(single_note(cases) if config.audit else ()), *retrieval_notes(retrieval, config.rubric)]
@@ -78,7 +84,8 @@ def _judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig) -
     repository = open_repository(config, "dataset")
     recipe = config.identity() | retrieval.identity() | chats.identity()
     recipe["data_sha256"] = {file: data_hash(file) for file in [*sources, *_files(config, retrieval)]}
-    recipe["model_sha256"] = model_hashes(models.names.values())
+    functions = [parse_spec(config.benchmark).name] if ":" in config.benchmark else []
+    recipe["model_sha256"] = model_hashes([*models.names.values(), *functions])
     opened, keep = models.open(), f"{REPLIES}/{FILE}"
     with run_folder(config.output, recipe, overwrite=config.overwrite, resume=config.resume, keep=keep) as work:
         with stored_replies(opened, models.prices, work, config.on_fault) as run_chats:

@@ -38,7 +38,10 @@ class JudgeConfig(DataHubSettings):
         ),
     )
     benchmark: str = setting(
-        "pairs", "Benchmark, as in eval; pairs also accepts rows of prompt, answers and best.", group="Cases"
+        "pairs",
+        "Benchmark, as in eval; pairs also accepts rows of prompt, answers and best.",
+        group="Cases",
+        registry="benchmarks.suites",
     )
     data: list[str] = setting(
         [],

@@ -67,7 +67,8 @@ def train_retriever(config: RetrieverConfig, arguments: RetrieverArguments) -> d
 
 def _labelled_pair(values: Mapping[str, Any], group_by: str) -> tuple[TextPair, str]:
     """Return the prompt of a row with its rubric or labelled case, and the row's group."""
-    group = str(values.get(group_by) or "")
+    stated = values.get(group_by)
+    group = "" if stated is None else str(stated)
     if "rubric" in values or "rubrics" in values:
         return TextPair(prompt_text(row_prompt(values)), render(rubric_of_row(values))), group
     if "answers" in values:

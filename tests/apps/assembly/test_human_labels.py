@@ -47,6 +47,18 @@ def test_readers_are_averaged_and_the_last_row_of_each_counts(tmp_path):
     assert result.labels["a"].credit == 0.75 and result.unused == 1
 
 
+def test_a_mean_score_is_over_the_readers_who_gave_one(tmp_path):
+    rows = [{"case": "a", "scores": [5, 2], "who": "Ada"}, {"case": "a", "verdict": "disagree", "who": "Bob"}]
+    label = labels(tmp_path, *rows).labels["a"]
+    assert (label.credit, label.score) == (0.5, 3.5)
+
+
+def test_bad_labels_may_be_skipped_and_are_counted(tmp_path):
+    path = tmp_path / "labels.jsonl"
+    path.write_text('{"case": "a", "verdict": "agree"}\n{"case": "b", "verdict": "perhaps"}\n')
+    assert read_labels(str(path), CASES, "skip").unused == 1
+
+
 def test_annotations_of_other_texts_are_not_used(tmp_path):
     texts = content_hash(json.dumps([CASES[0].prompt, CASES[0].texts, CASES[0].best]))
     stale, current = ({"case": "a", "verdict": "agree", "texts": value} for value in ("0" * 16, texts))

@@ -14,10 +14,10 @@ def longer(prompt, responses):
 def one_score(prompt, responses):
     return [1.0]
 
-def best_of(row):
+def best_of(row, most=2):
     if row["kind"] == "other":
         return None
-    return {"prompt": row["question"], "answers": [row["good"], *row["bad"]], "best": 0, "subset": row["kind"]}
+    return {"prompt": row["question"], "answers": [row["good"], *row["bad"][:most]], "best": 0, "subset": row["kind"]}
 
 def no_case(row):
     return "text"
@@ -75,6 +75,31 @@ def test_a_function_makes_the_cases_and_another_rates_them():
     assert main(["verify", "run"]) == 0 and main(["compare", "run", "run", "--scorer", row["scorer"]]) == 0
 
 
+def test_a_judge_has_the_benchmarks_of_a_reward_model(capsys):
+    for benchmark in ("mine.py:best_of", "mine.py:best_of(most=1)"):
+        words = ["--benchmark", benchmark, "--data", "rows.jsonl"]
+        assert run("judge", *words, "--kind", "mine.py:longer", "--output", "judged", "--overwrite") == 0
+        assert run("eval", *words, "--model", "mine.py:words", "--output", "rated", "--overwrite") == 0
+        assert f"Cases were made by {benchmark}." in Path("judged/report.md").read_text()
+        capsys.readouterr()
+        assert main(["compare", "judged", "rated"]) == 0
+        facts = json.loads(capsys.readouterr().out.strip().split("\n")[-1])
+        assert facts["cases"] + facts["left_out"] == 3
+    row = {"id": 1, "question": "a", "chosen": "a long response", "rejected": "short", "profile": []}
+    Path("film.jsonl").write_text(json.dumps(row))
+    words = ["--benchmark", "personalized_rewardbench(posts=0)", "--data", "film.jsonl", "--output", "film"]
+    assert run("judge", *words, "--kind", "mine.py:longer") == 0
+    assert json.loads(Path("film/summary.json").read_text())["suite"] == "personalized_rewardbench(posts=0)"
+
+
+def test_a_baseline_that_the_cases_do_not_have_is_noted():
+    assert run("eval", "--model", "mine.py:words", "--data", "pairs.jsonl", "--baselines", "majority", "longest",
+               "--output", "run") == 0  # fmt: skip
+    summary = json.loads(Path("run/summary.json").read_text())
+    assert [row["scorer"] for row in summary["rows"]] == ["words", "longest"]
+    assert "These cases have no baseline majority." in summary["notes"]
+
+
 def test_several_files_are_the_same_cases_for_a_judge_and_for_a_reward_model(capsys):
     row = {"id": "0", "prompt": "a", "chosen": "a long response", "rejected": "short"}
     files = {"first.jsonl": [row], "second.jsonl": [row | {"prompt": "b"}, row | {"subset": "own"}]}
@@ -96,6 +121,11 @@ def test_a_wrong_function_is_refused_with_its_signature(capsys):
         (["judge", "--data", "pairs.jsonl", "--kind", "mine.py:words"], 2, "(prompt, responses) -> scores"),
         (["eval", "--model", "m", "--benchmark", "mine.py:no_case", "--data", "rows.jsonl"], 3, "returns 'text' for"),
         (["eval", "--model", "mine.py:words", "--data", "none.jsonl"], 2, "no file none.jsonl"),
+        (
+            ["eval", "--model", "m", "--benchmark", "mine.py:words", "--data", "rows.jsonl"],
+            2,
+            "a suite of rows is (row)",
+        ),
     ):
         assert run(*words, "--output", "out") == code, words
         assert message in capsys.readouterr().err and not Path("out").exists(), words

@@ -17,9 +17,9 @@ def rows() -> list[dict]:
     """Rubrics in both formats, a labelled case and a pair; two themes and a row without one."""
     rubric = {"principles": [{"id": "p", "description": "Says when."}]}
     return [
-        *({"prompt": f"Care of {word}?", "rubric": rubric, "theme": "ab"[n % 2]} for n, word in enumerate(WORDS)),
-        {"prompt": "Care of ants?", "rubrics": [{"criterion": "Names sugar.", "points": 3}], "theme": "a"},
-        {"prompt": "Care of elms?", "answers": ["Cut them.", "Sing."], "best": [0], "theme": "b"},
+        *({"prompt": f"Care of {word}?", "rubric": rubric, "theme": n % 2} for n, word in enumerate(WORDS)),
+        {"prompt": "Care of ants?", "rubrics": [{"criterion": "Names sugar.", "points": 3}], "theme": "0"},
+        {"prompt": "Care of elms?", "answers": ["Cut them.", "Sing."], "best": [0], "theme": "1"},
         {"id": "x", "prompt": "Care of oaks?", "chosen": "Wait.", "rejected": "Run."},
     ]
 

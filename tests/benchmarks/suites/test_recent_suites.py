@@ -261,6 +261,21 @@ def test_ppe_pairs_are_those_that_were_sampled(tmp_path):
     assert row.sections["code"].value == np.mean([case.best == (0,) for case in of_code])
 
 
+def test_translations_and_classes_of_one_item_are_one_cluster(tmp_path):
+    def clusters(name: str, rows: list[dict]) -> list[str]:
+        (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        return [case.cluster for case in load("benchmarks.suites", name)().cases([str(tmp_path / "rows.jsonl")])[0]]
+
+    item = {"id": 7, "subset": "hep-go", "chosen": "a", "rejected": "b"}
+    items = [(1, "fra_Latn", "deux"), (1, "deu_Latn", "zwei"), (2, "deu_Latn", "zwei"), (2, "fra_Latn", "deux fois")]
+    rows = [item | {"id": id, "language": language, "prompt": prompt} for id, language, prompt in items]
+    assert clusters("m_rewardbench", rows) == ["zwei"] * 4  # items 1 and 2 have one prompt
+    step = {"original_question": "q", "modified_process": ["s"], "error_steps": [], "idx": "1"}
+    kinds = [("redundency", "q"), ("missing_condition", "q without a condition"), ("deception", "")]
+    rows = [step | {"classification": kind, "modified_question": question} for kind, question in kinds]
+    assert clusters("prmbench", rows) == ["q"] * 3
+
+
 def test_memory_is_reported_by_length(tmp_path):
     (tmp_path / "Long-form_Generation.jsonl").write_text("\n".join(map(json.dumps, memory_rows())))
     suite = load("benchmarks.suites", "mem_rewardbench")()

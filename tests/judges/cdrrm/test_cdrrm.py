@@ -4,7 +4,8 @@ import json
 from dataclasses import replace
 
 import pytest
-from rewardlab.judges.backends.chat import Reply
+from rewardlab.judges.audit.measures import comparison_flips, first_credits
+from rewardlab.judges.backends.chat import Reply, failed_reply
 from rewardlab.judges.backends.cost import Prices
 from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.cdrrm.filter import (
@@ -31,7 +32,7 @@ from rewardlab.judges.cdrrm.synthesise import (
 )
 from rewardlab.judges.cdrrm.training import SupervisedSettings, train
 from rewardlab.judges.rubrics.rubric import Rubric, Rule, parse, rubric_json
-from rewardlab.judges.types import Case
+from rewardlab.judges.types import Case, Reason
 from rewardlab.rm.errors import DataError
 from rewardlab.rm.types import PreferencePair, user_turn
 
@@ -206,6 +207,20 @@ def test_a_rubric_judge_falls_back_to_the_bare_judge_abstains_and_counts():
     assert found.cost == found.tokens[0] + 10 * found.tokens[1] > 0
     (found,) = RubricJudge(scripted([]), scripted([]))([Case("c", PROMPT, ("a", "b", "c"))])
     assert "3 answers" in found.abstained
+
+
+def test_a_rubric_judge_states_single_verdicts_and_why_one_is_missing():
+    def judged(*replies):
+        return RubricJudge(scripted([rubric_json(RUBRIC)]), scripted(replies))([CASE])
+
+    assert judged("Winner: A", "Winner: B")[0].comparisons == (((0, 1), 1.0), ((1, 0), 0.0))
+    flipped = judged("Winner: A", "Winner: A")
+    assert flipped[0].comparisons == (((0, 1), 1.0), ((1, 0), 1.0))
+    assert comparison_flips(flipped[0]) == [1.0] and first_credits(flipped[0]) == [1.0, 1.0]
+    (cut,) = judged("Winner: A", Reply("I think", "length"))
+    assert cut.reason == Reason.CUT_OFF and first_credits(cut) == [1.0]
+    (lost,) = judged(failed_reply("no connection"), "Winner: A")
+    assert lost.abstained == "no reply: no connection"
 
 
 @pytest.mark.parametrize("lora_rank", [pytest.param(0, marks=pytest.mark.slow), 4])
