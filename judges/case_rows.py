@@ -25,15 +25,17 @@ def stated_id(values: Mapping[str, Any]) -> str | None:
 def unique_ids(ids: Iterable[str]) -> list[str]:
     """Return the ids, with a number appended to each repetition.
 
-    >>> unique_ids(["a", "b", "a"])
-    ['a', 'b', 'a#2']
+    >>> unique_ids(["a", "b", "a", "a#2"])
+    ['a', 'b', 'a#2', 'a#2#2']
     """
     counts: Counter[str] = Counter()
-    unique = []
+    unique: dict[str, None] = {}
     for name in ids:
         counts[name] += 1
-        unique.append(name if counts[name] == 1 else f"{name}#{counts[name]}")
-    return unique
+        while (candidate := name if counts[name] == 1 else f"{name}#{counts[name]}") in unique:
+            counts[name] += 1
+        unique[candidate] = None
+    return [*unique]
 
 
 def parse_case(values: Mapping[str, Any]) -> Case:
