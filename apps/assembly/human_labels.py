@@ -47,8 +47,9 @@ def read_labels(source: str, cases: Sequence[Case]) -> CaseLabels:
         if "chosen" in row:
             pair = parse_pair(row)
             case = by_texts.get(_texts(pair.prompt, [completion_text(pair.chosen), completion_text(pair.rejected)]))
-            is_labelled = case and OVERALL in pair.wins
-            label = _pair_label(case, completion_text(pair.chosen), pair.wins[OVERALL]) if is_labelled else None
+            label = None
+            if case and OVERALL in pair.wins:
+                label = _pair_label(case, completion_text(pair.chosen), pair.wins[OVERALL])
         else:
             if (name := stated_id(row)) is None:
                 raise ValueError(f"no column 'case' or 'id': the row has {', '.join(map(str, row)) or 'nothing'}")

@@ -78,8 +78,8 @@ def _joined(parts: Sequence[Group], report: RowReport) -> Group:
     rows = [part.row.columns for part in parts]
     columns = {name: value for name, value in rows[0].items() if all(row.get(name) == value for row in rows)}
     report.ignored.update(dict.fromkeys({*chain(*rows)} - {*columns, *IDS}, len(rows)))
-    responses, scores = (tuple(chain(*values)) for values in zip(*(part[2:] for part in parts), strict=True))
-    return Group(first.id, first.row._replace(columns=columns), responses, scores)
+    responses, scores = chain(*(part.responses for part in parts)), chain(*(part.scores for part in parts))
+    return Group(first.id, first.row._replace(columns=columns), tuple(responses), tuple(scores))
 
 
 # ---- rewards ----

@@ -128,10 +128,10 @@ def parse_list(values: Mapping[str, Any], objective: str | None = None) -> Ranke
         wins = pair.chance(objective or OVERALL)
         return RankedList(pair.id, pair.prompt, (pair.chosen, pair.rejected), (wins, 1 - wins))
     name = next((name for name in LISTS if name in values), None)
-    if name is None and objective is None:
-        ((id, example),) = parse_examples(values)
-        return RankedList(id, example.prompt, (example.completion,), (math.nan,))
     if name is None:
+        if objective is None:
+            ((id, example),) = parse_examples(values)
+            return RankedList(id, example.prompt, (example.completion,), (math.nan,))
         (scored,) = _parser([objective])(values).completions
         return RankedList(scored.id, scored.example.prompt, (scored.example.completion,), (scored.scores[objective],))
     items = text_list(values, name)
