@@ -32,11 +32,9 @@ def unique_ids(ids: Iterable[str]) -> list[str]:
     unique: dict[str, None] = {}
     for name in ids:
         counts[name] += 1
-        numbered = name if counts[name] == 1 else f"{name}#{counts[name]}"
-        while numbered in unique:
+        while (candidate := name if counts[name] == 1 else f"{name}#{counts[name]}") in unique:
             counts[name] += 1
-            numbered = f"{name}#{counts[name]}"
-        unique[numbered] = None
+        unique[candidate] = None
     return [*unique]
 
 

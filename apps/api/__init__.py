@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from ...rm.errors import CheckFailed, UsageError
-from ...rm.io.checked_files import from_json_lines
+from ...rm.io.checked_files import from_json, from_json_lines
 from ...rm.types import RewardModel
 from ..commands.sample.settings import SELECTIONS
+from ..runs.run_folder import MANIFEST
 from . import results
 from .calls import add_verb_settings, call, plain_value, python_setting_names
 from .inputs import FilePath, Rows, conversation_rows, data_source, prompt_rows, scratch_folder, write_rows
@@ -186,7 +187,8 @@ def lint(data: Rows, **settings: Any) -> results.LintReport:
         with suppress(CheckFailed):  # findings are the result here
             call("lint", {"data": data_source(data, scratch), "output": folder} | settings)
         rows = [{"location": row.pop("place"), **row} for row in _table_rows(folder / "findings.jsonl")]
-        return results.LintReport(rows, title="Findings")
+        leaks = from_json((folder / MANIFEST).read_text(encoding="utf-8"))["leaks"]
+        return results.LintReport(rows, title="; ".join(("Findings", *leaks[:1])), leaks=leaks)
 
 
 @add_verb_settings("plan")

@@ -258,13 +258,17 @@ class Labelled(Table):
     """Summary of the run: `pairs`, `scores`, `abstentions` by labeller, `dropped`, `agreement` of the labellers."""
 
 
+@dataclass(frozen=True, repr=False)
 class LintReport(Table):
     """Findings of preference data by row: columns row, reason, detail ... Empty without findings."""
 
+    leaks: Sequence[str] = ()
+    """Sentences about features that predict the label of the data set."""
+
     @property
     def ok(self) -> bool:
-        """Whether there are no findings."""
-        return not self.rows
+        """Whether there are no findings and no label leakage."""
+        return not (self.rows or self.leaks)
 
 
 @dataclass(frozen=True, repr=False)

@@ -17,7 +17,7 @@ from ...rm.data.pairs import OnBadRow, collect, is_number, parse_pair
 from ...rm.errors import DataError
 from ...rm.types import OVERALL, completion_text, content_hash, prompt_text
 from ..runs.finished import open_finished
-from ..runs.run_folder import log_report, replace_file, replace_text, write_json
+from ..runs.run_folder import log, log_report, replace_file, replace_text, write_json
 
 CREDITS = {"agree": 1.0, "tie": 0.5, "disagree": 0.0}
 """Verdict of an annotation in the inspector -> credit of the labelled response."""
@@ -36,10 +36,10 @@ class CaseLabels(NamedTuple):
 def read_labels(source: str, cases: Sequence[Case], on_bad_row: OnBadRow = "refuse") -> CaseLabels:
     """Read the human labels of cases from annotations of the inspector, or from rows that name or contain a case.
 
-    A row has `case` (or `id`) and `verdict` (agree, tie or disagree with the label), `best` (index or indices of the
-    best response) or `scores` (a number for each response); or it is a preference pair with the texts of a case. Only
-    the last row of each annotator (`who`) counts. Annotations of other texts under the same id are not used. Raise
-    `DataError` if there is no label of these cases.
+    A row has `case` (or `id`, and `subset` if the cases have one) and `verdict` (agree, tie or disagree with the
+    label), `best` (index or indices of the best response) or `scores` (a number for each response); or it is a
+    preference pair with the texts of a case and an overall label. Only the last row of each annotator (`who`) counts.
+    Annotations of other texts under the same id are not used. Raise `DataError` if there is no label of these cases.
     """
     by_id = {case.id: case for case in cases}
     by_texts = {_texts(case.prompt, case.texts): case for case in cases}
@@ -48,11 +48,13 @@ def read_labels(source: str, cases: Sequence[Case], on_bad_row: OnBadRow = "refu
         if "chosen" in row:
             pair = parse_pair(row)
             case = by_texts.get(_texts(pair.prompt, [completion_text(pair.chosen), completion_text(pair.rejected)]))
-            label = case and _pair_label(case, completion_text(pair.chosen), pair.wins.get(OVERALL, 1.0))
+            label = None
+            if case and OVERALL in pair.wins:
+                label = _pair_label(case, completion_text(pair.chosen), pair.wins[OVERALL])
         else:
             if (name := stated_id(row)) is None:
                 raise ValueError(f"no column 'case' or 'id': the row has {', '.join(map(str, row)) or 'nothing'}")
-            case = by_id.get(name)
+            case = by_id.get(name) or by_id.get(f"{row.get('subset')}/{name}")
             label = case and _label(case, row)
         return (case.id, str(row.get("who", "")), label) if case and label else None
 
@@ -119,6 +121,8 @@ def correct_run(folder: str, source: str, width: float, on_bad_row: OnBadRow = "
     ]
     if not sentences:
         raise DataError(f"{source}: no model of {folder} judged a case that has a label; label cases of this run")
+    if unused:
+        log(f"{source}: {unused} labels are for other cases or other texts, and are not used")
     report = run.report([*(note for note in run.summary["notes"] if not note.startswith(PREFIX)), *sentences])
     facts = {
         name: {

@@ -110,22 +110,23 @@ class JudgeReward:
     """Reward function by a judge: one score per completion, or None for an abstention.
 
     The reward of a pointwise judge is its score of the completion. A judge that compares completions plays a tournament
-    among the completions of a prompt: the reward s_i of completion i is its mean share of the comparisons with all
-    others, where equal texts get 1/2. The reward is missing if a comparison is missing or there is no
-    other completion. `facts` are metrics of the last call, in which stored replies count like new requests.
+    among the completions of a prompt in one data row: the reward s_i of completion i is its mean share of the
+    comparisons with all others, where equal texts get 1/2. The reward is missing if a comparison is missing or there is
+    no other completion. `facts` are metrics of the last call, in which stored replies count like new requests.
     """
 
     def __init__(self, opened: OpenJudge, references: Mapping[str, str] | None = None):
         self.judge, self.chat, self.compares = opened
+        self.reads_rows = self.compares
         self.references = references or {}
         """Reference responses for the judge, by the prompt's text."""
         self.completions = self.missing = self.judgments = self.abstentions = 0
         self._earlier = self._totals()
 
-    def __call__(self, examples: Sequence[Example]) -> list[float | None]:
-        """Return one score per completion. Raise `DataError` if all requests fail."""
+    def __call__(self, examples: Sequence[Example], rows: Sequence[int] = ()) -> list[float | None]:
+        """Return a score per completion; `rows` are the prompts' data rows. Raise `DataError` if all requests fail."""
         self._earlier, replies_earlier = self._totals(), self.chat.replies
-        judgments = self._tournaments(examples) if self.compares else self._pointwise(examples)
+        judgments = self._tournaments(examples, rows) if self.compares else self._pointwise(examples)
         if self.facts()["without_reply"] and self.chat.replies == replies_earlier:
             last = next(reversed(self.chat.faults))
             raise DataError(f"{self.judge.name}: none of the judge's requests has a reply: {last[:ERROR_LENGTH]}")
@@ -168,10 +169,11 @@ class JudgeReward:
         scores = {text: _score(judgment, 0) for text, judgment in zip(distinct, self._judge_cases(cases), strict=True)}
         return [scores[_key(example)] for example in examples]
 
-    def _tournaments(self, examples: Sequence[Example]) -> list[float | None]:
-        groups: dict[str, list[int]] = defaultdict(list)
-        for index, example in enumerate(examples):
-            groups[prompt_text(example.prompt)].append(index)
+    def _tournaments(self, examples: Sequence[Example], rows: Sequence[int]) -> list[float | None]:
+        prompts = zip(rows or [0] * len(examples), (prompt_text(example.prompt) for example in examples), strict=True)
+        group_of, groups = [*prompts], defaultdict[tuple[int, str], list[int]](list)
+        for index, name in enumerate(group_of):
+            groups[name].append(index)
         duels = [duel for indices in groups.values() for duel in _duels(examples, indices)]
         judgments = self._judge_cases(
             [
@@ -185,7 +187,7 @@ class JudgeReward:
             shares[(*_key(examples[j]), examples[i].completion)] = _score(judgment, 1)
 
         def reward(i: int) -> float | None:
-            others = [examples[j].completion for j in groups[prompt_text(examples[i].prompt)] if j != i]
+            others = [examples[j].completion for j in groups[group_of[i]] if j != i]
             text = examples[i].completion
             return win_share([0.5 if text == other else shares[(*_key(examples[i]), other)] for other in others])
 

@@ -1,7 +1,7 @@
 """Responses of a data set, their rewards by one or several labellers, and the files of labels in TRL's columns."""
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,14 +14,14 @@ from ...judges.case_rows import unique_ids
 from ...policy.decoding.selection import PickedPair
 from ...policy.rewards.sources import RewardSources
 from ...policy.training.prompts import PROMPT_COLUMNS, PromptRow
-from ...rm.data.conversation_split import as_completion
-from ...rm.data.pairs import RowReport, collect, parse_examples, refuse_bad_rows, row_id, row_prompt, text_list
+from ...rm.data.pairs import IDS, RowReport, collect, refuse_bad_rows
+from ...rm.data.scored_rows import LISTS, parse_list
 from ...rm.types import AnyCompletion, Example, completion_json, completion_turns, content_hash, prompt_text
 from ..runs.resumable_rows import ResumableRows
 from ..runs.run_folder import write_rows
 
-LISTS, SINGLES = ("responses", "completions", "answers"), ("completion", "response", "answer")
-"""Columns with several responses of a prompt, and with one."""
+READ = (*PROMPT_COLUMNS, *LISTS, "completion", "response", "answer")
+"""Columns with the prompt and the responses, which labellers do not get as columns."""
 DATA = "data"
 """Name of the labels that preference pairs already have."""
 TIED = -1
@@ -29,12 +29,12 @@ TIED = -1
 
 
 class Group(NamedTuple):
-    """The responses of a prompt, and the index of the one that the data prefer, or None."""
+    """The responses of a prompt, and their scores in the data (of a pair, P(better)); NaN for those without one."""
 
     id: str
     row: PromptRow
     responses: tuple[AnyCompletion, ...]
-    chosen: int | None = None
+    scores: tuple[float, ...]
 
     @property
     def examples(self) -> list[Example]:
@@ -45,38 +45,41 @@ class Group(NamedTuple):
 def load_groups(files: Sequence[str], *, skip_bad_rows: bool = False) -> tuple[list[Group], RowReport]:
     """Load the responses of rows with a list of them, of preference pairs, and of rows with one each, joined by prompt.
 
-    A number is appended to repeated ids.
+    A number is appended to repeated ids. Of joined rows, columns with different values are ignored and counted.
     """
-    groups: dict[Any, Group] = {}
+    parts: dict[Any, list[Group]] = {}
     report = RowReport()
     for file in files:
-        parsed, rows = collect(file, _parse_group, "skip")
+        parsed, rows = collect(file, _parse_group, "skip", expand=False)
         report += rows
         for number, group in enumerate(parsed):
             key = prompt_text(group.row.prompt) if len(group.responses) == 1 else (file, number)
-            earlier = groups.get(key)
-            groups[key] = group if earlier is None else earlier._replace(responses=earlier.responses + group.responses)
+            parts.setdefault(key, []).append(group)
     if not skip_bad_rows:
         refuse_bad_rows(report)
-    ids = unique_ids(group.id for group in groups.values())
-    return [group._replace(id=id) for id, group in zip(ids, groups.values(), strict=True)], report
+    groups = [_joined(some, report) for some in parts.values()]
+    ids = unique_ids(group.id for group in groups)
+    return [group._replace(id=id) for id, group in zip(ids, groups, strict=True)], report
 
 
-def _parse_group(row: Mapping[str, Any]) -> Group:
-    name = next((name for name in LISTS if name in row), None)
-    if name is None:
-        examples = [example for _, example in parse_examples(row)]
-        prompt, responses = examples[0].prompt, tuple(example.completion for example in examples)
-    else:
-        prompt, responses = row_prompt(row), tuple(as_completion(text, name) for text in text_list(row, name))
-    if not responses:
-        raise ValueError(f"no response: '{name}' is empty")
-    used = (*PROMPT_COLUMNS, *LISTS, *SINGLES)
-    columns = {column: value for column, value in row.items() if column not in used}
-    stated, is_pair = row_id(row), name is None and len(responses) == 2
-    id = content_hash([prompt, *map(completion_json, responses)]) if stated is None else str(stated)
-    as_text = isinstance(row.get("prompt"), str)
-    return Group(id, PromptRow(prompt, as_text, columns), responses, 0 if is_pair else None)
+def _parse_group(values: Mapping[str, Any]) -> Group:
+    parsed = parse_list(values)
+    if not parsed.completions:
+        raise ValueError(f"no response: '{next(name for name in LISTS if name in values)}' is empty")
+    columns = {column: value for column, value in values.items() if column not in READ}
+    as_text = isinstance(values.get("prompt", values.get("context")), str)
+    return Group(parsed.id, PromptRow(parsed.prompt, as_text, columns), parsed.completions, parsed.scores)
+
+
+def _joined(parts: Sequence[Group], report: RowReport) -> Group:
+    first, *others = parts
+    if not others:
+        return first
+    rows = [part.row.columns for part in parts]
+    columns = {name: value for name, value in rows[0].items() if all(row.get(name) == value for row in rows)}
+    report.ignored.update(dict.fromkeys({*chain(*rows)} - {*columns, *IDS}, len(rows)))
+    responses, scores = chain(*(part.responses for part in parts)), chain(*(part.scores for part in parts))
+    return Group(first.id, first.row._replace(columns=columns), tuple(responses), tuple(scores))
 
 
 # ---- rewards ----
@@ -111,6 +114,8 @@ def rate_groups(sources: RewardSources, groups: Sequence[Group], file: Path, bat
     keys = [content_hash([index, prompt_text(group.row.prompt), *map(completion_json, group.responses)])
             for index, group in enumerate(groups)]  # fmt: skip
     stored = rows.resume(keys)
+    recorded = [row["recorded"] for row in rows.rows([*stored])] if stored else []
+    sources.truncate_record(max(recorded, default=0))  # the faults of an incomplete batch are recorded again
     missing = [index for index, key in enumerate(keys) if key not in stored]
     total, remaining = (sum(len(groups[index].responses) for index in part) for part in (range(len(groups)), missing))
     with tqdm(total=total, initial=total - remaining, desc="labelling", unit="response", disable=None) as bar:
@@ -123,7 +128,8 @@ def rate_groups(sources: RewardSources, groups: Sequence[Group], file: Path, bat
             members = rewards.values if of_one is None else of_one[:, 0]
             for index in batch:
                 mask = np.array(of_examples) == index
-                rows.append(keys[index], {"rewards": rewards.values[mask].tolist(), "members": members[mask].tolist()})
+                values = {"rewards": rewards.values[mask].tolist(), "members": members[mask].tolist()}
+                rows.append(keys[index], values | {"recorded": sources.recorded})
             bar.update(len(examples))
     read = rows.rows(keys)
     return Ratings(sources.names, *(_padded([row[name] for row in read]) for name in ("rewards", "members"))), remaining
@@ -145,16 +151,13 @@ def agreement(groups: Sequence[Group], ratings: Ratings) -> dict[str, Any]:
     """Return Krippendorff's alpha of all labellers, and the share of equal labels and Cohen's kappa of each pair.
 
     A label is the position of the preferred response of a prompt, or a tie. Responses are ordered by hash, so that
-    their order in the data has no effect. The labels that preference pairs already have count as a further labeller,
+    their order in the data has no effect. The labels of preference pairs in the data count as a further labeller,
     `data`. Empty with a single labeller.
     """
     labels = {name: _preferred(groups, ratings.rewards[:, :, k]) for k, name in enumerate(ratings.names)}
-    if any(group.chosen is not None for group in groups):
-        stated = np.full(ratings.rewards.shape[:2], np.nan)
-        for index, group in enumerate(groups):
-            if group.chosen is not None:
-                stated[index, : len(group.responses)] = np.arange(len(group.responses)) == group.chosen
-        labels[DATA] = _preferred(groups, stated)
+    in_data = _preferred(groups, _padded([[[score] for score in group.scores] for group in groups])[:, :, 0])
+    if not np.isnan(in_data).all():
+        labels[DATA] = in_data
     if len(labels) < 2:
         return {}
     pairs = {}

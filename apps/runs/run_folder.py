@@ -264,6 +264,8 @@ def to_json_types(value: Any, *, exact: bool = False) -> Any:
         return [to_json_types(item, exact=exact) for item in value]
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
+    if isinstance(value, bytes):
+        raise DataError(f"binary data cannot be written as JSON: {value!r:.40}; leave its column out of the data")
     if isinstance(value, float) and not math.isfinite(value):
         return str(value) if exact else None
     return value

@@ -1,6 +1,6 @@
 """Fine-tuning of policies on files: conversations and pairs as token ids, for TRL's SFT and DPO trainers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ from datasets import Dataset
 from trl import DPOTrainer, SFTTrainer
 
 from ...rm.backbones.tokenization import EncodedCompletion, Encoder
-from ...rm.data.pairs import OnBadRow, RowReport, collect, load_pairs, parse_examples
+from ...rm.data.pairs import OnBadRow, RowReport, collect, load_pairs, parse_examples, parse_pair
 from ...rm.errors import DataError
 from ...rm.training.checkpointing import MarkComplete
 from ...rm.training.encoding import Encoding, OnLong, encode_each, encode_labelled
@@ -33,18 +33,27 @@ class Conversation(NamedTuple):
 
 
 def load_conversations(sources: Sequence[str], on_bad_row: OnBadRow) -> tuple[list[Conversation], RowReport]:
-    """Load prompts with completions, conversations, and the chosen completions of preference files."""
-    return collect(sources, lambda row: Conversation(*parse_examples(row)[0]), on_bad_row, unique_ids=True)
+    """Load prompts with completions, conversations, and the completions that preference files prefer."""
+    return collect(sources, _conversation, on_bad_row, unique_ids=True)
+
+
+def _conversation(row: Mapping[str, Any]) -> Conversation:
+    if "chosen" not in row:
+        return Conversation(*parse_examples(row)[0])
+    pair = parse_pair(row)
+    return Conversation(f"{pair.id}/chosen", (pair.preferred() or pair).examples[0])
 
 
 def load_preferences(sources: Sequence[str], on_bad_row: OnBadRow) -> tuple[list[PreferencePair], RowReport]:
-    """Load preference pairs with the more likely winner as chosen. Ties are dropped, and counted as such."""
+    """Load preference pairs with the more likely winner as chosen. Others are dropped, and counted by reason."""
     pairs, report = load_pairs(sources, on_bad_row=on_bad_row)
     preferred = [(pair, pair.preferred()) for pair in pairs]
-    report.dropped += [(f"pair '{pair.id}'", "a tie") for pair, winner in preferred if winner is None]
+    undecided = [pair for pair, winner in preferred if winner is None]
+    reasons = {True: "a tie", False: f"no label for '{OVERALL}'"}
+    report.dropped += [(f"pair '{pair.id}'", reasons[OVERALL in pair.wins]) for pair in undecided]
     winners = [winner for _, winner in preferred if winner is not None]
     if not winners:
-        raise DataError(f"{', '.join(sources)}: all {len(pairs)} pairs are ties, so nothing is preferred")
+        raise DataError(f"{', '.join(sources)}: none of {len(pairs)} pairs has a preference: {report.reasons}")
     return winners, report
 
 

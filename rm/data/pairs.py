@@ -30,6 +30,8 @@ from .readers import Row, read_rows
 
 T = TypeVar("T")
 OnBadRow = Literal["refuse", "skip"]
+IDS = ("id", "unique_id")
+"""Columns with the id of a row."""
 EXAMPLES_OF_REASON = 3
 """Number of rows that an error lists for each reason."""
 
@@ -194,7 +196,7 @@ def _reasons_with_locations(report: RowReport) -> str:
 
 def row_id(values: Mapping[str, Any]) -> Any:
     """Return the id of a row; None if it is missing or an empty CSV cell."""
-    return next((stated for name in ("id", "unique_id") if (stated := values.get(name)) not in (None, "")), None)
+    return next((stated for name in IDS if (stated := values.get(name)) not in (None, "")), None)
 
 
 def id_or_hash(values: Mapping[str, Any], content: Any) -> str:

@@ -10,6 +10,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -194,13 +195,15 @@ def _parquet_rows(path: str, content: bytes) -> Iterator[Row]:
 
 def without_padding(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of an Arrow table without null fields in nested values: Arrow gives all messages and tool calls of a
-    column the same fields."""
+    column the same fields. Decimal numbers become floats."""
     return {name: _without_nulls(value) for name, value in values.items()}
 
 
 def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _without_nulls(item) for name, item in value.items() if item is not None}
+    if isinstance(value, Decimal):
+        return float(value)
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
-from ..types import AnyCompletion, Example, Messages, PreferencePair, completion_json, prompt_text
+from ..types import OVERALL, AnyCompletion, Example, Messages, PreferencePair, completion_json, prompt_text
 from .conversation_split import as_completion, as_prompt
 from .messages_and_tools import with_columns
 from .pairs import (
@@ -108,7 +108,7 @@ def load_lists(sources: str | Sequence[str], objective: str) -> tuple[list[Ranke
     `rank` or `score` in each completion, as in NeMo-RL's and Nectar's rows; preference pairs, whose scores are
     P(better); and rows of `load_judged` with one completion and its score, which are joined by prompt.
     """
-    rows, report = collect(sources, partial(_parse_list, objective), "skip", unique_ids=True, expand=False)
+    rows, report = collect(sources, partial(parse_list, objective=objective), "skip", unique_ids=True, expand=False)
     lists: dict[Any, RankedList] = {}
     for index, row in enumerate(rows):
         key = prompt_text(row.prompt) if len(row.scores) == 1 else index
@@ -117,23 +117,33 @@ def load_lists(sources: str | Sequence[str], objective: str) -> tuple[list[Ranke
     return [*lists.values()], report
 
 
-def _parse_list(objective: str, values: Mapping[str, Any]) -> RankedList:
+def parse_list(values: Mapping[str, Any], objective: str | None = None) -> RankedList:
+    """Parse one row of `load_lists`; raise `ValueError` if it is unusable.
+
+    Without an `objective`, pairs have their overall label, completions may be blank or without a score, and columns
+    with scores are not read.
+    """
     if "chosen" in values:
         pair = parse_pair(values)
-        wins = pair.chance(objective)
+        wins = pair.chance(objective or OVERALL)
         return RankedList(pair.id, pair.prompt, (pair.chosen, pair.rejected), (wins, 1 - wins))
     name = next((name for name in LISTS if name in values), None)
     if name is None:
+        if objective is None:
+            ((id, example),) = parse_examples(values)
+            return RankedList(id, example.prompt, (example.completion,), (math.nan,))
         (scored,) = _parser([objective])(values).completions
         return RankedList(scored.id, scored.example.prompt, (scored.example.completion,), (scored.scores[objective],))
     items = text_list(values, name)
-    prompt = with_columns(as_prompt(column(values, "context" if "context" in values else "prompt")), values)
+    source = "context" if "context" in values and "prompt" not in values else "prompt"
+    prompt = with_columns(as_prompt(column(values, source)), values)
     completions, scores = zip(*(_item(item, name) for item in items), strict=True) if items else ((), ())
-    check_filled(prompt, **{f"{name}[{index}]": completion for index, completion in enumerate(completions)})
-    for sign, stated in ((-1.0, "ranks"), (1.0, "scores")):
+    texts = {f"{name}[{index}]": completion for index, completion in enumerate(completions)}
+    check_filled(prompt, objective is None, **texts)
+    for sign, stated in ((-1.0, "ranks"), (1.0, "scores")) if objective else ():
         if stated in values:
             scores = [_signed(sign, value, stated) for value in text_list(values, stated)]
-    if len(scores) != len(completions) or sum(not math.isnan(score) for score in scores) < 2:
+    if objective and (len(scores) != len(completions) or sum(not math.isnan(score) for score in scores) < 2):
         raise ValueError(f"a list has 2 completions with a rank or score or more: {scores} of {len(items)} {name}")
     id = id_or_hash(values, [prompt, *map(completion_json, completions)])
     return RankedList(id, prompt, completions, tuple(scores))

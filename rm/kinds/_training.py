@@ -77,6 +77,12 @@ class PairTraining(RowTraining[L]):
         pairs, rows = load_pairs(path, on_bad_row="skip")
         return Judged([pair.labelled_for(objective) for pair in pairs] if objective else pairs, []), rows
 
+    def count_labels(self, pairs: Sequence[PreferencePair], objective: str) -> dict[str, int]:
+        """Return the numbers of pairs with and without a label; report those without, which are left out."""
+        if unlabelled := sum(objective not in pair.wins for pair in pairs):
+            self.report(f"data: {unlabelled} of {len(pairs)} pairs unlabelled for '{objective}', left out")
+        return {"pairs": len(pairs), "unlabelled": unlabelled, "kept": len(pairs) - unlabelled}
+
     def golden_examples(self, model: Any, data: TrainingData, number: int) -> list[Example]:
         """Return the completions of the first pairs, or rated responses if there are no pairs."""
         return alternating_examples(data.train)[:number]

@@ -38,7 +38,9 @@ class RewardArguments(TrainingArguments):
     per_device_eval_batch_size: int = field(default=32, metadata={"help": "Pairs per device."})
     num_train_epochs: float = field(default=1.0, metadata={"help": "Passes over the training pairs."})
     save_strategy: str = field(default="steps", metadata={"help": "When a checkpoint is written."})
-    save_steps: float = field(default=200, metadata={"help": "Steps between checkpoints."})
+    save_steps: float = field(
+        default=200, metadata={"help": "Steps between checkpoints; with evaluation data they are those of eval_steps."}
+    )
     save_total_limit: int | None = field(default=2, metadata={"help": "Checkpoints kept (at least 2)."})
     eval_steps: float | None = field(default=200, metadata={"help": "Steps between evaluations."})
     logging_steps: float = field(default=20, metadata={"help": "Steps between log lines."})

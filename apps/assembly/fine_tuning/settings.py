@@ -27,7 +27,7 @@ class SftSettings(FineTuningSettings):
 
     data: list[str] = setting(
         [],
-        "Files with prompt and completion, or messages; of preference files the chosen completions are learned. Or "
+        "Files with prompt and completion, or messages; of preference files the preferred completions are learned. Or "
         "hub-id[@revision][:split].",
         group="Data and output",
     )

@@ -11,10 +11,10 @@ import numpy as np
 
 from ....policy.decoding.selection import select_pairs, usable_completions
 from ....policy.training.prompts import rows_by_prompt
-from ....rm.errors import DataError
+from ....rm.errors import DataError, UsageError
 from ....rm.registry.specs import is_function
 from ....rm.types import completion_text
-from ...assembly.labelling import Group, Ratings, agreement, load_groups, rate_groups, write_pairs, write_scores
+from ...assembly.labelling import DATA, Group, Ratings, agreement, load_groups, rate_groups, write_pairs, write_scores
 from ...rewards._open import NoPolicy, RunFacts, check_functions, open_fixed_rewards, sources_by_name
 from ...runs.model_hashes import model_hashes
 from ...runs.run_folder import log, log_rows, recipe_of, run_folder, seconds_since, trust_option, write_manifest
@@ -31,6 +31,8 @@ def run_label(config: LabelConfig) -> dict[str, Any]:
     started = time.time()
     groups, report = load_groups(config.data, skip_bad_rows=config.on_bad_row == "skip")
     log_rows("data", report)
+    if DATA in sources_by_name(config.reward):
+        raise UsageError(f"--reward {DATA}=... is the name of the labels in the data; rename it with NAME=SOURCE")
     table = [group.row for group in groups]
     check_functions([*sources_by_name(config.reward).values()], table)
     folder_options: dict[str, Any] = {"overwrite": config.overwrite, "resume": config.resume}
@@ -40,6 +42,8 @@ def run_label(config: LabelConfig) -> dict[str, Any]:
         loading, by_prompt = trust_option(config), rows_by_prompt(table)
         run = RunFacts(policy, 1, config.seed, loading, by_prompt, table, str(work / REPLIES))
         sources = open_fixed_rewards(config.reward, (), run, work / FAULTS, skip=config.on_fault == "skip")
+        if config.agreement and len(sources.names) < 2 and not sources.ensembles:
+            raise UsageError(f"--agreement {config.agreement} needs an ensemble or several labellers; leave it out")
         ratings, labelled = rate_groups(sources, groups, work / PROGRESS / "rewards.jsonl", config.batch_size)
         facts = {"contracts": sources.contracts} | _write(config, groups, ratings, work)
         settings = {name: vars(config)[name] for name in LATER}

@@ -196,8 +196,8 @@ def _fix(read: Read, reasons: Mapping[int, str], path: Path) -> dict[str, Any]:
         row = read.rows[index]
         values = {"row": dict(row.values)} if row.values else {"error": row.error}
         removed.append({"place": row.location, "reason": reason, **values})
-    write_rows(left_out, removed)
     write_rows(clean, rows)
+    write_rows(left_out, removed)
     return {"fixed": str(clean), "left_out": str(left_out), "kept": len(rows), "dropped": len(reasons)}
 
 

@@ -32,20 +32,25 @@ class LintConfig(DataHubSettings):
         "Minimum share of common 3-word shingles that makes a prompt a near-duplicate of a benchmark's prompt; "
         "shingles that most prompts of the benchmark share are not counted.",
         range=SHARE_ABOVE_0,
+        requires="against",
     )
     encoder: str | None = setting(
         None,
         "Encoder of rewardlab retriever, which also finds prompts that say the same as a benchmark's in other words.",
         requires="against",
     )
-    similar: float = setting(0.9, "Minimum similarity by --encoder at which a prompt is reported.", range=SHARE_ABOVE_0)
+    similar: float = setting(
+        0.9, "Minimum similarity by --encoder at which a prompt is reported.", range=SHARE_ABOVE_0, requires="encoder"
+    )
     alike: float = setting(
         0.9, "Minimum share of common 3-word shingles that makes two responses near-duplicates.", range=SHARE_ABOVE_0
     )
     fix: str | None = setting(
         None, "Write the remaining rows to this .jsonl, and the removed rows to a file beside it.", suffixes=(".jsonl",)
     )
-    keep: list[str] = setting(["tie"], "Reasons for which --fix does not remove a row.", choices=REASONS)
+    keep: list[str] = setting(
+        ["tie"], "Reasons for which --fix does not remove a row.", choices=REASONS, requires="fix"
+    )
     output: str | None = setting(None, "Folder for the report and every finding.")
     trust_remote_code: bool = setting(False, "Run code that comes with a model.")
     overwrite: bool = setting(False, "Replace the files of --fix and --output.")

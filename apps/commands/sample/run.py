@@ -66,6 +66,7 @@ def run_sample(config: SampleConfig) -> dict[str, Any]:
     with run_folder(config.output, _recipe(config), keep=f"{PROGRESS}/*.jsonl*", **folder_options) as work:
         (work / PROGRESS).mkdir(exist_ok=True)
         sources, completions, generated = _sample(config, prompts, work)
+        sources.truncate_record(0)  # all rewards are computed again after --resume
         batch_size = max(1, config.batch_size // config.n) * config.n
         rewards = rate(sources, prompts.rows, completions, batch_size)
         sample = Sample(prompts.rows, completions, rewards, sources.trained)

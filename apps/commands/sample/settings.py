@@ -5,9 +5,11 @@ from typing import Literal
 
 from ....policy.decoding.settings import DecodingSettings
 from ....rm.io.server_rotation import addresses
-from ....rm.registry.settings import AT_LEAST_0, AT_LEAST_1, SHARE, SHARE_ABOVE_0, Rule, setting
+from ....rm.registry.settings import AT_LEAST_0, AT_LEAST_1, SHARE, SHARE_ABOVE_0, Rule, changed_settings, setting
 
 SELECTIONS = ("best", "pairs", "top")
+OF_PAIRS = ("rejected", "margin", "min_wins")
+"""Settings of the selection of pairs."""
 
 
 @dataclass
@@ -33,6 +35,14 @@ class SampleConfig(DecodingSettings):
             "--temperature 0 makes all {n} completions of a prompt equal; raise it",
         ),
         Rule(lambda settings: settings.n < 2 and "pairs" in settings.select, "--select pairs needs --n 2 or more"),
+        Rule(
+            lambda settings: "pairs" not in settings.select and {*OF_PAIRS} & {*changed_settings(settings)},
+            "--rejected, --margin and --min_wins belong to --select pairs; add it, or leave them out",
+        ),
+        Rule(
+            lambda settings: "top" not in settings.select and "share" in changed_settings(settings),
+            "--share {share} belongs to --select top; add it, or leave --share out",
+        ),
     )
     data: list[str] = setting(
         [], "Prompt files, preference files, .txt with a prompt per line, or hub-id[@revision][:split].", group="Data"
@@ -65,7 +75,9 @@ class SampleConfig(DecodingSettings):
         0.0, "Length penalty of the selection, in reward per unit of length.", range=AT_LEAST_0
     )
     length_unit: Literal["characters", "share"] = setting(
-        "characters", "Unit of the length: characters, or the share of the tokens of the prompt's longest completion."
+        "characters",
+        "Unit of the length: characters, or the share of the tokens of the prompt's longest completion.",
+        requires="length_penalty",
     )
     share: float = setting(0.1, "Share of all completions that top selects.", range=SHARE_ABOVE_0)
     endpoint: list[str] = setting(
@@ -75,9 +87,11 @@ class SampleConfig(DecodingSettings):
     )
     model: str | None = setting(None, "Name of the policy at the server.")
     key_variable: str | None = setting(
-        None, "Environment variable with the API key, by default OPENAI_API_KEY; '' for a server that needs none."
+        None,
+        "Environment variable with the API key, by default OPENAI_API_KEY; '' for a server that needs none.",
+        requires="endpoint",
     )
-    concurrency: int = setting(16, "Maximum number of concurrent requests.", range=AT_LEAST_1)
+    concurrency: int = setting(16, "Maximum number of concurrent requests.", range=AT_LEAST_1, requires="endpoint")
     resume: bool = setting(False, "Continue a run that was cut off.", group="Run")
     overwrite: bool = setting(False, "Replace the run folder.")
 

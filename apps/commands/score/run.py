@@ -24,6 +24,8 @@ from .settings import ScoreConfig
 
 OMITTED = "omitted"
 """Internal column with the texts that the chat template omits from each row. It is counted and not written."""
+RESERVED = ("id", "file", "row", "truncated", OMITTED, "spread", "low", "high")
+"""Names of the other columns."""
 
 
 def run_score(config: ScoreConfig) -> dict[str, Any]:
@@ -50,6 +52,8 @@ def run_score(config: ScoreConfig) -> dict[str, Any]:
         log(f"data: {summary['truncated']} of {len(placed)} conversations exceed the model's max_length and were cut")
     if omitted:
         log(f"data: the chat template leaves out text of {len(omitted)} of {len(placed)} rows: {omitted[0][:60]!r}")
+    if missing := np.isnan([columns[name] for name in _reward_columns(model)]).any(axis=0).sum():
+        log(f"data: {missing} of {len(placed)} rows have no score, such as responses without a step that was read")
     replace_file(Path(config.output), lambda path: _write_columns(columns, path, config.output.endswith(".parquet")))
     return summary
 
@@ -82,8 +86,7 @@ def _columns(
     columns |= {"file": [row.file for row in placed], "row": [row.row for row in placed]}
     columns["truncated"] = [facts.truncated for facts in scored.readings]
     columns[OMITTED] = [facts.omitted for facts in scored.readings]
-    reserved = {*columns, "spread", "low", "high"}
-    names = [f"reward_{name}" if name in reserved else name for name in model.contract.objectives]
+    names = _reward_columns(model)
     columns |= {name: scored.rewards[:, k].tolist() for k, name in enumerate(names)}
     added, spread = {}, _spread(model, examples)
     if spread is not None:
@@ -94,6 +97,10 @@ def _columns(
         labels = [name] if len(names) == 1 else [f"{name}_{objective}" for objective in model.contract.objectives]
         columns |= zip(labels, values.T.tolist(), strict=True)
     return columns
+
+
+def _reward_columns(model: Any) -> list[str]:
+    return [f"reward_{name}" if name in RESERVED else name for name in model.contract.objectives]
 
 
 def _refuse_long(placed: Sequence[LocatedExample], read: Sequence[Reading], limit: int | None) -> None:
@@ -140,7 +147,13 @@ def _bounds(model: Any, config: ScoreConfig) -> dict[str, np.ndarray] | None:
     log_rows("calibrate", rows)
     examples = [completion.example for completion in rated.completions]
     scores = np.array([[completion.scores.get(name, np.nan) for name in names] for completion in rated.completions])
-    residuals = scores.reshape(-1, len(names)) - rate_with_readings(model, examples).rewards
+    rewards, read = rate_with_readings(model, examples)
+    if long := [completion.id for completion, facts in zip(rated.completions, read, strict=True) if facts.truncated]:
+        counts = f"calibrate: {len(long)} of {len(examples)} conversations exceed the model's max_length"
+        if config.on_long == "refuse":
+            raise DataError(f"{counts}, first '{long[0]}'; shorten them, or have them cut with --on_long truncate")
+        log(f"{counts} and were cut")
+    residuals = scores.reshape(-1, len(names)) - rewards
     spread = _spread(model, examples)
     residuals /= 1 if spread is None else np.maximum(spread, np.finfo(float).tiny)
     low, high = np.array([residual_bounds(column, config.level) for column in residuals.T]).T

@@ -22,8 +22,8 @@ class BoostedTraining(PairTraining):
         names = [str(Path(name).resolve()) if Path(name).exists() else name for name in self.settings.members]
         stages = [load_reward_model(name, **self.options) for name in names]
         model = BoostedRewardModel.fitted(stages, names, pairs, objective=objective)
-        weights = dict(zip(names, model.weights, strict=True))
-        return Prepared(model, facts={"weights": weights, "losses": model.losses(pairs, objective)})
+        facts = {"weights": dict(zip(names, model.weights, strict=True)), "losses": model.losses(pairs, objective)}
+        return Prepared(model, facts=facts | {"encoding": self.count_labels(pairs, objective)})
 
     def summary(self, model: Any, data: TrainingData, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Return the numbers of stages and pairs, the weights and the losses."""

@@ -18,9 +18,7 @@ class FittedTraining(PairTraining):
     def prepare(self, data: TrainingData) -> Prepared:
         """Return the fitted model."""
         (objective,), pairs = self.settings.objectives, data.train.pairs
-        if unlabelled := sum(objective not in pair.wins for pair in pairs):
-            self.report(f"data: {unlabelled} of {len(pairs)} pairs unlabelled for '{objective}', left out")
-        counts = {"pairs": len(pairs), "unlabelled": unlabelled, "kept": len(pairs) - unlabelled}
+        counts = self.count_labels(pairs, objective)
         strength = self.settings.inverse_regularization
         model = self.new_model().fit(pairs, objective=objective, **({"C": strength} if strength else {}))
         check_fitted(model.weights, model.contract.kind)

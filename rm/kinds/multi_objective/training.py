@@ -269,9 +269,11 @@ class ObjectivesTraining(ScalarTraining):
     def _encode(self, model: ScalarRewardModel, data: Judged, name: str) -> Encoding:
         names, on_long = self.settings.objectives, self.settings.on_long
         parts = []
-        labelled = any(name in pair.wins for pair in data.pairs for name in names)
-        if data.pairs and (labelled or not data.completions):
-            parts.append(self.log_encoding(name, encode_objectives(model.encoder, data.pairs, names, on_long)))
+        if data.pairs:
+            options = {"allow_empty": bool(data.completions)}
+            parts.append(
+                self.log_encoding(name, encode_objectives(model.encoder, data.pairs, names, on_long, **options))
+            )
         if data.completions:
             parts.append(self.log_encoding(name, encode_scored(model.encoder, data.completions, names, on_long)))
         if not any(part.rows for part in parts):

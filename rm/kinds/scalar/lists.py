@@ -145,9 +145,11 @@ class ListTraining(ScalarTraining):
                 "--center_rewards_coefficient out, or take a loss of pairs"
             )
 
-    def load_file(self, path: str, objective: str | None) -> tuple[Judged, RowReport]:
-        """Load the lists of one file."""
-        lists, rows = load_lists(path, objective or self.settings.objectives[0])
+    def load_rows(self, sources: Sequence[str]) -> tuple[Judged, RowReport]:
+        """Load the lists of all sources together, since rows of one prompt may be in several files."""
+        if not sources:
+            return Judged([], []), RowReport()
+        lists, rows = load_lists(self.files(sources), self.settings.objectives[0])
         return Judged([], [], lists=lists), rows
 
     def prepare(self, data: TrainingData) -> Prepared:

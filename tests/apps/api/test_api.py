@@ -144,6 +144,8 @@ def test_lint_returns_findings_plan_its_phases_and_results_print_as_short_tables
     report = rl_api.lint([*PAIRS, {"prompt": "a", "chosen": "same", "rejected": "same"}])
     assert not report.ok and len(report) == 1 and ":13" in report[0]["location"] and "identical" in report._repr_html_()
     assert rl_api.lint(PAIRS[:2]).ok
+    leaking = rl_api.lint([{**PAIRS[0], "prompt": f"Question {n}?", "chosen": f"Yes, it is {n}."} for n in range(40)])
+    assert not leaking.ok and leaking.leaks[0] in str(leaking), "the longer one is always chosen"
     plan = rl_api.plan("7b", gpus=8, strategy="fsdp", lora_r=16)
     assert plan["gpus"] == 8 and plan.to_pandas()["weights"].iloc[0] > 1 and "data:image/png" in plan._repr_html_()
     evaluation = rl_api.evaluate(model, PAIRS, bootstrap_samples=20, baselines=["longest"])

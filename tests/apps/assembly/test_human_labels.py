@@ -7,6 +7,7 @@ from rewardlab.rm.errors import DataError
 from rewardlab.rm.types import content_hash, user_turn
 
 CASES = [Case("a", user_turn("a?"), ("yes", "no")), Case("b", user_turn("b?"), ("x", "y", "z"), best=(1,))]
+CASES.append(Case("hard/7", user_turn("c?"), ("left", "right"), subset="hard"))
 
 
 def labels(tmp_path, *rows):
@@ -26,6 +27,8 @@ def labels(tmp_path, *rows):
         ({"case": "a", "best": [0, 1]}, 0.5, None),
         ({"case": "b", "scores": [1, 4, 4]}, 0.5, 3.0),
         ({"case": "a", "scores": [2, 5]}, 0.0, 3.5),
+        ({"id": 7, "subset": "hard", "best": 1}, 0.0, None),
+        ({"case": "hard/7", "best": 0}, 1.0, None),
         ({"prompt": "a?", "chosen": "no", "rejected": "yes"}, 0.0, None),
         ({"prompt": "a?", "chosen": "yes", "rejected": "no", "score_chosen": 1, "score_rejected": 1}, 0.5, None),
     ],
@@ -42,9 +45,12 @@ def test_readers_are_averaged_and_the_last_row_of_each_counts(tmp_path):
         {"case": "a", "verdict": "agree", "who": "Bob"},
         {"case": "a", "verdict": "tie", "who": "Ada"},
         {"case": "elsewhere", "verdict": "tie", "who": "Ada"},
+        {"id": 7, "subset": "easy", "best": 0},
+        {"prompt": "b?", "chosen": "no", "rejected": "yes", "wins": {"helpful": 1.0}},
+        {"prompt": "a?", "chosen": "no", "rejected": "yes", "wins": {"helpful": 1.0}, "who": "Bob"},
     ]
     result = labels(tmp_path, *rows)
-    assert result.labels["a"].credit == 0.75 and result.unused == 1
+    assert result.labels["a"].credit == 0.75 and result.unused == 4
 
 
 def test_a_mean_score_is_over_the_readers_who_gave_one(tmp_path):

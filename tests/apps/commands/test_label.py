@@ -75,6 +75,46 @@ def test_pairs_and_scores_of_all_forms_of_rows_with_counts_of_the_others(capsys)
     assert len(load_pairs(["out/pairs.jsonl"])[0]) == 3 and len(load_examples("out/scores.jsonl")[0]) == 9
 
 
+def test_the_labels_of_pairs_are_their_more_likely_winners_and_ties(tmp_path, capsys):
+    sides = {"chosen": "water", "rejected": "water and fish"}
+    labels = [{"wins": {"overall": 0.2}}, {"wins": {"overall": 0.5}}, {"wins": {"helpful": 1.0}}, {}]
+    write(tmp_path / "rows.jsonl", [{"prompt": f"{n}?"} | sides | label for n, label in enumerate(labels)])
+    code, facts, err = run(capsys, "--reward", "mine.py:length")
+    assert code == 0, err
+    # the longer one wins by 0.2, ties by 0.5, has no label by the third, and loses by default
+    assert facts["agreement"]["pairs"]["length ~ data"]["prompts"] == 3
+    assert facts["agreement"]["pairs"]["length ~ data"]["equal"] == pytest.approx(1 / 3)
+
+
+def test_ranked_completions_are_one_prompt_whose_label_is_the_best_of_them(tmp_path, capsys):
+    ranked = [
+        {"rank": n, "completion": [{"role": "assistant", "content": text}]} for n, text in enumerate(["ab", "abc", "a"])
+    ]
+    write(tmp_path / "rows.jsonl", [{"id": 7, "context": [{"role": "user", "content": "?"}], "completions": ranked}])
+    Path("mine.py").write_text(
+        "def size(completions):\n    return [float(len(a[0]['content'])) for a in completions]\n"
+    )
+    code, facts, err = run(capsys, "--reward", "mine.py:size")
+    assert code == 0, err
+    assert (facts["prompts"], facts["responses"], facts["pairs"]) == (1, 3, {"rows": 1})
+    assert facts["agreement"]["pairs"]["size ~ data"] == {"prompts": 1, "equal": 0.0, "kappa": pytest.approx(0)}
+    (pair,) = rows("out/pairs.jsonl")
+    assert (pair["id"], text(pair, "chosen"), text(pair, "rejected")) == ("7", "abc", "a")
+
+
+def test_columns_that_differ_between_the_rows_of_a_prompt_are_not_read_from_the_first(tmp_path, capsys):
+    shared = {"prompt": "trees?", "wanted": "oak"}
+    data = [shared | {"completion": "oak", "source": "a"}, shared | {"completion": "elm", "source": "b"}]
+    write(tmp_path / "rows.jsonl", data)
+    Path("mine.py").write_text(
+        "def own(completions, wanted, source=None):\n    wrong = 9 * any(source or ())\n"
+        "    return [float(key == text) + wrong for text, key in zip(completions, wanted)]\n"
+    )
+    code, _, err = run(capsys, "--reward", "mine.py:own")
+    assert code == 0 and "data: ignored columns: source (2 rows)" in err, err
+    assert [row["reward"] for row in rows("out/scores.jsonl")] == [1.0, 0.0]
+
+
 def test_several_labellers_agree_or_leave_a_pair_out(capsys):
     words = ["--reward", "l=mine.py:length", "k=mine.py:key"]
     code, facts, err = run(capsys, *words)
@@ -137,6 +177,37 @@ def test_a_killed_run_continues_to_the_same_files_and_asks_no_judge_twice(capsys
     assert not Path("cut/progress").exists() and rows("cut/replies/replies.jsonl")
 
 
+def test_a_resumed_run_records_every_fault_once(tmp_path, capsys, monkeypatch):
+    write(tmp_path / "rows.jsonl", [{"prompt": f"{n}?", "completion": f"text {n}"} for n in range(5)])
+    Path("mine.py").write_text(
+        "def odd(completions):\n    return ['x' if text[-1] in '02' else 1.0 for text in completions]\n"
+    )
+    append, words = ResumableRows.append, ["--reward", "mine.py:odd", "--on_fault", "skip"]
+
+    def interrupted(self, key, row):
+        if "2?" in Path("cut.partial/faults.jsonl").read_text():  # the fault of a batch without a stored row
+            raise KeyboardInterrupt
+        append(self, key, row)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ResumableRows, "append", interrupted)
+        assert run(capsys, *words, output="cut")[0] == 130
+    assert run(capsys, *words, "--resume", output="cut")[0] == run(capsys, *words, output="whole")[0] == 0
+    assert len(rows("cut/faults.jsonl")) == 2
+    for name in ("faults.jsonl", "scores.jsonl"):
+        assert Path("cut", name).read_bytes() == Path("whole", name).read_bytes()
+
+
+def test_pairs_of_one_prompt_are_judged_apart_whatever_the_batch_size(tmp_path, capsys):
+    texts = [("a", "abcd"), ("ab", "abc")]
+    write(tmp_path / "rows.jsonl", [{"prompt": "?", "chosen": longer, "rejected": short} for short, longer in texts])
+    with ChatServer(answer=longer) as server:
+        judge = f"j=judge(kind=pairwise,endpoint={server.url},model=m,retries=0)"
+        code, _, err = run(capsys, "--reward", judge)
+        assert code == 0, err
+    assert [row["reward"] for row in rows("out/scores.jsonl")] == [1.0, 0.0, 1.0, 0.0] and len(server.requests) == 4
+
+
 def test_a_judge_whose_verdict_follows_the_order_abstains(capsys):
     with ChatServer(answer=lambda asked: json.dumps({"reasoning": "", "winner": "A"})) as server:
         judge = f"judge(kind=pairwise,flip=abstain,endpoint={server.url},model=m,retries=0)"
@@ -189,6 +260,9 @@ def test_wrong_rows_and_labellers_get_one_sentence(tmp_path, capsys):
         ([{"prompt": "?", "responses": "one"}], ["mine.py:brevity"], 3, "'responses' is a single text"),
         ([{"prompt": "?", "responses": []}], ["mine.py:brevity"], 3, "no response: 'responses' is empty"),
         ([{"prompt": "?"}], ["mine.py:brevity"], 3, "no column 'completion'"),
+        (ROWS, ["data=mine.py:brevity"], 2, "--reward data=... is the name of the labels in the data"),
+        (ROWS, ["mine.py:brevity", "--agreement", 0.6], 2, "--agreement 0.6 needs an ensemble or several labellers"),
+        ([{"prompt": "?", "responses": ["a", "\ud800"]}], ["mine.py:brevity"], 3, "an unpaired surrogate"),
         (ROWS, ["laser(token=x)"], 2, "label has no policy; name a labeller that reads only texts"),
     ):
         write(tmp_path / "rows.jsonl", rows_)

@@ -3,6 +3,7 @@
 import datetime
 import json
 import random
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -112,13 +113,18 @@ def test_the_report_names_a_path_once_and_escapes_for_html_in_the_file_alone(tmp
     assert "pairs.jsonl, line 4, pairs.jsonl, line 5, more.jsonl, line 1 (no column" in capsys.readouterr().err
 
 
-def test_fix_writes_dates_as_text(tmp_path):
+def test_fix_writes_dates_as_text_and_decimals_as_numbers_and_refuses_binary_data(tmp_path, capsys):
     day, moment = datetime.date(2024, 1, 2), datetime.datetime(2024, 1, 2, 3, 4, 5)
-    given = [row | {"day": day, "created": moment} for row in rows(3)]
+    given = [row | {"day": day, "created": moment, "margin": Decimal("1.5")} for row in rows(3)]
     pq.write_table(pa.Table.from_pylist(given), tmp_path / "pairs.parquet")
     assert main(["lint", str(tmp_path / "pairs.parquet"), "--fix", str(tmp_path / "clean.jsonl")]) == 0
     written = [json.loads(line) for line in (tmp_path / "clean.jsonl").read_text().splitlines()]
-    assert written == [row | {"day": "2024-01-02", "created": "2024-01-02T03:04:05"} for row in rows(3)]
+    stated = {"day": "2024-01-02", "created": "2024-01-02T03:04:05", "margin": 1.5}
+    assert written == [row | stated for row in rows(3)]
+    pq.write_table(pa.Table.from_pylist([row | {"raw": b"\xff"} for row in rows(3)]), tmp_path / "raw.parquet")
+    assert main(["lint", str(tmp_path / "raw.parquet"), "--fix", str(tmp_path / "raw.jsonl")]) == 3
+    assert "binary data cannot be written as JSON: b'\\xff'; leave its column out" in capsys.readouterr().err
+    assert not [*tmp_path.glob("raw*.jsonl")]
 
 
 def test_clean_data_pass_and_a_planted_leak_fails_the_check(tmp_path, capsys):

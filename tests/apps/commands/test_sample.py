@@ -161,7 +161,7 @@ def test_a_reward_that_fails_is_mended_without_another_generation(base, capsys):
     code, _, err = run(capsys, ["--base", base], reward="r=mine.py:broken")
     assert code == 3 and "reward 'r' raised ValueError: out of order" in err
     code, facts, _ = run(capsys, ["--base", base], "--resume", reward="r=mine.py:length")
-    assert code == 0 and facts["generated"] == 0
+    assert code == 0 and facts["generated"] == 0 and not Path("out/faults.jsonl").read_text()
 
 
 def test_several_rewards_are_averaged_with_their_spread(base, capsys):
@@ -274,7 +274,14 @@ def test_wrong_settings_get_one_sentence(base, capsys):
     for words, sentence in (
         ([], "--base is missing; name a language model, or a server"),
         (["--base", base, "--temperature", "0"], "--temperature 0 makes all 4 completions of a prompt equal"),
-        (["--base", base, "--min_wins", "0.9"], "--min_wins 0.9 needs an ensemble or several rewards, got one"),
+        (
+            ["--base", base, "--select", "pairs", "--min_wins", "0.9"],
+            "--min_wins 0.9 needs an ensemble or several rewards, got one",
+        ),
+        (["--base", base, "--margin", "0.9"], "--rejected, --margin and --min_wins belong to --select pairs"),
+        (["--base", base, "--share", "0.9"], "--share 0.9 belongs to --select top"),
+        (["--base", base, "--length_unit", "share"], "--length_unit belongs to --length_penalty"),
+        (["--base", base, "--concurrency", "2"], "--concurrency belongs to --endpoint"),
         (["--base", base, "--model", "m"], "--endpoint and --model are given together"),
         (["--base", base, "--n", "1", "--select", "pairs"], "--select pairs needs --n 2 or more"),
         (["--base", base, "--select", "worst"], "--select is one of best, pairs, top, got 'worst'"),

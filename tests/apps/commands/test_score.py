@@ -156,6 +156,23 @@ def test_raters_scores_calibrate_an_interval_beside_the_same_rewards(score, mode
     code, _, err, _ = score("--data", data, "--calibrate", write(tmp_path / "few.jsonl", rated[:9]))
     assert code == 2 and "an interval of level 0.9 is calibrated on 19 scores or more, got 9" in err
     assert score("--data", data, "--level", "0.5")[0] == 2, "level needs calibrate"
+    cut = write(tmp_path / "cut.jsonl", [*rated, LONG | {"id": "long", "reward": 1.0}])
+    code, _, err, _ = score("--data", data, "--calibrate", cut)
+    assert code == 3 and "calibrate: 1 of 20 conversations exceed the model's max_length, first 'long'" in err
+    code, _, err, _ = score("--data", data, "--calibrate", cut, "--on_long", "truncate")
+    assert code == 0 and "calibrate: 1 of 20 conversations exceed the model's max_length and were cut" in err
+
+
+def test_rows_without_a_score_are_null_and_counted(score, tmp_path, monkeypatch):
+    def rate(self, examples):
+        return np.array([[np.nan if "none" in example.text else 1.0] for example in examples])
+
+    monkeypatch.setattr(Lengths, "rate", rate)
+    monkeypatch.setattr(score_run, "open_model", lambda *_, **__: Lengths())
+    rows = [{"prompt": "p", "completion": text} for text in ("a", "none", "b", "none")]
+    code, _, err, rows = score("--data", write(tmp_path / "a.jsonl", rows))
+    assert code == 0 and [row["words"] for row in rows] == [1.0, None, 1.0, None]
+    assert "data: 2 of 4 rows have no score" in err
 
 
 class Lengths:

@@ -97,21 +97,26 @@ def test_results_of_tools_are_read_and_not_learned(policy):
     assert row["labels"][-2:] == row["input_ids"][-2:]
 
 
-def test_preferences_are_ordered_by_their_labels_and_ties_are_dropped(tmp_path, pairs):
-    labels = [{"overall": share} for share in (1.0, 0.2, 0.5)]
+def test_preferences_are_ordered_by_their_labels_and_others_dropped_by_reason(tmp_path, pairs):
+    labels = [{"overall": share} for share in (1.0, 0.2, 0.5)] + [{"helpful": 1.0}]
     rows = [pair_row(replace(pair, wins=wins)) for pair, wins in zip(pairs, labels, strict=False)]
     loaded, report = load_preferences([write(tmp_path / "pairs.jsonl", rows)], "refuse")
     assert [pair.chosen for pair in loaded] == [pairs[0].chosen, pairs[1].rejected]
-    assert report.reasons == {"a tie": 1} and report.read == 3
-    with pytest.raises(DataError, match="all 1 pairs are ties"):
+    assert report.reasons == {"a tie": 1, "no label for 'overall'": 1} and report.read == 4
+    with pytest.raises(
+        DataError, match="none of 2 pairs has a preference: {'a tie': 1, \"no label for 'overall'\": 1}"
+    ):
         load_preferences([write(tmp_path / "ties.jsonl", rows[2:])], "refuse")
 
 
-def test_conversations_are_completions_messages_and_what_was_chosen(tmp_path, pairs):
+def test_conversations_are_completions_messages_and_what_is_preferred(tmp_path, pairs):
     turns = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
-    rows = [{"prompt": "q", "completion": "a"}, {"messages": turns}, dict(pair_row(pairs[0]))]
+    rows = [{"prompt": "q", "completion": "a"}, {"messages": turns}]
+    rows += [dict(pair_row(replace(pairs[0], wins={"overall": share}))) for share in (0.9, 0.5, 0.2)]
+    rows = [row | {"id": number} for number, row in enumerate(rows)]
     loaded, _ = load_conversations([write(tmp_path / "rows.jsonl", rows)], "refuse")
-    assert [item.example for item in loaded] == [Example(user_turn("q"), "a")] * 2 + [pairs[0].examples[0]]
+    chosen, rejected = pairs[0].examples
+    assert [item.example for item in loaded] == [Example(user_turn("q"), "a")] * 2 + [chosen, chosen, rejected]
 
 
 def test_arguments_without_an_effect_are_refused(tmp_path):

@@ -1,13 +1,20 @@
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from rewardlab.rm.data.pairs import RowReport
+from rewardlab.rm.data.scored_rows import Judged
 from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.kinds.boosted import BoostedSettings
 from rewardlab.rm.kinds.boosted.model import BoostedRewardModel, load_boosted, pair_losses, stage_weight, stage_weights
+from rewardlab.rm.kinds.boosted.training import BoostedTraining
 from rewardlab.rm.kinds.linear.model import new_linear
 from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.parity.parity import own_variants, parity
+from rewardlab.rm.training.protocol import TrainingData
+from rewardlab.rm.training.trainer import RewardArguments
 from rewardlab.rm.types import Example, PreferencePair, user_turn
 
 from tests.rm.kinds.test_ensemble import Fixed
@@ -86,6 +93,12 @@ def test_stages_that_know_different_things_are_put_together_saved_and_loaded(tmp
     assert made.weights[0] == 1 and made.weights[1] > 0.5 and together < 0.6 * first
     alone = stages[0].rate([pair.examples[0] for pair in both]) - stages[0].rate([pair.examples[1] for pair in both])
     assert first == pytest.approx(np.log1p(np.exp(-alone)).mean())
+    lines: list[str] = []
+    training = BoostedTraining(BoostedSettings(members=folders), RewardArguments(use_cpu=True), report=lines.append)
+    unlabelled = replace(both[0], wins={"kind": 1.0})
+    read = TrainingData(Judged([*both, unlabelled], []), Judged([], []), RowReport(), RowReport())
+    assert training.prepare(read).facts["encoding"] == {"pairs": 41, "unlabelled": 1, "kept": 40}
+    assert lines == ["data: 1 of 41 pairs unlabelled for 'overall', left out"]
     made.save(tmp_path / "both")
     again = load_reward_model(str(tmp_path / "both"))
     examples = [example for pair in both[:6] for example in pair.examples]

@@ -9,7 +9,8 @@ from rewardlab.apps.cli import main
 from rewardlab.benchmarks.garden import pairs
 from rewardlab.rm.data.scored_rows import RankedList, load_lists
 from rewardlab.rm.errors import DataError
-from rewardlab.rm.kinds.scalar.lists import ListTask, encode_lists
+from rewardlab.rm.kinds.scalar import ScalarSettings
+from rewardlab.rm.kinds.scalar.lists import ListTask, ListTraining, encode_lists
 from rewardlab.rm.kinds.scalar.training import ScalarTask, encode_pairs
 from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.losses.bradley_terry import bradley_terry
@@ -76,6 +77,14 @@ def test_rows_of_one_completion_are_joined_by_prompt_and_bad_rows_counted(tmp_pa
     assert len(lists) == 1
     for (_, sentence), (_, why) in zip(bad, report.dropped, strict=True):
         assert sentence in why
+
+
+def test_rows_of_one_prompt_in_several_files_are_one_list(tmp_path):
+    rows = [{"prompt": "q", "completion": name, "overall": score} for score, name in enumerate("ab")]
+    files = [write(tmp_path / f"{row['completion']}.jsonl", row) for row in rows]
+    training = ListTraining(ScalarSettings(loss="plackett_luce"), RewardArguments(use_cpu=True), plackett_luce())
+    data, report = training.load_rows(files)
+    assert [(ranked.completions, ranked.scores) for ranked in data.lists] == [(("a", "b"), (0, 1))] and report.read == 2
 
 
 def ranked_pairs(made) -> list[RankedList]:

@@ -9,10 +9,11 @@ from rewardlab.benchmarks.garden.models import tokenizer
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.contract.golden_scores import write_golden
 from rewardlab.rm.contract.scoring_contract import ScoringContract
-from rewardlab.rm.data.scored_rows import ScoredCompletion, load_judged
+from rewardlab.rm.data.scored_rows import Judged, ScoredCompletion, load_judged
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.kinds.multi_objective import training as objectives
 from rewardlab.rm.kinds.multi_objective.model import checked_weights, learned_weights, with_overall
+from rewardlab.rm.kinds.scalar import ScalarSettings
 from rewardlab.rm.kinds.scalar.model import scalar_from_config
 from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.losses.bradley_terry import bradley_terry
@@ -98,6 +99,16 @@ def test_what_is_not_labelled_is_nan_and_counted_and_answers_beyond_the_limit_ar
     assert objectives.encode_scored(model.encoder, [long], NAMES, "skip").rows == []
     with pytest.raises(DataError, match="completion 's' has 10. tokens and the limit is 64"):
         objectives.encode_scored(model.encoder, [long], NAMES, "refuse")
+
+
+def test_pairs_without_a_label_are_counted_beside_rated_completions():
+    lines: list[str] = []
+    settings = ScalarSettings(objectives=[*NAMES])
+    training = objectives.ObjectivesTraining(settings, RewardArguments(use_cpu=True, bf16=False), report=lines.append)
+    rated = [ScoredCompletion("s", TAUGHT[3].examples[0], {"harmless": 3.0})]
+    encoding = training._encode(small(), Judged([replace(TAUGHT[0], wins={OVERALL: 1.0})], rated), "data")
+    assert (encoding.pairs, encoding.unlabelled, len(encoding.rows)) == (2, 1, 1)
+    assert lines == ["data: 0 pairs identical after truncation, 1 unlabelled, left out"]
 
 
 ROWS = [
