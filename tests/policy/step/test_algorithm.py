@@ -134,7 +134,9 @@ def test_masked_truncated_completions_are_read_by_rewards_and_left_out_of_the_lo
     assert found.rewards["length"].values[:2, -1].tolist() == [-0.5, 0.5], "the truncated one is the longer one"
 
 
-@pytest.mark.parametrize(("shares", "expected"), [({}, 1.0), ({"right": 2.0}, 1.0), ({"right": 2.0, "length": 3}, 3.0)])
+@pytest.mark.parametrize(
+    ("shares", "expected"), [({}, 1.0), ({"right": 2.0}, 1.0), ({"right": 2.0, "length": 3.0}, 3.0)]
+)
 def test_a_reward_that_a_transform_adds_has_weight_1_by_default(shares, expected):
     """Lengths 2 and 1 of the first group: -1/2 and 1/2 for right completions."""
     lengths = {"length": load("policy.transforms", "length")(correct="right")}
