@@ -14,6 +14,7 @@ from rewardlab.apps.cli import main
 from rewardlab.apps.settings.parser import ALIASES, IMPLIED, SPLITS, SettingsParser
 from rewardlab.apps.verbs import VERBS, split_verb
 from rewardlab.benchmarks.garden.models import pretrain
+from rewardlab.rm.registry import names
 
 from tests.pretrained.conftest import fetched_folder
 
@@ -93,6 +94,13 @@ def known_flags(verb: str) -> set[str]:
     flags = {flag for action in parser._actions for flag in action.option_strings}
     of_others = {f"--{name}" for name in (*ALIASES, *IMPLIED, *SPLITS)}
     return flags | of_others | {"--config", "--json", "--help", "--help-all"}
+
+
+def test_the_guide_of_policy_training_lists_all_formulas():
+    page = (ROOT / "docs/guides/policy_training.md").read_text()
+    for folder in {*re.findall(r"^\| `--\w+` \| `policy/(\w+)` \|", page, re.M)}:
+        choices = " ".join(re.findall(rf"^\| `--\w+` \| `policy/{folder}` \|.*", page, re.M))
+        assert not [name for name in names(f"policy.{folder}") if not re.search(rf"`{name}\b", choices)], folder
 
 
 def test_links_make_targets_and_source_files_in_pages_exist():

@@ -1,6 +1,7 @@
 """Reward sources by their names on the command line: models, plain functions, and facts of the run for them."""
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +16,7 @@ from numpy import ndarray
 from ...policy.decoding.engines import DecodingModel
 from ...policy.rewards.sources import RewardSources
 from ...policy.training.prompts import PromptRow, Row
-from ...policy.types import RatesCompletions, RewardFunction
+from ...policy.types import RatesCompletions, ReadsFinished, ReadsRows, RewardFunction
 from ...rm.data.pairs import column
 from ...rm.errors import DataError, UsageError
 from ...rm.io.coroutines import resolve
@@ -75,6 +76,17 @@ class RunFacts(NamedTuple):
             return value
 
         return self.one_by_prompt(text)
+
+    def numbers_by_prompt(self, name: str) -> dict[str, list[int]]:
+        """Return the whole numbers in column `name`, a list, by the prompt's text; refuse another value."""
+
+        def numbers(row: Row) -> list[int]:
+            value = column(row, name)
+            if not isinstance(value, list) or not all(re.fullmatch(r"-?\d+", str(item)) for item in value):
+                raise ValueError(f"'{name}' is a list of whole numbers, got {str(value)[:SHOWN]!r}")
+            return [int(item) for item in value]
+
+        return self.one_by_prompt(numbers)
 
 
 def per_completion(values: Mapping[str, T], score: Callable[[str, T], float | None]) -> RewardFunction:
@@ -175,9 +187,13 @@ class FunctionReward:
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns that the function gets: the names of its parameters, or all columns for `**columns`."""
+        """Names of the columns that the function gets: the names of its parameters, or all columns for `**columns`.
+
+        An argument in the user's text is not replaced by the column of that name.
+        """
         available = dict.fromkeys(name for row in self.table for name in row.columns)
-        return [name for name in available if name not in ("prompts", "completions") and self._has(name)]
+        others = {"prompts", "completions", *parse_spec(self.text).arguments}
+        return [name for name in available if name not in others and self._has(name)]
 
     def _has(self, name: str) -> bool:
         parameters = signature(self.function).parameters
@@ -238,8 +254,8 @@ NAME = "rating"
 def open_rate(source: str, run: RunFacts) -> Rate:
     """Open a source of --reward with one component. The returned function raises `DataError` if the source fails.
 
-    Raise `UsageError` if the source learns online or reads the policy's hidden states, since completions by other
-    models have no such states.
+    A source that reads the rows of the prompts gets the row with the prompt's text. Raise `UsageError` if the source
+    learns online or reads the policy's hidden states, since completions by other models have no such states.
     """
     sources = open_rewards({NAME: source}, {}, run, Path(os.devnull))
     if len(sources.names) != 1:
@@ -248,4 +264,15 @@ def open_rate(source: str, run: RunFacts) -> Rate:
         )
     if sources.learners or sources.reads_states:
         raise UsageError(f"{source} learns from the policy's completions and cannot rate a partner's; take another one")
-    return lambda examples: sources(examples)[0].values[:, 0].numpy()
+    opened, rows = sources.sources[NAME], dict[str, int]()
+    if isinstance(opened, ReadsFinished) and opened.reads_finished:
+        raise UsageError(f"{source} reads which completions are truncated, which is unknown here; take another one")
+    if isinstance(opened, ReadsRows) and opened.reads_rows:
+        run.one_by_prompt(lambda row: row)  # refuses different rows of one prompt
+        rows = {prompt_text(prompt): index for index, row in enumerate(run.table) for prompt in row.prompts}
+
+    def rate(examples: Sequence[Example]) -> Float[ndarray, " N"]:
+        of_prompts = [rows[prompt_text(example.prompt)] for example in examples] if rows else None
+        return sources(examples, rows=of_prompts)[0].values[:, 0].numpy()
+
+    return rate

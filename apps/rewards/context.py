@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 
 from ...policy.types import RewardFunction
-from ...rm.data.pairs import column
 from ...rm.errors import UsageError
 from ...rm.types import Example, prompt_text
 from ._open import RunFacts, open_rate
@@ -24,7 +23,7 @@ def context(
     """
     if beta <= 0 or min(alone, joint) < 0:
         raise UsageError(f"context: beta > 0, alone >= 0 and joint >= 0, got {beta}, {alone} and {joint}")
-    gold = run.one_by_prompt(lambda row: [int(chunk) for chunk in column(row, chunks)])
+    gold = run.numbers_by_prompt(chunks)
     rate = open_rate(reward, run)
 
     def score(examples: Sequence[Example]) -> list[float]:

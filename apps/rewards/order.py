@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from ...policy.types import RewardFunction
-from ...rm.data.pairs import column
 from ...rm.errors import UsageError
 from ._answers import last_answer
 from ._open import RunFacts, per_completion
@@ -23,8 +22,7 @@ def order(*, run: RunFacts, steps: str = "order", answer: str = LAST_LINE, by: s
     """
     if by not in SCORES:
         raise UsageError(f"order: by is one of {', '.join(SCORES)}, got '{by}'")
-    orders = run.one_by_prompt(lambda row: [int(step) for step in column(row, steps)])
-    read = last_answer(answer)
+    orders, read = run.numbers_by_prompt(steps), last_answer(answer)
 
     def score(text: str, right: list[int]) -> float:
         numbers = [int(number) for number in re.findall(r"\d+", read(text))]

@@ -10,7 +10,7 @@ from ..types import Rollout
 from ._groups import check_finite
 
 
-class Steps(NamedTuple):
+class CompletionSteps(NamedTuple):
     """N completions of at most K steps each. A completion without step rewards has one step."""
 
     rewards: Float[Tensor, "N K"]
@@ -33,7 +33,7 @@ class Steps(NamedTuple):
         return (self.exists.sum(1, keepdim=True) - 1).clamp_min(0)
 
 
-def steps_of(name: str, rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Steps:
+def steps_of(name: str, rewards: Float[Tensor, "N ..."], rollout: Rollout) -> CompletionSteps:
     """Return the steps of an estimator's input: token rewards [N, L] with step rewards, or completion rewards [N].
 
     Raise `ValueError` with the estimator's `name` if the rollout has no step rewards.
@@ -49,4 +49,4 @@ def steps_of(name: str, rewards: Float[Tensor, "N ..."], rollout: Rollout) -> St
     columns = torch.arange(int(number.max()) if len(number) else 1, device=ends.device)
     by_step = torch.zeros(len(ends), len(columns), dtype=torch.float64, device=ends.device)
     by_step = by_step.scatter_add(1, index, step_rewards)
-    return Steps(by_step, (columns < number) & ~outcome.isnan()[:, None], index, outcome)
+    return CompletionSteps(by_step, (columns < number) & ~outcome.isnan()[:, None], index, outcome)

@@ -7,7 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ...rm.errors import UsageError
 from ..types import Curriculum, State
+from .sec import boltzmann
 
 
 def gain_rl(*, width: float, speed: float, sensitivity: float = 2.0, target: float = 0.5) -> Curriculum:
@@ -23,12 +25,18 @@ def gain_rl(*, width: float, speed: float, sensitivity: float = 2.0, target: flo
         raise ValueError(f"gain_rl: width is above 0 and speed is 0 or more, got {width} and {speed}")
 
     def step(state: State, rewards: Mapping[str, Sequence[float]]) -> tuple[State, dict[str, float]]:
-        kinds = sorted(rewards, key=float)
+        try:
+            kinds = sorted(rewards, key=float)
+        except ValueError as error:
+            raise UsageError(
+                f"gain_rl: kinds are numbers, such as 0, 1 and 2, got {', '.join([*rewards][:5])}"
+            ) from error
         values = [value for part in rewards.values() for value in part]
         move = speed * math.tanh(sensitivity * (sum(values) / len(values) - target)) if values else 0.0
         middle = min(max(state.get("middle", 0.0) + move, 0.0), float(len(kinds)))
-        raw = {kind: math.exp(-(((rank - middle) / width) ** 2) / 2) for rank, kind in enumerate(kinds)}
-        return {"middle": middle}, {kind: value / sum(raw.values()) for kind, value in raw.items()}
+        return {"middle": middle}, boltzmann(
+            {kind: -((rank - middle) ** 2) for rank, kind in enumerate(kinds)}, 2 * width**2
+        )
 
     step.reads_rewards = True  # type: ignore[attr-defined]
     return step

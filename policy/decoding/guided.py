@@ -9,7 +9,7 @@ from tqdm import tqdm
 
 from .engines import Engine
 from .requests import FACTS, DecodedCompletion, Finish, Request
-from .static.steps import Session, Steps
+from .static.steps import DecodingSteps, Session
 
 CHARACTER = 4  # maximum number of tokens for one character: one per byte of UTF-8
 
@@ -223,7 +223,7 @@ def stream(
             for request, capacity in zip(requests, session.room, strict=True)
         ]
         steps = max(reader.budget for reader in token_readers)
-        log = Steps(session, requests, steps, guide_logprobs=guide_logprobs)
+        log = DecodingSteps(session, requests, steps, guide_logprobs=guide_logprobs)
         every = POLL.get(session.weights.device.type, 16)
         for first in range(0, steps, every):
             log.advance(min(every, steps - first))
@@ -233,7 +233,7 @@ def stream(
 
 
 def _pieces(
-    token_readers: Sequence[CompletionReader], log: Steps, first: int, engine: Engine, session: Session
+    token_readers: Sequence[CompletionReader], log: DecodingSteps, first: int, engine: Engine, session: Session
 ) -> Iterator[TextPiece]:
     """Yield the pieces of the steps from `first` on, for rows that were not finished before."""
     for row, tokens in enumerate(log.tokens[:, first : log.done].tolist()):
@@ -246,7 +246,9 @@ def _pieces(
         yield TextPiece(row, tuple(reader.tokens[before:]), text, completion)
 
 
-def _completion(reader: CompletionReader, row: int, log: Steps, engine: Engine, session: Session) -> DecodedCompletion:
+def _completion(
+    reader: CompletionReader, row: int, log: DecodingSteps, engine: Engine, session: Session
+) -> DecodedCompletion:
     facts = log.facts[row, : len(reader.tokens)].double().cpu().numpy()
     guides = {name: np.full(len(facts), np.nan) for name in engine.guides}
     for guide_index, used in enumerate(session.used):

@@ -92,7 +92,7 @@ def exchange_rollouts(
         with seed_generators(derived(seed, step + 1, agent), device):
             completion_ids = generate(own_ids)
         texts = tokenizer.batch_decode(completion_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        ended = [completion[-1:] == [tokenizer.eos_token_id] for completion in completion_ids]
+        ended = [completion[-1] in trainer.eos_token_ids for completion in completion_ids]
         logprobs = _logprobs(own_ids, completion_ids, read_policy, device)
         completions = AgentCompletions(completion_ids, logprobs, [*zip(texts, ended, strict=True)])
         by_agent = {agent: store(paths[agent], completions, hashes)}

@@ -8,7 +8,7 @@ from trl import GRPOConfig
 
 from ...rm.backbones.loading import load_causal_lm, load_tokenizer
 from ...rm.data.messages_and_tools import with_tools
-from ...rm.errors import DataError
+from ...rm.errors import DataError, UsageError
 from ...rm.io.hub_names import absolute_name
 from ...rm.types import Message, Messages, content_hash, tools_of
 from ..decoding.engines import DecodingModel, SeparateModels, decoding_model, end_tokens
@@ -78,7 +78,9 @@ def sample_texts(model: DecodingModel, prompts: Sequence[Messages], seeds: Seque
 
 
 def sampling_arguments(args: GRPOConfig) -> dict[str, Any]:
-    """Return the sampling settings of TRL's arguments as arguments of `Request`."""
+    """Return the sampling settings of TRL's arguments as arguments of `Request`. Raise `UsageError` for others."""
+    if args.repetition_penalty != 1 or args.generation_kwargs:
+        raise UsageError("these --rollouts have no repetition_penalty and no generation_kwargs; leave them out")
     return {
         "temperature": args.temperature,
         "top_k": args.top_k or 0,

@@ -1,6 +1,7 @@
 """Scaffolding: hints in the prompts of some completions during generation, which are removed for training."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import chain
 from math import nan
 from random import Random
@@ -125,7 +126,7 @@ def scaffold_rollouts(
 
 
 def failed_rows(prompts: Sequence[Messages], completion_ids: Sequence[Sequence[int]], trainer: Any) -> list[int]:
-    """Return the rows of the groups in which no completion has a total reward above 0."""
+    """Return the rows of the groups in which no completion has a weighted sum of present rewards above 0."""
     if len(prompts) % trainer.num_generations:
         raise UsageError(
             "this scaffold rates complete groups; make the batch of each process a multiple of --num_generations"
@@ -139,8 +140,8 @@ def failed_rows(prompts: Sequence[Messages], completion_ids: Sequence[Sequence[i
         rows=[row_of[prompt_text(prompt)] for prompt in prompts],
         finished=[ids[-1] in trainer.eos_token_ids for ids in completion_ids],
     )
-    total, size = rewards.values[:, [rewards.index(name) for name in trainer.sources.trained]], trainer.num_generations
-    successes = (total.nansum(1) > 0).tolist()
+    size = trainer.num_generations
+    successes = (trainer.algorithm.weighted(replace(rewards, values=rewards.values.nan_to_num(0))) > 0).tolist()
     return [row for row in range(len(prompts)) if not any(successes[row // size * size : (row // size + 1) * size])]
 
 

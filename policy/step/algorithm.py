@@ -97,7 +97,8 @@ class Algorithm:
     """The policy loss: a clip rule, a loss of single tokens, or a loss of whole completions."""
     aggregation: Aggregation
     shares: Mapping[str, float] = field(default_factory=dict)
-    """Weights w_k of the reward components. Other components are only logged. If empty, each component has weight 1."""
+    """Weights w_k of the reward components. Other components of the sources are only logged; one that a transform adds
+    has weight 1. If empty, each component has weight 1."""
     apart: bool = False
     """Whether the estimator gets the weighted components [N, K] separately instead of their sum [N]."""
     on_missing: str = "group"
@@ -149,6 +150,11 @@ class Algorithm:
         states = {"rewards": self._rewards.state, "advantages": self._advantages.state, "scheduler": self._scheduled}
         return copy.deepcopy(states)
 
+    def weighted(self, rewards: Rewards) -> Float[Tensor, " N"]:
+        """Return Σ_k w_k r_k of rewards before the transforms; NaN where a component with a weight is missing."""
+        shares = self.shares or dict.fromkeys(rewards.names, 1.0)
+        return weighted_sum(rewards.values, [shares.get(name, 0.0) for name in rewards.names])
+
     def load(self, state: Mapping[str, Any]) -> None:
         """Load the state from a checkpoint."""
         self._rewards.load(state["rewards"])
@@ -162,9 +168,10 @@ class Algorithm:
         """
         rewards_by_stage = {"sources": rewards, **dict(self._rewards(rewards, rollout))}
         last = [*rewards_by_stage.values()][-1]
-        shares = self.shares or dict.fromkeys(rewards.names, 1.0)
+        shares = dict(self.shares or dict.fromkeys(rewards.names, 1.0))
         for name in shares:
             last.index(name)
+        shares |= {name: 1.0 for name in last.names if name not in {*rewards.names, *shares}}  # added by transforms
         missing = {name: last[name].isnan() for name in last.names if shares.get(name) or name in last.step_names}
         total = self._total(last, shares, [*missing], rollout.group)
         names = [name for name, share in shares.items() if share]

@@ -5,7 +5,7 @@ import math
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,28 +16,8 @@ from ...rm.registry.specs import accepts_argument, build, parse_spec, signatures
 from ..losses._kinds import AuxiliaryLoss, CompletionLossInputs, TokenLoss
 from ..types import AdvantageEstimator, Rewards, Rollout, TokenEstimator, Transform
 from .algorithm import Algorithm, Penalty, Scored
+from .settings import AlgorithmSettings
 from .step import completion_loss_inputs, shares_and_slopes
-
-
-class AlgorithmSettings(Protocol):
-    """Settings of an algorithm: names of its formulas, such as `ppo(epsilon=0.1)`, and numeric coefficients."""
-
-    advantage: str
-    loss: str
-    aggregation: str
-    reward_transform: Sequence[str]
-    advantage_transform: Sequence[str]
-    scheduler: str | None
-    weight: Sequence[str]
-    """Weights of reward components as NAME=NUMBER. Components that are not named have weight 1."""
-    kl: float
-    kl_place: str
-    kl_kind: str | None
-    kl_corrected: bool
-    entropy: float
-    on_missing: str
-    agents: int
-    """Number of agents, for formulas that distinguish them."""
 
 
 def build_algorithm(settings: AlgorithmSettings, components: Sequence[str]) -> Algorithm:
@@ -209,6 +189,8 @@ def _run_once(algorithm: Algorithm, inputs: RunInputs, size: int) -> None:
             f"the trained reward depends on rewards that are only watched ({', '.join(inputs.watched)}); use --reward "
             "for them, with a --weight of 0 if only a transform reads them"
         )
+    if not (scored.terminal or inputs.process_rewards or algorithm.penalty.beta or algorithm.entropy):
+        raise ValueError("all rewards have weight 0, so nothing would be learned; give one another --weight")
     if algorithm.auxiliary:
         algorithm.auxiliary.targets([*scored.rewards.values()][-1], rollout)
     if isinstance(algorithm.rule, TokenLoss):

@@ -1,9 +1,8 @@
 """Language models of policy training: the policy, its reference policy and its adapters."""
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from peft import LoraConfig, PeftModel
 
@@ -15,29 +14,10 @@ from ...rm.io.hub_names import absolute_name
 from ...rm.io.sharded_weights import gathered_state
 from ..decoding.engines import DecodingModel, decoding_model, shared_vocabulary
 from ..step.forward import soup
+from ..step.settings import ModelSettings, ReferenceSettings
 from .arguments import DpoArguments, PolicyArguments, SftArguments
 
 Arguments = PolicyArguments | SftArguments | DpoArguments
-
-
-class ModelSettings(Protocol):
-    """Settings of a policy's weights."""
-
-    chat_template: str | None
-    dtype: str
-    lora: bool
-    lora_r: int
-    lora_alpha: int
-    lora_dropout: float
-    lora_target_modules: Sequence[str]
-
-
-class ReferenceSettings(ModelSettings, Protocol):
-    """Settings of a policy's weights and of its reference policy."""
-
-    reference: str | None
-    soup: str | None
-    soup_share: float
 
 
 def open_language_model(source: str, settings: ModelSettings, arguments: Arguments) -> DecodingModel:

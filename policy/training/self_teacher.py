@@ -12,7 +12,6 @@ from ...rm.backbones.tokenization import pad
 from ...rm.types import Example, Message, Messages
 from ..advantages._groups import groups
 from ..decoding.engines import DecodingModel, positions
-from ..step.algorithm import weighted_sum
 from ..step.forward import Batch, completion_batch
 from ..types import Rewards
 
@@ -46,9 +45,7 @@ def teacher_logprobs(trainer: Any, rewards: Rewards, batch: Batch, response: Ten
     `rewards` are the weighted rewards of each source for this process's completions. A completion that exceeds the
     policy's context together with prompt and hint has no hint.
     """
-    shares = trainer.algorithm.shares or dict.fromkeys(rewards.names, 1.0)
-    weighted = weighted_sum(rewards.values.to(response.device), [shares.get(name, 0.0) for name in rewards.names])
-    total = trainer.processes.gather(weighted)
+    total = trainer.processes.gather(trainer.algorithm.weighted(rewards).to(response.device))
     examples, local = gather_object(trainer._examples), trainer.processes.local(len(total))
     hints = hinted_prompts(examples, total.cpu(), trainer.step.size)[local]
     limit = positions(DecodingModel(trainer.language_model, trainer.encoder)) - response.shape[1]

@@ -10,7 +10,7 @@ from inspect import Parameter, signature
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, Union, get_args, get_origin
 
-from ..errors import UsageError, did_you_mean
+from ..errors import DataError, UsageError, did_you_mean
 from . import ROOT, load
 
 FORM = re.compile(r"([^\s()\[\]=,]+\.py:\w+|[\w.]+(?::\w+)?)\s*(?:\((.*)\))?")
@@ -130,7 +130,7 @@ def call(factory: Callable[..., Any], text: str, *, more: str = "", **fixed: Any
     except UsageError:
         raise
     except ValueError as error:
-        raise UsageError(f"{text}: {error}") from error
+        raise (DataError if isinstance(error, DataError) else UsageError)(f"{text}: {error}") from error
 
 
 def _example_spec(spec: Spec, parameters: Mapping[str, Parameter]) -> str:

@@ -38,5 +38,7 @@ class DecodeConfig(DataHubSettings, DecodingSettings):
         "A .jsonl file with the log-probabilities of each token; by default completions go to stdout.",
         suffixes=(".jsonl",),
     )
-    resume: bool = setting(False, "Continue an output file that was cut off.", group="Run")
-    overwrite: bool = setting(False, "Replace the output file, or the partial file of an interrupted run.")
+    resume: bool = setting(False, "Continue an output file that was cut off.", group="Run", requires="output")
+    overwrite: bool = setting(
+        False, "Replace the output file, or the partial file of an interrupted run.", requires="output"
+    )

@@ -140,7 +140,7 @@ def exclusively(models: Sequence[nn.Module]) -> Iterator[None]:
 GRAPH_FROM = 32  # tokens: for fewer a graph is not worth its capture
 
 
-class Steps:
+class DecodingSteps:
     """The tokens of one batch and their statistics, on the device, one column for each step.
 
     A step reads and changes only tensors, so that a replay of its operations is the next step. `token` [N] is the last

@@ -69,6 +69,7 @@ def sampling_parameters(args: GRPOConfig) -> dict[str, Any]:
         "top_k": args.top_k or -1,
         "min_p": args.min_p or 0.0,
         "repetition_penalty": args.repetition_penalty,
+        **(args.generation_kwargs or {}),
     }
 
 

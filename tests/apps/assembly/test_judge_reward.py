@@ -204,7 +204,7 @@ def test_a_judge_goes_by_the_rubric_in_each_prompts_row_and_is_shown_its_referen
     assert one(answers("short", "ten letters and more")) == [0.0, -0.5]
     assert shown(server.requests[-1], "reference") == "Bees!" and "Names bees." in shown(server.requests[-1], "rubric")
     assert build("apps.rewards", f"{spec})", run=run)(answers("ten letters and more", prompt=OTHER)) == [1.0]
-    with pytest.raises(UsageError, match="the row of the prompt 'user: question': no column 'rubric'"):
+    with pytest.raises(DataError, match="the row of the prompt 'user: question': no column 'rubric'"):
         build("apps.rewards", f"{spec})", run=run._replace(rows={prompt_text(QUESTION): [{"gold": "-"}]}))
     with pytest.raises(UsageError, match="rubric=data reads the prompts of a run"):
         labels(kind="rubric", rubric="data", endpoint=server.url, model="qwen")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from rewardlab.apps.rewards import cosine as cosine_reward
-from rewardlab.apps.rewards._open import RunFacts
+from rewardlab.apps.rewards._open import RunFacts, function_reward
 from rewardlab.apps.rewards.context import context, f_score
 from rewardlab.apps.rewards.cosine import cosine
 from rewardlab.apps.rewards.first_correct import first_correct
@@ -18,7 +18,7 @@ from rewardlab.apps.rewards.trapo import similarities, trapo
 from rewardlab.apps.rewards.ufo import ufo
 from rewardlab.policy.decoding.engines import decoding_model
 from rewardlab.policy.rollouts._partners import with_role
-from rewardlab.policy.training.prompts import PromptRow
+from rewardlab.policy.training.prompts import PromptRow, rows_by_prompt
 from rewardlab.policy.types import Cycle
 from rewardlab.rm.backbones.loading import load_causal_lm, load_tokenizer
 from rewardlab.rm.errors import DataError, UsageError
@@ -126,6 +126,45 @@ def test_cited_chunks():
 
 def wax():
     return lambda examples: [float("wax" in example.text) for example in examples]
+
+
+def long_enough(prompts, completions, least):
+    """The share of the words that the prompt's row asks for."""
+    return [len(text.split()) / number for text, number in zip(completions, least, strict=True)]
+
+
+def test_a_reward_in_a_reward_reads_the_rows_of_the_prompts():
+    columns = [{"least": 4, "chunks": [1]}, {"least": 2, "chunks": [1]}]
+    table = [PromptRow(prompt, True, row) for prompt, row in zip((A, B), columns, strict=True)]
+    run = RunFacts(None, 1, 0, {}, rows_by_prompt(table), table)
+    rate = context(run=run, reward="tests.apps.rewards.test_answer_rewards:long_enough")
+    assert rate([Example(A, "one two"), Example(B, "one two"), Example(A, "one")]) == [0.5, 1.0, 0.25]
+    rate = context(run=run, reward="majority")
+    assert rate(boxed("4", "4", "5")) == [1.0, 1.0, 0.0]
+    twice = [*table, PromptRow(A, True, {"least": 8, "chunks": [1]})]
+    with pytest.raises(DataError, match="rows of the prompt 'user: describe bees' differ"):
+        context(run=RunFacts(None, 1, 0, {}, rows_by_prompt(twice), twice), reward="majority")
+    with pytest.raises(UsageError, match="verdict reads which completions are truncated"):
+        labelled = [PromptRow(A, True, {"labels": ["A"], "responses": ["x", "y"], "chunks": [1]})]
+        context(run=RunFacts(None, 1, 0, {}, rows_by_prompt(labelled), labelled), reward="verdict")
+
+
+def scaled(completions, factor=1.0, **columns):
+    return [factor * len(text) + len(columns) for text in completions]
+
+
+def test_an_argument_of_a_function_is_not_replaced_by_a_column():
+    table = [PromptRow(A, True, {"factor": 7.0, "other": "x"})]
+    reward = function_reward("tests.apps.rewards.test_answer_rewards:scaled(factor=0.5)", table)
+    assert reward is not None and reward([Example(A, "four")], [0]) == [4.0]  # and prompts, other
+
+
+@pytest.mark.parametrize("value", [3, "13", [1, None], [1.5], ["a"]])
+def test_a_column_of_numbers_is_a_list_of_whole_numbers(value):
+    with pytest.raises(DataError, match="'chunks' is a list of whole numbers, got"):
+        context(run=facts(chunks=value), reward="tests.apps.rewards.test_answer_rewards:wax")
+    with pytest.raises(DataError, match="'order' is a list of whole numbers, got"):
+        order(run=facts(order=value))
 
 
 def test_orders_of_steps():

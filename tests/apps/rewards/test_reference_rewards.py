@@ -112,7 +112,7 @@ def test_a_row_without_what_is_needed_and_settings_that_make_no_sense_are_refuse
         ("rlvrr", {"reference": [], "keywords": [[["a"]]]}, "'reference' must be a string or a list of strings"),
         ("rlpr", {"reference": ["a"]}, "'reference' is a text, got"),
     ):
-        with pytest.raises(UsageError, match="user: what is it") as error:
+        with pytest.raises(DataError, match="user: what is it") as error:
             build("apps.rewards", spec, run=facts(**columns))
         assert message in str(error.value), spec
     with pytest.raises(UsageError, match="tags are two or more texts and form lies in"):
@@ -124,4 +124,4 @@ def test_a_row_without_what_is_needed_and_settings_that_make_no_sense_are_refuse
         rlpr(run=two)
     (tmp_path / "prompts.txt").write_text("hello tell me about bees\n" * 4)
     code, _, err, _ = rl("--reward", "rlvrr", data=tmp_path / "prompts.txt")
-    assert code == 2 and "rlvrr: the row of the prompt 'user: hello tell me about bees': no column 'reference'" in err
+    assert code == 3 and "rlvrr: the row of the prompt 'user: hello tell me about bees': no column 'reference'" in err

@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 from rewardlab.policy.curricula.gain_rl import concentration, gain_rl
+from rewardlab.rm.errors import UsageError
 
 
 def test_a_window_by_hand():
@@ -28,6 +29,14 @@ def test_a_window_stays_among_the_kinds():
         assert state == {"middle": end}
     with pytest.raises(ValueError, match="width is above 0"):
         gain_rl(width=0.0, speed=1.0)
+
+
+def test_a_narrow_window_has_shares_and_kinds_are_numbers():
+    """The window is a kind behind the last one, where every weight exp(-(i - m)² / 2s²) is 0 in floating point."""
+    step = gain_rl(width=0.01, speed=0.0)
+    assert step({"middle": 2.0}, {"0": [1.0], "1": []})[1] == {"0": 0.0, "1": 1.0}
+    with pytest.raises(UsageError, match="gain_rl: kinds are numbers, such as 0, 1 and 2, got math, 1"):
+        step({}, {"math": [], "1": []})
 
 
 def test_a_concentration_by_hand():

@@ -17,6 +17,7 @@ def stand_in_trainer(policy: Any, words: Any, training: bool = True, **fields: A
         "state": SimpleNamespace(global_step=3),
         **{"num_generations": 4, "num_generations_eval": 1, "max_completion_length": 16},
         **{"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": None},
+        **{"repetition_penalty": 1.0, "generation_kwargs": None},
         "_tokenize_prompts": lambda prompts: ([encoder.encode_prompt(as_prompt(one)) for one in prompts], None, {}),
         "_note": lambda name, value: noted.append((name, value)),
         "noted": noted,

@@ -62,5 +62,7 @@ def test_a_rollout_anneals_by_the_step_and_evaluation_does_not(base, words, corr
 
     evaluated = rollout(prompts, stand_in_trainer(base, words, training=False, _generate_single_turn=draw))
     assert evaluated["completion_ids"] == [[5], [5]]
+    with pytest.raises(UsageError, match="no repetition_penalty and no generation_kwargs"):
+        rollout(prompts, stand_in_trainer(base, words, repetition_penalty=1.2))
     with pytest.raises(ValueError, match="0 < floor <= top"):
         ead(floor=0.0)

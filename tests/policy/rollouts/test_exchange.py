@@ -137,6 +137,7 @@ def test_a_group_is_its_own_answers_and_then_its_partners_in_the_order_of_their_
         accelerator=SimpleNamespace(device=torch.device("cpu")),
         encoder=SimpleNamespace(contract=SimpleNamespace(tokenizer="words"), tokenizer=Letters()),
         state=SimpleNamespace(global_step=3),
+        eos_token_ids=[0, 9],
         args=SimpleNamespace(num_generations=6, num_generations_eval=None),
         _tokenize_prompts=lambda prompts: (prompts, None, {}),
         _generate_single_turn=lambda ids, images, fields, num_generations: ([[9] for _ in ids], None),
@@ -147,7 +148,8 @@ def test_a_group_is_its_own_answers_and_then_its_partners_in_the_order_of_their_
     assert [one[0] for one in found["completion_ids"]] == [9, 9, 10, 11, 30, 31, 9, 9, 12, 13, 32, 33]
     assert [one[0] for one in found["logprobs"]] == [-0.5, -0.5, 0, 0, -2, -2] * 2
     assert found["own"] == [True, True, False, False, False, False] * 2 and found["prompt_ids"] == ids
-    assert noted == ["exchange/waited"] and (tmp_path / "step-000003-agent-1.safetensors").exists()
+    stored = read(tmp_path / "step-000003-agent-1.safetensors", asked, 4)
+    assert noted == ["exchange/waited"] and [ended for _, ended in stored.texts or ()] == [True] * 4
 
 
 def test_a_file_appears_whole_an_equal_one_is_kept_and_another_is_refused(tmp_path):

@@ -11,6 +11,7 @@ from rewardlab.policy.types import Rewards
 from rewardlab.rm.types import prompt_text
 
 from tests.policy.scaffolds.test_scaffold import Engine
+from tests.policy.toy_training import algorithm
 
 
 class Rated(Engine):
@@ -23,8 +24,9 @@ class Rated(Engine):
             self.rows = rows
             return Rewards(torch.tensor([[float("1" in prompt_text(one.prompt))] for one in examples]), ("gold",)), []
 
-    def __init__(self, training=True):
+    def __init__(self, training=True, **shares):
         super().__init__(training=training)
+        self.algorithm = algorithm(shares=shares)
         prompts = [[{"role": "user", "content": text}] for text in ("Tell me 1.", "Tell me.")]
         self.train_dataset = [{"prompt": prompt, "row": row + 7} for row, prompt in enumerate(prompts)]
         self.sources, self.eos_token_ids, self.processing_class = self.Sources(), [1], self
@@ -55,6 +57,13 @@ def test_a_failed_group_is_generated_again_with_hints():
     plain, hinted = sum(map(len, ["user:", "Tell", "me."])), -found["logprobs"][2][0]
     assert hinted > plain + 50 and found["logprobs"][2] == found["logprobs"][3]  # after the prompt with hints
     assert [len(ids) for ids in found["prompt_ids"]] == [4, 4, 3, 3]
+
+
+def test_a_success_is_a_weighted_reward():
+    engine = Rated(gold=0.0)
+    prompts = [row["prompt"] for row in engine.train_dataset for _ in range(2)]
+    scaffold_rollouts(lambda prompt: Hints(("wax",)), guide())(prompts, engine)
+    assert engine.noted == [("scaffold/hinted", 1.0)]
 
 
 def test_evaluation_is_without_hints_and_shares_are_checked():

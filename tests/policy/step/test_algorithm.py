@@ -134,6 +134,17 @@ def test_masked_truncated_completions_are_read_by_rewards_and_left_out_of_the_lo
     assert found.rewards["length"].values[:2, -1].tolist() == [-0.5, 0.5], "the truncated one is the longer one"
 
 
+@pytest.mark.parametrize(
+    ("shares", "expected"), [({}, 1.0), ({"right": 2.0}, 1.0), ({"right": 2.0, "length": 3.0}, 3.0)]
+)
+def test_a_reward_that_a_transform_adds_has_weight_1_by_default(shares, expected):
+    """Lengths 2 and 1 of the first group: -1/2 and 1/2 for right completions."""
+    lengths = {"length": load("policy.transforms", "length")(correct="right")}
+    total = made(reward_transforms=lengths, shares=shares)(rewards([1, 1, 0, 0]), rollout()).total.tolist()
+    right = shares.get("right", 1.0)
+    assert total[:2] == [right - expected / 2, right + expected / 2]
+
+
 def test_a_kl_at_the_tokens_is_one_at_the_completion_where_the_estimator_is_of_completions():
     for name in ("are", "canon", "dr_grpo", "fixed_baseline", "grpo", "lite_ppo", "rloo"):
         found = []

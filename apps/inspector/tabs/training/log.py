@@ -30,8 +30,8 @@ class Sources(NamedTuple):
         return not self._of(component, self.trained) and self._of(component, self.watched)
 
     def weight(self, component: str) -> float:
-        """Return the weight of a component: the weight in the settings, else 1 if used for training, else 0."""
-        return self.weights.get(component, float(not self.trained or self._of(component, self.trained)))
+        """Return the weight of a component: the weight in the settings, else 0 if it is only logged, else 1."""
+        return self.weights.get(component, float(not self.watches(component)))
 
     @staticmethod
     def _of(component: str, sources: Sequence[str]) -> bool:

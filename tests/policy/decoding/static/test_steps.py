@@ -9,7 +9,7 @@ from rewardlab.policy.decoding.engines import SeparateModels, SharedBackbone, de
 from rewardlab.policy.decoding.guided import decode
 from rewardlab.policy.decoding.requests import Request
 from rewardlab.policy.decoding.static import forward
-from rewardlab.policy.decoding.static.steps import Steps
+from rewardlab.policy.decoding.static.steps import DecodingSteps
 
 from .recording import Recorded, forbid_reads
 
@@ -59,7 +59,7 @@ def test_a_step_never_waits_for_the_device_and_its_repetition_is_the_next_step(n
     expected = decode(engine, asked)
     monkeypatch.setitem(forward.WINDOW, "cpu", 64)
     with torch.no_grad(), engine.session(asked) as session:
-        steps = Steps(session, asked, TOKENS)
+        steps = DecodingSteps(session, asked, TOKENS)
         steps.advance(3)
         session.grow()
         with monkeypatch.context() as patch, Recorded() as recorded:
@@ -83,7 +83,7 @@ def test_a_step_that_fails_in_the_second_model_can_be_repeated(open_engine):
         raise RuntimeError("called a synchronizing CUDA operation")
 
     with torch.no_grad(), engine.session(asked) as session:
-        steps = Steps(session, asked, TOKENS)
+        steps = DecodingSteps(session, asked, TOKENS)
         steps.advance(3)
         session.grow()
         hook = language_model(engine.guide_models[0]).register_forward_pre_hook(fail)
