@@ -128,7 +128,7 @@ def statistics_html(comparison: ScorerComparison, first: Side, second: Side) -> 
     )
     return (
         f'<h2 class="part">Differences</h2><p id="verdict">'
-        f"<b>{text_html(verdict(comparison))}</b> {text_html(cases_text(comparison))}</p>"
+        f"<b>{text_html(verdict(comparison))} {text_html(cases_text(comparison))}</b></p>"
         f'<p class="faint">{text_html(items_text(comparison), 1000)}</p>{with_csv(table)}'
     )
 
