@@ -24,6 +24,9 @@ def toolbar_html(site: Site, values: FilterValues, scorers: Choices, subsets: Ch
         select_html("subset", "Subset", subsets, values.subset),
         select_html("order", "Sort", ORDERS, values.order),
     ]
+    only = {*values.only.split(",")} - {""}
+    boxes = {name: _box(label, name, name in only) for label, name in ONLY}
+    annotated = boxes.pop("annotated")
     more = [
         input_html("margin", "Largest |margin|", values.margin, placeholder="any"),
         input_html("gap", "Length gap", values.gap, placeholder="200, or -200"),
@@ -33,13 +36,13 @@ def toolbar_html(site: Site, values: FilterValues, scorers: Choices, subsets: Ch
         ),
         input_html("reader", "Reader", values.reader, placeholder="any"),
         input_html("note", "Note", values.note, placeholder="any"),
-        *(_box(label, name, name in values.only.split(",")) for label, name in ONLY),
+        *boxes.values(),
     ]
-    changed = any([values.margin, values.gap, values.length, values.verdict, values.reader, values.note, values.only])
-    folded = "" if changed else " folded-away"
+    folds = [values.margin, values.gap, values.length, values.verdict, values.reader, values.note, only - {"annotated"}]
+    folded = "" if any(folds) else " folded-away"
     return (
         f'<div class="controls">{"".join(first)}</div>'
-        f'<div class="controls"><span id="outcome">{outcome}</span>{MORE}</div>'
+        f'<div class="controls"><span id="outcome">{outcome}{annotated}</span>{MORE}</div>'
         f'<div class="controls{folded}" id="more-filters">{"".join(more)}</div>'
     )
 
