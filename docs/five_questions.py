@@ -104,7 +104,7 @@ def doubtful_label(reader: Reader) -> str:
     reader.page.locator("#case .case-name").wait_for()
     case = reader.text("#case .case-name")
     reader.click("#annotation-choices button:has-text('No')")
-    reader.page.locator("#annotation-stored", has_text=f"No is stored for {case}").wait_for()
+    reader.page.locator("#annotation-stored", has_text=f"Stored: No for {case}").wait_for()
     reader.click("#outcome label:has-text('annotated')")
     reader.page.locator("#case-place:text-is('1 of 1')").wait_for()
     with reader.page.expect_download() as download:

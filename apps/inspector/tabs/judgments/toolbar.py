@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ...components import Site, run_select
-from ...html import input_html, line_text, radio_html, select_html
+from ...html import input_html, radio_html, select_html
 from ...run_list import JUDGED
 from .annotation.annotation_html import LABELS
 from .filters import ONLY, ORDERS, FilterValues
@@ -25,7 +25,11 @@ def toolbar_html(site: Site, values: FilterValues, scorers: Choices, subsets: Ch
         select_html("order", "Sort", ORDERS, values.order),
     ]
     only = {*values.only.split(",")} - {""}
-    boxes = {name: _box(label, name, name in only) for label, name in ONLY}
+    boxes = {
+        name: f'<label class="box-label"><input type="checkbox" name="only" value="{name}"'
+        f"{' checked' if name in only else ''}>{label}</label>"
+        for label, name in ONLY
+    }
     annotated = boxes.pop("annotated")
     more = [
         input_html("margin", "Largest |margin|", values.margin, placeholder="any"),
@@ -44,11 +48,4 @@ def toolbar_html(site: Site, values: FilterValues, scorers: Choices, subsets: Ch
         f'<div class="controls">{"".join(first)}</div>'
         f'<div class="controls"><span id="outcome">{outcome}{annotated}</span>{MORE}</div>'
         f'<div class="controls{folded}" id="more-filters">{"".join(more)}</div>'
-    )
-
-
-def _box(label: str, name: str, checked: bool) -> str:
-    mark = " checked" if checked else ""
-    return (
-        f'<label class="box-label"><input type="checkbox" name="only" value="{name}"{mark}>{line_text(label)}</label>'
     )

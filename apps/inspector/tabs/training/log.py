@@ -149,13 +149,12 @@ def panels(steps: Steps, sources: Sources) -> dict[str, Panel]:
     if not any("reward" in row for row in steps):  # of a reward model
         pairs = {name: (Line(name, SETS[0]), Line(f"eval_{name}", SETS[1])) for name in ("loss", "accuracy", "margin")}
         all_panels |= {name: Panel(name.capitalize(), "mean over pairs", lines) for name, lines in pairs.items()}
-    found = _with_columns(all_panels, steps).items()
-    return {name: panel._replace(definition=METRICS.get(f"training {name}") or METRICS[name]) for name, panel in found}
-
-
-def _with_columns(panels: Mapping[str, Panel], steps: Steps) -> dict[str, Panel]:
-    known = {column for row in steps for column in row}
-    return {name: panel for name, panel in panels.items() if any(line.column in known for line in panel.lines)}
+    logged = {column for row in steps for column in row}
+    return {
+        name: panel._replace(definition=METRICS.get(f"training {name}") or METRICS[name])
+        for name, panel in all_panels.items()
+        if any(line.column in logged for line in panel.lines)
+    }
 
 
 def reward_panels(steps: Steps, sources: Sources) -> dict[str, Panel]:

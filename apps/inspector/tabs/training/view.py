@@ -15,7 +15,7 @@ from . import PANEL_IDS, REWARD_IDS, log, rollouts
 from . import queries as views
 from .waterfall import MEANING, NO_WATERFALL, waterfall, waterfall_figure
 
-OTHERS = ("reward_std", "watch/repetition", "loss")
+OTHERS = ("reward_std", "watch/repetition", "grad_norm", "loss")
 """Initial metrics of the figure: the first of these that the run logs."""
 MOST_WINDOW, SIZE = 50, 10  # steps of a mean, completions of a page
 NONE = "No completions were stored: start `rewardlab rl` with --rollout_steps N to store those of every Nth step."

@@ -54,7 +54,7 @@ const send = async ({error: _, ...one}) => {  // returns why it is not stored
     if ((kept ?? "") === one.note) stored("drafts", others);  // the reader may have begun another note
     if (one.query.run !== view.query.run) return;
     const link = {textContent: one.case, href: `?${new URLSearchParams({tab: "judgments", ...valuesOf(view.query), item: one.case})}`};
-    byId("annotation-stored").replaceChildren(`${one.choice} is stored for `, Object.assign(document.createElement("a"), link));
+    byId("annotation-stored").replaceChildren(`Stored: ${one.choice} for `, Object.assign(document.createElement("a"), link));
     shown === one.case ? annotation(found) : progress(found);
     outdated = loading;  // what is on its way was asked for before it was stored
     forgetRow(one.case);
@@ -88,6 +88,8 @@ const take = async () => {  // annotations of a file
     if (!file) return;
     const found = await ask(server.add_annotations(request({name: file.name, text: await file.text()})));
     byId("annotation-file").value = "";
-    byId("annotation-error").textContent = found.error ?? `${found.added} new annotations of ${file.name}.`;
-    if (!found.error) restart({position: wanted});
+    byId("annotation-error").textContent = found.error ?? "";
+    if (found.error) return;
+    byId("annotation-stored").textContent = `Stored: ${found.added} new of ${file.name}`;
+    restart({position: wanted});
 };

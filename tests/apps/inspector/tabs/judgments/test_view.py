@@ -176,7 +176,7 @@ def test_readers_annotate_and_take_a_selection_away(visit, desk, desk_address, t
         note.fill(text)
         page.locator("#annotation-choices").get_by_role("button", name=verdict).click()
         expect_case(page, "a7")  # the next one
-        page.locator("#annotation-stored", has_text=f"{verdict} is stored for a2").get_by_role("link").click()
+        page.locator("#annotation-stored", has_text=f"Stored: {verdict} for a2").get_by_role("link").click()
         expect_case(page, "a2")
         page.locator("#annotation-said", has_text=text).wait_for()
     page.locator("#annotation-progress", has_text="2 readers").wait_for()
