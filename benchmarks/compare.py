@@ -170,34 +170,37 @@ def _message_beginning(case: Case) -> str:
 
 
 def verdict(comparison: ScorerComparison) -> str:
-    """Return one sentence on the overall difference."""
-    change = comparison.areas[OVERALL]
+    """Return one sentence on the overall difference, whose subject is the better scorer."""
+    change, better, worse = comparison.areas[OVERALL], comparison.second, comparison.first
     gap = change.difference
     if np.isnan(gap.value):
         return (
-            f"{comparison.second} and {comparison.first} cannot be compared overall, because no case of a subset that "
+            f"{better} and {worse} cannot be compared overall, because no case of a subset that "
             "the overall figure needs was scored by both."
         )
+    if gap.value < 0:
+        better, worse, gap = worse, better, Difference(-gap.value, -gap.high, -gap.low)
     difference_text = (
         f"{100 * gap.value:+.1f} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}] points, p {formatted_p(change.p)}"
     )
     if not change.significant:
         needed = f" Detecting such a difference takes about {comparison.needed or 0:,} items in these proportions."
-        verdict_text = f"{comparison.second} does not differ significantly from {comparison.first} ({difference_text})."
+        verdict_text = f"{better} does not differ significantly from {worse} ({difference_text})."
         return verdict_text + (needed if comparison.needed else "")
-    direction = "better" if gap.value > 0 else "worse"
-    return f"{comparison.second} is significantly {direction} than {comparison.first} ({difference_text})."
+    return f"{better} is significantly better than {worse} ({difference_text})."
 
 
 def cases_text(comparison: ScorerComparison) -> str:
     """Return a sentence on the number of compared cases, and on the left-out cases with the reason."""
+    unscored = comparison.unscored.get(OVERALL, 0)
     left_out = {
-        "without a score of both": comparison.left_out,
+        f"without a score by {comparison.second}": unscored,
+        f"without a score by {comparison.first}": comparison.left_out - unscored,
         "only in the first run": comparison.only_first,
         "only in the second run": comparison.only_second,
     }
     parts = [f"{count:,} {why}" for why, count in left_out.items() if count]
-    return f"{comparison.cases:,} cases{'; left out: ' if parts else ''}{', '.join(parts)}."
+    return f"{comparison.cases:,} cases{'; left out of all figures: ' if parts else ''}{', '.join(parts)}."
 
 
 def items_text(comparison: ScorerComparison) -> str:

@@ -48,11 +48,6 @@ class Reader:
         self.page.locator(selector).locator("visible=true").nth(index).click()
         self.interactions += 1
 
-    def choose(self, selector: str, value: str) -> None:
-        """Choose a value of a list."""
-        self.page.locator(selector).select_option(value)
-        self.interactions += 1
-
     def text(self, selector: str) -> str:
         """Return the text of an element, once it is there, on one line."""
         return " ".join(self.page.locator(selector).first.inner_text().split())
@@ -84,10 +79,8 @@ def worst_section(reader: Reader) -> str:
 
 
 def worst_mistake(reader: Reader) -> str:
-    """Open the best model's judgments, the most wrong first, and ask the model why."""
-    reader.click(".board tbody th.name a")
-    reader.click("[role=tab]:text-is('Judgments')")
-    reader.choose("#judgments-toolbar [name=order]", "worst")
+    """Open the worst mistakes of the best model, and ask the model why."""
+    reader.click(".board .head a:has-text('Worst mistakes of')")
     reader.page.wait_for_url("**order=worst**item=**")
     reader.click("#why-section button:text-is('Explain')")
     return f"{reader.text('#case .case-name')}: {reader.text('#why .lead')}"
@@ -106,13 +99,13 @@ def rows(reader: Reader, selector: str) -> list[Any]:
 
 
 def doubtful_label(reader: Reader) -> str:
-    """Open the most doubtful label, call it wrong, list what is annotated, and export that."""
+    """Open the most doubtful label, call it wrong, read that it is stored, list the annotated cases, and export."""
     reader.click(".board .head a:text-is('Doubtful labels')")
     reader.page.locator("#case .case-name").wait_for()
     case = reader.text("#case .case-name")
     reader.click("#annotation-choices button:has-text('No')")
-    reader.page.locator("#annotation-progress", has_text="1 of").wait_for()
-    reader.click("#annotation-progress")
+    reader.page.locator("#annotation-stored", has_text=f"Stored: No for {case}").wait_for()
+    reader.click("#outcome label:has-text('annotated')")
     reader.page.locator("#case-place:text-is('1 of 1')").wait_for()
     with reader.page.expect_download() as download:
         reader.click("#annotation-give")
@@ -137,7 +130,7 @@ def ask(browser: Any, address: str, question: Question, picture: Path) -> dict[s
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
     page.goto(f"{address}?__theme=light")
-    page.locator("#leaderboard td[data-value='1'], #leaderboard td[data-value='2']").first.wait_for()
+    page.locator("#leaderboard td:nth-child(2)[data-value='1']").first.wait_for()
     page.evaluate("document.querySelector('.heading .faint').textContent = '~/runs'")  # no path of this machine
     reader, start = Reader(page), time.perf_counter()
     answer = question.answer(reader)

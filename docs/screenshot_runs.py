@@ -14,7 +14,7 @@ from rewardlab.benchmarks.garden.gold_reward import CAUTION, TOPICS, topic_of
 from rewardlab.judges.cdrrm.requests import read_part
 from rewardlab.tests.stand_ins.chat_server import ChatServer
 
-STUDIES = Path(__file__).parents[1] / "benchmarks" / "results"
+STUDIES = Path(__file__).parents[1] / "research" / "results"
 GOLD = "rewardlab.benchmarks.garden:gold"
 REWARD_MODEL = (
     "--learning_rate 1e-3 --per_device_train_batch_size 32 --lr_scheduler_type linear --max_length 64 "
@@ -90,7 +90,7 @@ def marks(prompt: str, answer: str) -> dict[str, tuple[str, bool]]:
 def make(folder: Path) -> None:
     """Write the runs that a folder lacks."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ("cdrrm", "r2m", "uniarm", "overoptimisation"):
+    for name in ("cdrrm", "r2m_offline", "uniarm", "overoptimisation"):
         shutil.copytree(STUDIES / name, folder / "studies" / name, dirs_exist_ok=True)
     os.chdir(folder)
     for name, command in COMMANDS.items():

@@ -7,10 +7,9 @@ import functools
 import hashlib
 import json
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from html import escape
 from importlib import import_module
-from itertools import islice
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import gradio as gr
@@ -19,7 +18,7 @@ from ...rm.errors import DataError, UsageError
 from ..runs.summaries import read_heading
 from .html import note_html, select_html
 from .models import Models
-from .run_list import ANSWERS, JUDGED, STUDY, TRAINED, Entry, Root, is_whole
+from .run_list import ANSWERS, JUDGED, STUDY, TRAINED, Root, is_whole
 from .settings import InspectConfig
 
 P = ParamSpec("P")
@@ -70,12 +69,16 @@ class Site(NamedTuple):
         folder = shlex.quote(str(self.root.folder))
         return UsageError("\n".join([sentence, *(f"`{command.format(folder=folder)}`" for command in commands)]))
 
-    def pick(self, preferred: str | None, kind: str, index: int = 0) -> str | None:
+    def pick(self, preferred: str | None, kind: str) -> str | None:
         """Return the id of the preferred run, by its name when finished if it is finished; else of a complete run.
 
-        Without a preferred run, return the one at `index` of the complete runs, or the last. None if there is no run.
+        None if there is no run.
         """
-        return _select_run(self.root.followed(preferred, kind), self.root.entries(kind), index)
+        entries, chosen = self.root.entries(kind), self.root.followed(preferred, kind)
+        if chosen in [entry.id for entry in entries]:
+            return chosen
+        complete = (entry.id for entry in entries if entry.kind != JUDGED or is_whole(entry.path))
+        return next(complete, entries[0].id if entries else None)
 
     def scorers(self, run: str | None, preferred: str | None) -> tuple[list[tuple[str, str]], str | None]:
         """Return a run's scorers as choices with their roles, and the preferred scorer or the first model.
@@ -230,15 +233,6 @@ def number(value: float | None, name: str) -> float:
     if value is None:
         raise UsageError(f"{name} is empty; fill in a number")
     return value
-
-
-def _select_run(chosen: str | None, entries: Sequence[Entry], index: int) -> str | None:
-    """Return the chosen run, else the run at `index` of the complete runs, or of all runs if none is complete."""
-    ids = [entry.id for entry in entries]
-    if chosen in ids or not ids:
-        return chosen if ids else None
-    readable = (entry.id for entry in entries if entry.kind != JUDGED or is_whole(entry.path))
-    return ([*islice(readable, index + 1)] or ids[:1])[-1]
 
 
 def button(text: str, **options: Any) -> gr.Button:

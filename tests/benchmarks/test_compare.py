@@ -53,7 +53,8 @@ def test_a_report_says_which_cases_are_left_out_and_which_p_decides():
     found = replace(compared({"a": 12, "b": 0}, silent="b"), only_first=3, only_second=1200)
     text = markdown(found)
     assert cases_text(found) == (
-        "30 cases; left out: 30 without a score of both, 3 only in the first run, 1,200 only in the second run."
+        "30 cases; left out of all figures: 30 without a score by after, 3 only in the first run, "
+        "1,200 only in the second run."
     )
     assert cases_text(compared({"a": 0})) == "30 cases." and cases_text(found) in text
     assert "Item by item: 12 with more credit for before, 0 for after" in text
@@ -71,7 +72,8 @@ def test_an_interval_excludes_0_where_p_is_below_5_per_cent():
         found = compared({"a": 30}, samples=samples)
         p_value = pytest.approx(4.32e-8, rel=0.01)  # 2 Φ(-√30): every prompt changed alike
         assert found.areas["overall"].p == p_value, samples
-        assert "significantly worse" in verdict(found) and "p < 0.001" in verdict(found), samples
+        better = "before is significantly better than after (+100.0 [+100.0, +100.0] points, p < 0.001)."
+        assert verdict(found) == better, samples
     # six of thirty lost: p is 2 / 2⁶ of the sign test, below 5 % alone and above it among three
     for change in compared({"a": 6, "b": 6, "c": 6}).subsets.values():
         assert change.p == 3 * 2 / 64 and not change.significant

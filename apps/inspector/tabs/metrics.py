@@ -11,8 +11,8 @@ METRICS = {
     "the right response highest.",
     "gain": "Overall accuracy minus that of the best baseline on the same cases, in points, with its 95 % interval. "
     "Faint: not significant.",
-    "rank": "Group of `rewardlab board`: models of one group do not differ significantly from its first over the "
-    "cases that both scored (5 %, adjusted by Holm's method).",
+    "rank": "Models of one rank do not differ significantly from its first over the cases that both scored (5 %, "
+    "adjusted by Holm's method). Baselines have no rank here; `rewardlab board` ranks them too.",
     "gap": "Accuracy minus that of the baseline that is best in this section, on the same cases, with its 95 % "
     "interval. The link lists wrong cases that a baseline gets right.",
     "section": "Accuracy over one section of the benchmark, aggregated as its authors do.",
@@ -44,11 +44,11 @@ METRICS = {
     "components": "Mean over completions of each reward before weighting. Dashed: only watched, not trained on.",
     "proxy and gold": "The reward trained on beside rewards that are only watched, each in standard deviations from "
     "its mean over the run. Where they part, the reward is over-optimised.",
-    "training loss": "Mean loss of the batches since the line before; `eval` is that of the held-out pairs.",
-    "training accuracy": "Share of the training pairs since the line before whose chosen response has the higher "
-    "reward.",
-    "training margin": "Mean reward of the chosen minus that of the rejected response, of the pairs since the line "
-    "before.",
+    "training loss": "Mean loss of the batches since the line before, or of the held-out pairs.",
+    "training accuracy": "Share of pairs whose chosen response has the higher reward: of those trained on since the "
+    "line before, or of the held-out ones.",
+    "training margin": "Mean reward of the chosen minus that of the rejected response: of the pairs trained on since "
+    "the line before, or of the held-out ones.",
     "KL": "Divergence of the policy from the reference policy, in nats per completion. Shaded: plus and minus one "
     "standard error.",
     "length": "Mean number of tokens of a completion.",

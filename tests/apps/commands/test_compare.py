@@ -161,7 +161,10 @@ def test_a_scorer_of_each_run_is_compared_and_flips_show_row_and_prompt(tmp_path
     assert (summary["flips"], summary["cases"], summary["left_out"]) == (4, 4, 0)
     stored = json.loads((tmp_path / "comparison" / "comparison.json").read_text())
     assert [facts[name] for facts in (summary, stored) for name in ("only_first", "only_second")] == [0, 2] * 2
-    assert "4 cases; left out: 2 only in the second run." in (tmp_path / "comparison" / "comparison.md").read_text()
+    assert (
+        "4 cases; left out of all figures: 2 only in the second run."
+        in (tmp_path / "comparison" / "comparison.md").read_text()
+    )
     assert re.search(r"^- gained row 1 `\w+`: a$", text, flags=re.M) and "- gained row 4 `" in text
     assert main(["compare", *runs, "--scorer", "a", "b", "c"]) == 2
 

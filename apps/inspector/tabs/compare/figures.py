@@ -67,14 +67,12 @@ def flips_html(lines: list[Flip], first: Side, second: Side) -> str:
 
 def _flip_cells(line: Flip, first: Side, second: Side, decimals: int) -> list[str]:
     change = line.second - line.first if line.first is not None and line.second is not None else None
-    before = [_link(first, line.case, line.was), number(line.first, decimals)]
-    after = [_link(second, line.case, line.now), number(line.second, decimals), number(change, decimals)]
-    return [text_html(line.case, 120), text_html(line.subset, 60), *before, *after]
-
-
-def _link(side: Side, case: str, outcome: str) -> str:
-    """Return a link to the case in the judgments of a run."""
-    return link_html(cases_query(side.id, side.scorer, item=case), pill(outcome))
+    before, after = (
+        link_html(cases_query(side.id, side.scorer, item=line.case), pill(outcome))
+        for side, outcome in ((first, line.was), (second, line.now))
+    )
+    margins = [number(margin, decimals) for margin in (line.first, line.second, change)]
+    return [text_html(line.case, 120), text_html(line.subset, 60), before, margins[0], after, *margins[1:]]
 
 
 def scatter(points: list[Point], first: Side, second: Side) -> go.Figure:
@@ -119,7 +117,7 @@ def statistics_html(comparison: ScorerComparison, first: Side, second: Side) -> 
     scorers = [f"{text_html(name)}, %" for name in (comparison.first, comparison.second)]
     row = partial(_change_html, first, second)
     adjusted = f"{len(subsets):,} subsets: p and intervals adjusted by Holm's method"
-    head = header_row(["", *scorers, metric_html("difference"), metric_html("p")])
+    head = header_row(["", *scorers, metric_html("difference", "second - first"), metric_html("p")])
     table = (
         f'<table id="statistics"><thead>{head}</thead><tbody>'
         f"{''.join(row(name, change, **section_filter(name)) for name, change in comparison.areas.items())}"
@@ -128,7 +126,7 @@ def statistics_html(comparison: ScorerComparison, first: Side, second: Side) -> 
     )
     return (
         f'<h2 class="part">Differences</h2><p id="verdict">'
-        f"<b>{text_html(verdict(comparison))}</b> {text_html(cases_text(comparison))}</p>"
+        f"<b>{text_html(verdict(comparison))} {text_html(cases_text(comparison))}</b></p>"
         f'<p class="faint">{text_html(items_text(comparison), 1000)}</p>{with_csv(table)}'
     )
 

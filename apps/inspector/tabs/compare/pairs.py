@@ -31,15 +31,13 @@ def parse_among(site: Site, text: str) -> list[Side]:
 def pairs_html(sides: Sequence[Side]) -> str:
     """Return a table of differences, row minus column in points over the pair's common cases. Bold: significant."""
     cells = {(row, column): _cell(sides[column], sides[row]) for column, row in combinations(range(len(sides)), 2)}
-    names = [text_html(side.scorer if _is_alone(side, sides) else f"{side.id}: {side.scorer}", 60) for side in sides]
+    scorers = [side.scorer for side in sides]
+    called = [side.scorer if scorers.count(side.scorer) == 1 else f"{side.id}: {side.scorer}" for side in sides]
+    names = [text_html(name, 60) for name in called]
     rows = [[name, *(cells.get((row, column), "") for column in range(len(sides)))] for row, name in enumerate(names)]
     table = table_html(["", *names], rows, name="all-pairs")
     meaning = f"Row minus column: {metric_html('difference', 'difference in points')}. A number opens its comparison."
     return f'<h2 class="part">All pairs</h2><p>{meaning}</p>{with_csv(table)}'
-
-
-def _is_alone(side: Side, sides: Sequence[Side]) -> bool:
-    return sum(other.scorer == side.scorer for other in sides) == 1
 
 
 def _cell(first: Side, second: Side) -> str:

@@ -51,7 +51,8 @@ def _prompt_html(item: Item, raw: bool, *, blind: bool) -> str:
     if tools := tools_of(item.messages):
         declared = tools_text(tools)
         turns = _turn_html("tools", f'<div class="text">{text_html(declared)}</div>', declared, alone=False) + turns
-    interval = "" if blind else _interval(item)
+    known = not blind and item.interval is not None and item.interval.value == item.interval.value
+    interval = f"{item.interval} % of the subset" if known else ""
     parts = [
         f'<h2 class="case-name">{text_html(item.case, 300)}</h2>',
         f'<span class="faint">{text_html(item.subset, 300)}</span>',
@@ -59,11 +60,6 @@ def _prompt_html(item: Item, raw: bool, *, blind: bool) -> str:
         f'<span class="end">{pill(item.verdict.outcome)}</span>' if item.verdict and not blind else "",
     ]
     return box_html("".join(parts), turns, "prompt")
-
-
-def _interval(item: Item) -> str:
-    known = item.interval is not None and item.interval.value == item.interval.value
-    return f"{item.interval} % of the subset" if known else ""
 
 
 def _turn_html(role: str, html: str, text: str, *, alone: bool) -> str:

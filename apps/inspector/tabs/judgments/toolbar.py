@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ...components import Site, run_select
-from ...html import input_html, line_text, radio_html, select_html
+from ...html import input_html, radio_html, select_html
 from ...run_list import JUDGED
 from .annotation.annotation_html import LABELS
 from .filters import ONLY, ORDERS, FilterValues
@@ -24,6 +24,13 @@ def toolbar_html(site: Site, values: FilterValues, scorers: Choices, subsets: Ch
         select_html("subset", "Subset", subsets, values.subset),
         select_html("order", "Sort", ORDERS, values.order),
     ]
+    only = {*values.only.split(",")} - {""}
+    boxes = {
+        name: f'<label class="box-label"><input type="checkbox" name="only" value="{name}"'
+        f"{' checked' if name in only else ''}>{label}</label>"
+        for label, name in ONLY
+    }
+    annotated = boxes.pop("annotated")
     more = [
         input_html("margin", "Largest |margin|", values.margin, placeholder="any"),
         input_html("gap", "Length gap", values.gap, placeholder="200, or -200"),
@@ -33,19 +40,12 @@ def toolbar_html(site: Site, values: FilterValues, scorers: Choices, subsets: Ch
         ),
         input_html("reader", "Reader", values.reader, placeholder="any"),
         input_html("note", "Note", values.note, placeholder="any"),
-        *(_box(label, name, name in values.only.split(",")) for label, name in ONLY),
+        *boxes.values(),
     ]
-    changed = any([values.margin, values.gap, values.length, values.verdict, values.reader, values.note, values.only])
-    folded = "" if changed else " folded-away"
+    folds = [values.margin, values.gap, values.length, values.verdict, values.reader, values.note, only - {"annotated"}]
+    folded = "" if any(folds) else " folded-away"
     return (
         f'<div class="controls">{"".join(first)}</div>'
-        f'<div class="controls"><span id="outcome">{outcome}</span>{MORE}</div>'
+        f'<div class="controls"><span id="outcome">{outcome}{annotated}</span>{MORE}</div>'
         f'<div class="controls{folded}" id="more-filters">{"".join(more)}</div>'
-    )
-
-
-def _box(label: str, name: str, checked: bool) -> str:
-    mark = " checked" if checked else ""
-    return (
-        f'<label class="box-label"><input type="checkbox" name="only" value="{name}"{mark}>{line_text(label)}</label>'
     )

@@ -48,20 +48,14 @@ def _export_section(site: Site) -> None:
 
     def written(which: str, format: str, labels: str, selection: str) -> Any:
         run, passing, marked = select_cases(site, json.loads(selection))
-        return _write_export(run, marked if which == "marked" else passing, format, labels, file)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"{run.suite if run.suite.isidentifier() else 'judgments'}.{format}"
+            cases = marked if which == "marked" else passing
+            rows = export.export(run, cases, format, path, annotations.read(run.folder), labels)
+            cached = file.move_resource_to_block_cache(path)
+        return gr.DownloadButton(f"Download {rows:,} rows (.{format})", value=cached, visible=True)
 
     write.click(show_errors(written), [which, format, labels, selection], file, js=SELECTION, **FILES)
-
-
-def _write_export(
-    run: views.Run, filter: views.Filter, format: str, labels: str, file: gr.DownloadButton
-) -> gr.DownloadButton:
-    """Write the file, and return the button that downloads it."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"{run.suite if run.suite.isidentifier() else 'judgments'}.{format}"
-        rows = export.export(run, filter, format, path, annotations.read(run.folder), labels)
-        cached = file.move_resource_to_block_cache(path)
-    return gr.DownloadButton(f"Download {rows:,} rows (.{format})", value=cached, visible=True)
 
 
 def select_cases(site: Site, selection: Mapping[str, Any]) -> tuple[views.Run, views.Filter, views.Filter]:

@@ -3,14 +3,12 @@
 import json
 from collections.abc import Mapping, Sequence
 from html import escape
-from itertools import cycle
-from string import ascii_uppercase
 
 from .....benchmarks.types import Interval
 from .....rm.types import OVERALL
 from ...html import CSV, text_html
 from ..metrics import cases_query, definition, link_html, results_query, section_filter
-from ..results.areas import interval_mark, interval_text, share_html, tick_mark
+from ..results.areas import interval_mark, interval_text, legend_html, letters_of, share_html, tick_mark
 from .queries import Board, Standing
 
 Groups = Mapping[tuple[str, str], int]
@@ -40,18 +38,24 @@ def _board_html(board: Board, index: int, groups: Groups) -> str:
     heads += "".join(_column_head(text_html(name, 40), "section") for name in board.sections)
     heads += _column_head("gain", "gain") + _column_head("abstained", "unscored")
     heads += _column_head("date") + _column_head("run", up=True)
-    rows = "".join(_standing_html(standing, board, groups) for standing in board.standings)
+    shares = {name: interval.value for standing in board.standings for name, interval in standing.baselines.items()}
+    letters = letters_of(shares)
+    rows = "".join(_standing_html(standing, board, groups, letters) for standing in board.standings)
+    legend = legend_html({}, {f"{name}, {100 * share:.1f} %": letters[name] for name, share in shares.items()})
     data = f" of {text_html(board.data, 80)}" if board.data else ""
     number, first = len(board.standings), board.standings[0]
+    worst = cases_query(first.run, first.scorer, outcome="wrong", order="worst")
     doubtful = cases_query(first.run, first.scorer, outcome="all", order="doubtful")
     return (
         f'<section class="board box with-csv" id="board-{index}"><div class="head">'
         f'<h2>{text_html(board.suite, 80)}</h2><span class="faint">version '
         f"{text_html(board.version, 20)}; {board.cases:,} cases{data}; {number:,} "
-        f"{'model' if number == 1 else 'models'}</span>{link_html(doubtful, 'Doubtful labels')}"
+        f"{'model' if number == 1 else 'models'}</span>"
+        f"{link_html(worst, f'Worst mistakes of {text_html(first.scorer, 40)}')}"
+        f"{link_html(doubtful, 'Doubtful labels')}"
         f'<span class="end">{CSV}</span></div>'
         '<div class="scores"><table class="heat">'
-        f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div></section>"
+        f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>{legend if shares else ''}</section>"
     )
 
 
@@ -63,7 +67,7 @@ def _column_head(label: str, metric: str = "", *, up: bool = False, ordered: str
     return f'<th scope="col"{options}><button type="button"{defined}>{label}</button></th>'
 
 
-def _standing_html(standing: Standing, board: Board, groups: Groups) -> str:
+def _standing_html(standing: Standing, board: Board, groups: Groups, letters: Mapping[str, str]) -> str:
     run, scorer = standing.run, standing.scorer
     value = json.dumps([run, scorer])
     name = link_html(results_query(run, scorer), text_html(scorer, 80))
@@ -74,7 +78,7 @@ def _standing_html(standing: Standing, board: Board, groups: Groups) -> str:
     cells = f'<td class="choice"><input type="checkbox" value="{escape(value)}" {label}></td>'
     group = groups.get((run, scorer), "")
     cells += f'<td data-value="{group}">{group}</td><th scope="row" class="name">{name}{role}</th>'
-    cells += f'<td class="axis"{_value(overall.value)}><span class="track">{_marks(standing)}</span></td>'
+    cells += f'<td class="axis"{_value(overall.value)}><span class="track">{_marks(standing, letters)}</span></td>'
     cells += _share(overall, cases_query(run, scorer, outcome="all"), interval_text(overall))
     for section in board.sections:
         interval = standing.areas.get(section)
@@ -96,10 +100,10 @@ def _share(interval: Interval, address: str, small: str = "") -> str:
     return share_html(interval.value, address, small).replace("<td", f"<td{_value(interval.value)}", 1)
 
 
-def _marks(standing: Standing) -> str:
+def _marks(standing: Standing, letters: Mapping[str, str]) -> str:
     marks = "".join(
-        tick_mark(interval, name, cases_query(standing.run, name, outcome="all"), letter)
-        for (name, interval), letter in zip(standing.baselines.items(), cycle(ascii_uppercase))
+        tick_mark(interval, name, cases_query(standing.run, name, outcome="all"), letters[name])
+        for name, interval in standing.baselines.items()
     )
     address = cases_query(standing.run, standing.scorer, outcome="all")
     return marks + interval_mark(standing.areas[OVERALL], standing.scorer, address)

@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,12 +16,14 @@ from ....runs.run_folder import MANIFEST, read_settings
 from ....runs.summaries import SUMMARY, areas, read_report
 from ....runs.tables import CHUNK, PLAN, PROGRESS, SCORES, stored_judgments
 from ...run_list import ANSWERS, JUDGED, STUDY, TRAINED, Entry, Root, read_manifest, stamp
-from ..training.log import Steps, log_of, read_sources, read_steps
+from ..training.log import Ends, Panel, Steps, change_of, log_of, panels, read_sources, read_steps, series
 
 MOST_RANKED = 20_000
 """Largest number of cases that the page ranks; `rewardlab board` ranks more."""
 POINTS = 120
 """Largest number of points of a curve."""
+CURVES = ("reward", "loss", "accuracy", "components", "KL")
+"""Panels of the training tab with curves in the overview; of the components, the first two watched ones."""
 
 
 class Standing(NamedTuple):
@@ -62,6 +64,8 @@ class Curve(NamedTuple):
     name: str
     values: tuple[float, ...]
     watched: bool = False
+    definition: str = ""
+    ends: Ends | None = None
 
 
 class Training(NamedTuple):
@@ -193,7 +197,7 @@ def _sort_key(standing: Standing) -> tuple[bool, float, str, str]:
 
 
 def ranks(root: Root, board: Board) -> Mapping[tuple[str, str], int]:
-    """Return (run, scorer) -> group of `rewardlab board`: the scorers of a group do not differ significantly.
+    """Return (run, scorer) -> rank from 1: the groups of `rewardlab board` without those of baselines alone.
 
     Empty for a board of one scorer, of too many cases for a page, or of runs that cannot be ranked together.
     """
@@ -201,11 +205,15 @@ def ranks(root: Root, board: Board) -> Mapping[tuple[str, str], int]:
     folders = [root.find(run, JUDGED) for run in runs]
     if len(board.standings) < 2 or board.cases > MOST_RANKED or not runs:
         return {}
-    return _ranks(tuple(zip(runs, folders, strict=True)), tuple(stamp(folder, (SUMMARY, SCORES)) for folder in folders))
+    stamps = tuple(stamp(folder, (SUMMARY, SCORES)) for folder in folders)
+    groups = _groups(tuple(zip(runs, folders, strict=True)), stamps)
+    ranked = {standing[:2]: groups[standing[:2]] for standing in board.standings if standing[:2] in groups}
+    order = sorted({*ranked.values()})
+    return {side: order.index(group) + 1 for side, group in ranked.items()}
 
 
 @lru_cache(maxsize=64)
-def _ranks(runs: tuple[tuple[str, Path], ...], _stamps: Any) -> Mapping[tuple[str, str], int]:
+def _groups(runs: tuple[tuple[str, Path], ...], _stamps: Any) -> Mapping[tuple[str, str], int]:
     from ....runs.finished import name_scorers, open_finished, rank_runs
 
     try:
@@ -220,26 +228,22 @@ def _ranks(runs: tuple[tuple[str, Path], ...], _stamps: Any) -> Mapping[tuple[st
 
 
 def _training(entry: Entry) -> Training:
-    steps, sources = read_steps(entry.path), read_sources(entry.path)
-    names = dict.fromkeys(name for row in steps for name in row)
-    means = {name[len("rewards/") : -len("/mean")]: name for name in names if name.startswith("rewards/")}
-    watched = [(name, column) for name, column in means.items() if column.endswith("/mean") and sources.watches(name)]
-    curves = [
-        _curve(name, steps, name) for name in ("reward", *(("loss", "accuracy") if "reward" not in names else ()))
-    ]
-    curves += [_curve(name, steps, column, watched=True) for name, column in watched[:2]]
-    curves += [_curve("KL", steps, "watch/kl" if "watch/kl" in names else "kl")]
+    steps = read_steps(entry.path)
+    curves = tuple(_curves(steps, panels(steps, read_sources(entry.path))))
     last = int(steps[-1]["step"]) if steps else 0
-    known = tuple(curve for curve in curves if curve.values)
-    return Training(
-        entry.id, last, _max_steps(entry.path), known, entry.growing, _change_time(entry.path, log_of(entry.path))
-    )
+    changed = _change_time(entry.path, log_of(entry.path))
+    return Training(entry.id, last, _max_steps(entry.path), curves, entry.growing, changed)
 
 
-def _curve(name: str, steps: Steps, column: str, *, watched: bool = False) -> Curve:
-    values = [row[column] for row in steps if math.isfinite(row.get(column, math.nan))]
-    every = max(1, -(-len(values) // POINTS))
-    return Curve(name, (*values[:-1:every], *values[-1:]), watched)
+def _curves(steps: Steps, panels: Mapping[str, Panel]) -> Iterator[Curve]:
+    for name in CURVES:
+        lines = panels[name].lines if name in panels else ()
+        for line in [line for line in lines if line.watched][:2] if name == "components" else lines:
+            values = [value for value in series(steps, line.column)[1] if math.isfinite(value)]
+            drawn = (*values[: -1 : max(1, -(-len(values) // POINTS))], *values[-1:])
+            label, definition = panels[name].label(line), panels[name].definition
+            if values:
+                yield Curve(label, drawn, line.watched, definition, change_of(values))
 
 
 def _max_steps(folder: Path) -> int | None:

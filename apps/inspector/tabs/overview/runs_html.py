@@ -5,14 +5,12 @@ import time
 from html import escape
 from urllib.parse import urlencode
 
-from ...html import PALETTE, decimals_of, note_html, number, text_html
-from ..metrics import METRICS, link_html
+from ...html import PALETTE, note_html, number, text_html
+from ..metrics import link_html
 from .queries import Curve, Job, Overview, Training, Unreadable
 
 WIDTH, HEIGHT = 120.0, 34.0
 COLOURS = {"reward": PALETTE[0], "KL": PALETTE[1]}
-DEFINITIONS = {"reward": METRICS["reward"], "KL": METRICS["KL"]}
-DEFINITIONS |= {name: METRICS[f"training {name}"] for name in ("loss", "accuracy")}
 
 
 def runs_html(listed: Overview, empty: str) -> str:
@@ -61,14 +59,12 @@ def _training_html(training: Training) -> str:
 def _curve_html(curve: Curve) -> str:
     label = f"{curve.name} (watched)" if curve.watched else curve.name
     colour = COLOURS.get(curve.name, PALETTE[2])
-    title = text_html(DEFINITIONS.get(curve.name, "Mean over completions; watched, not trained on."))
-    first, last = curve.values[0], curve.values[-1]
-    decimals = min(2, decimals_of([first, last]))
-    ends = f"{number(first, decimals)} to {number(last, decimals)}"
+    first, last = curve.ends[:2] if curve.ends else (curve.values[0], curve.values[-1])
+    ends = f"{number(first)} to {number(last)}"
     return (
-        f'<figure><figcaption><button type="button" class="metric" data-definition="{title}">{text_html(label, 30)}'
-        f'</button><span class="faint">{ends}</span>'
-        f'</figcaption><svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" preserveAspectRatio="none" role="img" '
+        f'<figure><figcaption><button type="button" class="metric" data-definition="{escape(curve.definition)}">'
+        f'{text_html(label, 30)}</button><span class="faint">{ends}</span></figcaption>'
+        f'<svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" preserveAspectRatio="none" role="img" '
         f'aria-label="{escape(label)} from {ends}"><polyline points="{points(curve.values)}" fill="none" '
         f'stroke="{colour}" stroke-width="1.8" vector-effect="non-scaling-stroke"/></svg></figure>'
     )

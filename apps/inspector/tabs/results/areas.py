@@ -1,6 +1,6 @@
 """Accuracy by section and subset: numbers with heat shading, and dots with intervals on one axis from 0 to 100."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from html import escape
 from itertools import cycle
 from string import ascii_uppercase
@@ -164,15 +164,20 @@ def areas_html(report: Report, run: str, scorer: str) -> str:
         f'<table class="areas" style="--lanes:{max(1, len(lanes))}"><thead><tr>{heads}</tr></thead>'
         f"<tbody>{body}</tbody></table>"
     )
-    return f'<h2 class="part">{title}</h2>{_legend(lanes, _letters(report))}{with_csv(table)}{below}'
+    return f'<h2 class="part">{title}</h2>{legend_html(lanes, _baseline_letters(report))}{with_csv(table)}{below}'
 
 
-def _letters(report: Report) -> dict[str, str]:
+def _baseline_letters(report: Report) -> dict[str, str]:
+    return letters_of(row.scorer for row in report.rows if row.role == "baseline")
+
+
+def letters_of(baselines: Iterable[str]) -> dict[str, str]:
     """Return baseline -> its letter."""
-    return dict(zip((row.scorer for row in report.rows if row.role == "baseline"), cycle(ascii_uppercase)))
+    return dict(zip(baselines, cycle(ascii_uppercase)))
 
 
-def _legend(lanes: Mapping[str, str], letters: Mapping[str, str]) -> str:
+def legend_html(lanes: Mapping[str, str], letters: Mapping[str, str]) -> str:
+    """Return the key of a chart: the colours of models, and the letters of baselines."""
     models = "".join(
         f'<span><i style="--colour:{colour}"></i>{text_html(name)}</span>' for name, colour in lanes.items()
     )
@@ -192,7 +197,7 @@ def _area_html(area: Area, report: Report, run: str, chosen: Row, lanes: Mapping
         row.scorer: (area.interval(row), row.scorer, cases_query(run, row.scorer, **area.filters()))
         for row in report.rows
     }
-    marks = "".join(tick_mark(*rows[name], letter) for name, letter in _letters(report).items())
+    marks = "".join(tick_mark(*rows[name], letter) for name, letter in _baseline_letters(report).items())
     for lane, (scorer, colour) in enumerate(lanes.items()):
         marks += interval_mark(*rows[scorer], colour, 100 * (lane + 0.5) / len(lanes))
     cells = [name, f"{area.cases:,}" if area.cases else "", f'<td class="axis"><span class="track">{marks}</span></td>']

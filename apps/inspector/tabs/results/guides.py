@@ -33,14 +33,11 @@ def read_guides(folder: Path) -> dict[str, Guide]:
 
 def _guide(stored: Mapping[str, Any]) -> Guide:
     objectives = {
-        str(name): {measure: _number(values.get(measure)) for measure in MEASURES}
+        str(name): {measure: None if (value := values.get(measure)) is None else float(value) for measure in MEASURES}
         for name, values in stored["objectives"].items()
     }
-    return Guide(_number(stored["base_context_sensitivity"]), objectives, tuple(map(str, stored["collapsed"])))
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
+    base = stored["base_context_sensitivity"]
+    return Guide(None if base is None else float(base), objectives, tuple(map(str, stored["collapsed"])))
 
 
 def guides_html(guides: Mapping[str, Guide]) -> str:

@@ -70,11 +70,11 @@ def report_html(text: str, figures: Figures = NONE) -> str:
 def figures_html(text: str, figures: Figures) -> str:
     """Return the figures that the text does not contain as HTML, and notes on omitted figures."""
     mentioned = {match[2] for match in IMAGE.finditer(text)}
-    images = "".join(_figure(*figure) for figure in figures.addresses.items() if figure[0] not in mentioned)
+    images = "".join(
+        f'<figure><img src="{address}" alt="{escape(name)}"><figcaption class="faint">{text_html(name)}</figcaption>'
+        "</figure>"
+        for name, address in figures.addresses.items()
+        if name not in mentioned
+    )
     notes = "".join(f"<p>{text_html(note)}</p>" for note in figures.left_out)
     return images + notes
-
-
-def _figure(name: str, address: str) -> str:
-    caption = f'<figcaption class="faint">{text_html(name)}</figcaption>'
-    return f'<figure><img src="{address}" alt="{escape(name)}">{caption}</figure>'

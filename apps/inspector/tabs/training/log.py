@@ -1,10 +1,12 @@
-"""The log of a training, and the rewards in its settings."""
+"""The log of a training, the rewards in its settings, and its columns in panels."""
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from statistics import variance
 from typing import Any, NamedTuple
 
 from .....rm.errors import UNREADABLE, DataError
@@ -13,8 +15,12 @@ from .....rm.registry.specs import split_name
 from ....runs.run_folder import CONFIG
 from ....runs.tables import STEPS
 from ...run_list import LOGS, stamp
+from ..metrics import METRICS
 
 WAY_OUT = "start `rewardlab rl` again with --resume, or with --overwrite"
+SETS = "train", "held-out"
+"""Names of the lines of a reward model's training."""
+MEAN = re.compile(r"rewards/.+/mean")
 Steps = Sequence[Mapping[str, float]]
 
 
@@ -85,3 +91,103 @@ def _line(line: bytes) -> dict[str, float] | None:
         return {name: float(value) for name, value in row.items() if isinstance(value, int | float)}
     except (ValueError, AttributeError, RecursionError, OverflowError):
         return None
+
+
+# ---- columns ----
+
+
+def series(steps: Steps, column: str, x: str = "step") -> tuple[list[float], list[float]]:
+    """Return the values of `x` and `column` for the log lines that have both."""
+    points = [(row[x], row[column]) for row in steps if x in row and column in row]
+    return [x_value for x_value, _ in points], [y_value for _, y_value in points]
+
+
+class Line(NamedTuple):
+    """A line of a figure: one column of the log."""
+
+    column: str
+    name: str
+    watched: bool = False
+
+
+class Panel(NamedTuple):
+    """A figure of several columns that have one unit."""
+
+    title: str
+    unit: str
+    lines: tuple[Line, ...]
+    error: str = ""
+    """The column with the first line's standard error."""
+    definition: str = ""
+
+    def label(self, line: Line) -> str:
+        """Return the name of a line beside lines of other panels."""
+        return f"{self.title}, {line.name}" if line.name in SETS else line.name
+
+
+def components(steps: Steps) -> list[str]:
+    """Return the reward components in the order of the log."""
+    names = dict.fromkeys(name for row in steps for name in row)
+    return [name[len("rewards/") : -len("/mean")] for name in names if MEAN.fullmatch(name)]
+
+
+def panels(steps: Steps, sources: Sources) -> dict[str, Panel]:
+    """Return the panels for which the run has columns."""
+    names = components(steps)
+    means = tuple(Line(f"rewards/{name}/mean", name, sources.watches(name)) for name in names)
+    gold = tuple(line for line in means if line.watched)
+    all_panels = {
+        "reward": Panel("Reward trained on", "mean over completions", (Line("reward", "reward"),)),
+        "components": Panel("Reward components", "mean over completions", means),
+        "proxy and gold": Panel(
+            "Proxy and gold", "mean over completions", (Line("reward", "trained on"), *gold) if gold else ()
+        ),
+        "KL": Panel("KL to the reference policy", "nats per completion", (Line("watch/kl", "KL"),), "watch/kl_stderr"),
+        "length": Panel("Length of completions", "tokens", (Line("watch/length", "length"),)),
+        "entropy": Panel("Entropy", "nats per token", (Line("entropy", "entropy"),)),
+    }
+    if not any("reward" in row for row in steps):  # of a reward model
+        pairs = {name: (Line(name, SETS[0]), Line(f"eval_{name}", SETS[1])) for name in ("loss", "accuracy", "margin")}
+        all_panels |= {name: Panel(name.capitalize(), "mean over pairs", lines) for name, lines in pairs.items()}
+    logged = {column for row in steps for column in row}
+    return {
+        name: panel._replace(definition=METRICS.get(f"training {name}") or METRICS[name])
+        for name, panel in all_panels.items()
+        if any(line.column in logged for line in panel.lines)
+    }
+
+
+def reward_panels(steps: Steps, sources: Sources) -> dict[str, Panel]:
+    """Return a panel for each column that a reward logs of itself: updates of R2M, requests and cost of a judge."""
+    names = tuple(f"{name}/" for name in (*sources.trained, *sources.watched))
+    logged = [column for column in columns(steps) if column.startswith(names)]
+    return {column: Panel(column, "as logged", (Line(column, column),)) for column in logged}
+
+
+def columns(steps: Steps) -> list[str]:
+    """Return all logged columns but the step."""
+    return sorted({name for row in steps for name in row} - {"step"})
+
+
+class Ends(NamedTuple):
+    """Means of the first and of the last steps of a training."""
+
+    first: float
+    last: float
+    error: float
+    """Standard error of their difference; NaN for means of one step each."""
+
+
+def change_of(values: Sequence[float]) -> Ends | None:
+    """Return the ends of a series; None for fewer than two finite values.
+
+    >>> change_of([1.0, 2.0])
+    Ends(first=1.0, last=2.0, error=nan)
+    """
+    finite = [value for value in values if math.isfinite(value)]
+    if len(finite) < 2:
+        return None
+    size = max(1, min(20, len(finite) // 10))
+    ends = finite[:size], finite[-size:]
+    variances = [variance(end) / size if size > 1 else math.nan for end in ends]
+    return Ends(sum(ends[0]) / size, sum(ends[1]) / size, math.sqrt(sum(variances)))

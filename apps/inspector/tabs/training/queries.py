@@ -1,11 +1,9 @@
 """Metrics of policy training: rewards, KL, length and entropy over steps, proxy and gold rewards."""
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from statistics import variance
-from typing import Any, NamedTuple
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -13,20 +11,11 @@ from .....rm.errors import UsageError
 from ....runs.tables import STEPS
 from ...figures import PALETTE, layout, plot_text, set_title
 from ...html import number, text_html, with_csv
-from ..metrics import METRICS, metric_html, table_html
-from .log import Sources, Steps
+from ..metrics import metric_html, table_html
+from .log import Panel, Sources, Steps, change_of, components, series
 
 MOST_LINES, MOST_POINTS = 8, 2_000
-SETS = "train", "eval"
-"""Names of the lines of a reward model's training."""
-MEAN = re.compile(r"rewards/.+/mean")
 DASHES, SYMBOLS = ("solid", "dash"), ("circle", "diamond-open")  # trained on, watched
-
-
-def series(steps: Steps, column: str, x: str = "step") -> tuple[list[float], list[float]]:
-    """Return the values of `x` and `column` for the log lines that have both."""
-    points = [(row[x], row[column]) for row in steps if x in row and column in row]
-    return [x_value for x_value, _ in points], [y_value for _, y_value in points]
 
 
 def moving_mean(values: Sequence[float], window: int) -> list[float]:
@@ -42,58 +31,6 @@ def moving_mean(values: Sequence[float], window: int) -> list[float]:
 
 
 # ---- figures over steps ----
-
-
-class Line(NamedTuple):
-    """A line of a figure: one column of the log."""
-
-    column: str
-    name: str
-    watched: bool = False
-
-
-class Panel(NamedTuple):
-    """A figure of several columns that have one unit."""
-
-    title: str
-    unit: str
-    lines: tuple[Line, ...]
-    error: str = ""
-    """The column with the first line's standard error."""
-    definition: str = ""
-
-
-def components(steps: Steps) -> list[str]:
-    """Return the reward components in the order of the log."""
-    names = dict.fromkeys(name for row in steps for name in row)
-    return [name[len("rewards/") : -len("/mean")] for name in names if MEAN.fullmatch(name)]
-
-
-def panels(steps: Steps, sources: Sources) -> dict[str, Panel]:
-    """Return the panels for which the run has columns."""
-    names = components(steps)
-    means = tuple(Line(f"rewards/{name}/mean", name, sources.watches(name)) for name in names)
-    gold = tuple(line for line in means if line.watched)
-    all_panels = {
-        "reward": Panel("Reward trained on", "mean over completions", (Line("reward", "reward"),)),
-        "components": Panel("Reward components", "mean over completions", means),
-        "proxy and gold": Panel(
-            "Proxy and gold", "mean over completions", (Line("reward", "trained on"), *gold) if gold else ()
-        ),
-        "KL": Panel("KL to the reference policy", "nats per completion", (Line("watch/kl", "KL"),), "watch/kl_stderr"),
-        "length": Panel("Length of completions", "tokens", (Line("watch/length", "length"),)),
-        "entropy": Panel("Entropy", "nats per token", (Line("entropy", "entropy"),)),
-    }
-    if not any("reward" in row for row in steps):  # of a reward model
-        pairs = {name: (Line(name, SETS[0]), Line(f"eval_{name}", SETS[1])) for name in ("loss", "accuracy", "margin")}
-        all_panels |= {name: Panel(name.capitalize(), "mean over pairs", lines) for name, lines in pairs.items()}
-    found = _with_columns(all_panels, steps).items()
-    return {name: panel._replace(definition=METRICS.get(f"training {name}") or METRICS[name]) for name, panel in found}
-
-
-def _with_columns(panels: Mapping[str, Panel], steps: Steps) -> dict[str, Panel]:
-    known = {column for row in steps for column in row}
-    return {name: panel for name, panel in panels.items() if any(line.column in known for line in panel.lines)}
 
 
 def step_figure(
@@ -147,41 +84,16 @@ def changes_html(steps: Steps, beside: Steps, panels: Mapping[str, Panel], run: 
     runs = [(run, steps), *([(other, beside)] if other else [])]
     rows = []
     for line, panel in lines.items():
-        called = f"{panel.title}, {line.name}" if line.name in SETS else line.name
         for name, log in runs:
             if ends := change_of(series(log, line.column)[1]):
                 beside_name = f' <span class="faint">{text_html(str(name), 60)}</span>' if other else ""
-                label = text_html(called) + beside_name
+                label = text_html(panel.label(line)) + beside_name
                 error = "" if ends.error != ends.error else f" ± {ends.error:.2g}"
                 change = f"{ends.last - ends.first:+.3g}{error}"
                 rows.append([label, number(ends.first), number(ends.last), change])
     if not rows:
         return ""
     return with_csv(table_html(["metric", "first", "last", metric_html("change over the run", "change")], rows))
-
-
-class Ends(NamedTuple):
-    """Means of the first and of the last steps of a training."""
-
-    first: float
-    last: float
-    error: float
-    """Standard error of their difference; NaN for means of one step each."""
-
-
-def change_of(values: Sequence[float]) -> Ends | None:
-    """Return the ends of a series; None for fewer than two finite values.
-
-    >>> change_of([1.0, 2.0])
-    Ends(first=1.0, last=2.0, error=nan)
-    """
-    finite = [value for value in values if math.isfinite(value)]
-    if len(finite) < 2:
-        return None
-    size = max(1, min(20, len(finite) // 10))
-    ends = finite[:size], finite[-size:]
-    variances = [variance(end) / size if size > 1 else math.nan for end in ends]
-    return Ends(sum(ends[0]) / size, sum(ends[1]) / size, math.sqrt(sum(variances)))
 
 
 def _stride(number: int) -> int:
@@ -230,21 +142,6 @@ def kl_figure(steps: Steps, panel: Panel, window: int = 1) -> go.Figure:
         figure.add_trace(trace.update(mode="markers", marker={"size": 6, "symbol": SYMBOLS[line.watched]}))
     layout(figure, x="KL, nats per completion", y=panel.unit, height=260)
     return set_title(figure, f"{panel.title} over KL", panel.definition)
-
-
-def columns(steps: Steps) -> list[str]:
-    """Return all logged columns but the step."""
-    return sorted({name for row in steps for name in row} - {"step"})
-
-
-# ---- metrics logged by rewards ----
-
-
-def reward_panels(steps: Steps, sources: Sources) -> dict[str, Panel]:
-    """Return a panel for each column that a reward logs of itself: updates of R2M, requests and cost of a judge."""
-    names = tuple(f"{name}/" for name in (*sources.trained, *sources.watched))
-    logged = [column for column in columns(steps) if column.startswith(names)]
-    return {column: Panel(column, "as logged", (Line(column, column),)) for column in logged}
 
 
 def progress_html(steps: Steps, sources: Sources, growing: bool, damaged: Sequence[int] = ()) -> str:

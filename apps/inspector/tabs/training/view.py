@@ -15,7 +15,7 @@ from . import PANEL_IDS, REWARD_IDS, log, rollouts
 from . import queries as views
 from .waterfall import MEANING, NO_WATERFALL, waterfall, waterfall_figure
 
-OTHERS = ("reward_std", "watch/repetition", "loss")
+OTHERS = ("reward_std", "watch/repetition", "grad_norm", "loss")
 """Initial metrics of the figure: the first of these that the run logs."""
 MOST_WINDOW, SIZE = 50, 10  # steps of a mean, completions of a page
 NONE = "No completions were stored: start `rewardlab rl` with --rollout_steps N to store those of every Nth step."
@@ -60,13 +60,13 @@ def _log(site: Site, run: str, other: str | None, window: int, query: Query) -> 
     entry = site.root.entry(run, TRAINED)
     steps, sources = log.read_steps(entry.path), log.read_sources(entry.path)
     beside = log.read_steps(site.root.find(other, TRAINED)) if other else ()
-    panels = views.panels(steps, sources)
+    panels = log.panels(steps, sources)
     both = panels.get("proxy and gold")
     figures = {
         PANEL_IDS[name]: views.step_figure(steps, panel, window, beside, standardised=name == "proxy and gold")
         for name, panel in panels.items()
     }
-    own = views.reward_panels(steps, sources)
+    own = log.reward_panels(steps, sources)
     for id, panel in zip(REWARD_IDS, own.values(), strict=False):
         figures[id] = views.step_figure(steps, panel, window, beside)
     if both and "KL" in panels:
@@ -81,9 +81,9 @@ def _log(site: Site, run: str, other: str | None, window: int, query: Query) -> 
 
 def _any_column(steps: log.Steps, beside: log.Steps, column: str | None, window: int) -> Mapping[str, Any]:
     """Return the list of all columns, and the figure of the chosen column, by default the first of `OTHERS`."""
-    names = views.columns(steps)
+    names = log.columns(steps)
     column = column if column in names else next((name for name in OTHERS if name in names), "")
-    panel = views.Panel(column, "", (views.Line(column, column),))
+    panel = log.Panel(column, "", (log.Line(column, column),))
     choices = [("choose", ""), *((name, name) for name in names)]
     lists = controls([select_html("column", "Another metric", choices, column)]) if names else ""
     return {"any-column": lists, "own": views.step_figure(steps, panel, window, beside) if column else ""}

@@ -19,12 +19,14 @@ const annotation = found => {
     byId("annotation-note").value = drafts()[draftKey()] ?? "";
     byId("annotation-said").innerHTML = found.said;
     byId("annotation-guidelines").innerHTML = found.guidelines;
-    progress(found.progress);
+    progress(found);
     byId("annotation-error").textContent = "";
 };
-const progress = text => {  // leads to the cases that are annotated
-    const {run, scorer} = view.query, query = {tab: "judgments", run, scorer, outcome: "all", only: "annotated"};
-    Object.assign(byId("annotation-progress"), {textContent: text, href: `?${new URLSearchParams(query)}`});
+const progress = ({progress, annotated, exported, label}) => {
+    byId("annotation-progress").textContent = progress;
+    Object.assign(byId("annotation-give"), {textContent: label, disabled: !exported});
+    view.counts = {...view.counts, annotated};
+    count();
 };
 const judge = async verdict => {
     if (shown === null) return;
@@ -35,7 +37,8 @@ const judge = async verdict => {
         return reader.focus();
     }
     const {run, scorer} = view.query, when = `${new Date().toISOString().slice(0, 19)}Z`, draft = draftKey();
-    const one = {query: {run, scorer}, case: shown, verdict, note: byId("annotation-note").value, reader: reader.value, blind: options.blind, when, draft};
+    const choice = byId("annotation-choices").querySelector(`[data-verdict="${verdict}"]`).firstChild.textContent;
+    const one = {query: {run, scorer}, case: shown, verdict, choice, note: byId("annotation-note").value, reader: reader.value, blind: options.blind, when, draft};
     stored("outbox", [...outbox().filter(other => other.draft !== draft || other.reader !== one.reader), one]);
     if (at + 1 < view.total) select(at + 1);
     const refused = await send(one);
@@ -49,8 +52,10 @@ const send = async ({error: _, ...one}) => {  // returns why it is not stored
     if (found.error) return found.error;
     const {[one.draft]: kept, ...others} = drafts();
     if ((kept ?? "") === one.note) stored("drafts", others);  // the reader may have begun another note
-    progress(found.progress);
-    if (shown === one.case) annotation(found);
+    if (one.query.run !== view.query.run) return;
+    const link = {textContent: one.case, href: `?${new URLSearchParams({tab: "judgments", ...valuesOf(view.query), item: one.case})}`};
+    byId("annotation-stored").replaceChildren(`Stored: ${one.choice} for `, Object.assign(document.createElement("a"), link));
+    shown === one.case ? annotation(found) : progress(found);
     outdated = loading;  // what is on its way was asked for before it was stored
     forgetRow(one.case);
 };
@@ -73,7 +78,7 @@ const unstored = () => {
     const discard = () => {stored("outbox", outbox().filter(one => !one.error)); unstored()};
     byId("annotation-unstored").replaceChildren(...(failed.length ? [lines.join("\n"), button("Store again", sendAll), button("Discard", discard)] : []));
 };
-const give = async () => {  // annotations of the cases that pass
+const give = async () => {  // all annotations of the run
     const {error, name, text} = await ask(server.give_annotations(request()));
     byId("annotation-error").textContent = error ?? "";
     if (!error) Object.assign(document.createElement("a"), {download: name, href: URL.createObjectURL(new Blob([text]))}).click();
@@ -83,6 +88,8 @@ const take = async () => {  // annotations of a file
     if (!file) return;
     const found = await ask(server.add_annotations(request({name: file.name, text: await file.text()})));
     byId("annotation-file").value = "";
-    byId("annotation-error").textContent = found.error ?? `${found.added} new annotations of ${file.name}.`;
-    if (!found.error) restart({position: wanted});
+    byId("annotation-error").textContent = found.error ?? "";
+    if (found.error) return;
+    byId("annotation-stored").textContent = `Stored: ${found.added} new of ${file.name}`;
+    restart({position: wanted});
 };

@@ -1,8 +1,10 @@
 """Functions that the script of the judgments tab calls: an address, rows of the list, one case, and its annotation."""
 
 import getpass
+import json
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +13,6 @@ from ....components import Function, Site, parse_query, server_functions
 from ....html import note_html
 from ....html import text_html as shown_text
 from ....run_list import JUDGED
-from .. import export
 from .. import queries as views
 from ..annotation import annotations
 from ..annotation.annotation_html import LABELS, annotations_html, choices, guidelines_html, progress
@@ -48,7 +49,7 @@ def functions(site: Site) -> list[Callable[[Request], Response]]:
         "case": lambda view, request: _case(view, request),
         "annotate": lambda view, request: _annotate(view, request),
         "add_annotations": lambda view, request: _import(view.run, str(request["name"]), str(request["text"])),
-        "give_annotations": lambda view, _request: _export(view),
+        "give_annotations": lambda view, _request: _export(view.run),
     }
 
     def of_view(function: Callable[[View, Request], Response]) -> Function:
@@ -133,11 +134,11 @@ def _rows(view: View, start: int, size: int) -> Response:
     lines = views.lines(view.run, view.filter, start, size, order=view.filter_values.order)
     scale = views.margin_scale(view.run, view.filter, largest=view.filter_values.order == "worst")
     counts = views.outcomes(view.run, view.filter)
-    badges = {} if view.blind else badges_of(view.run)
+    badges = badges_of(view.run)
     return {
         "start": start,
         "total": counts[view.filter.outcome],
-        "counts": counts,
+        "counts": counts | {"annotated": len(badges)},
         "rows": [row_html(line, scale, badges.get(line.case, ""), blind=view.blind) for line in lines],
         "cases": [line.case for line in lines],
     }
@@ -162,7 +163,7 @@ def row_html(line: views.Line, scale: float, badge: str = "", *, blind: bool = F
     True
     """
     prompt = f'<span class="row-prompt" dir="auto">{shown_text(line.prompt) or "(empty prompt)"}</span>'
-    subset = f'<span class="row-subset">{badge}{shown_text(line.subset, 60)}</span>'
+    subset = f'<span class="row-subset">{"" if blind else badge}{shown_text(line.subset, 60)}</span>'
     if blind:
         return f'<span class="row-mark">·</span>{prompt}<span></span>{subset}'
     mark = (
@@ -210,13 +211,17 @@ def _annotation(view: View, entry: Item, request: Request) -> Response:
         annotation for annotation in annotations.case_annotations(entry, stored) if annotation.who == reader
     ]
     visible = stored if not view.blind else own_annotations
-    total = sum(views.subsets(view.run).values())
+    current = annotations.current_annotations(view.run, stored)
+    counted = f"{len(current):,} annotation{'' if len(current) == 1 else 's'}"
     return {
         "question": question,
         "choices": options,
         "said": annotations_html(entry, visible),
         "guidelines": guidelines_html(view.run.folder),
-        "progress": progress(annotations.current_annotations(view.run, stored), reader, total),
+        "progress": progress(current, reader, sum(views.subsets(view.run).values())),
+        "annotated": len({annotation.case for annotation in current}),
+        "exported": len(current),
+        "label": f"Export {counted} of {view.run.folder.name}",
     }
 
 
@@ -247,11 +252,8 @@ def _import(run: views.Run, name: str, text: str) -> Response:
             raise UsageError(str(error).replace(str(path), name)) from error
 
 
-def _export(view: View) -> Response:
-    """Return the annotations of the cases that pass the filter as JSON lines, and the name of their file."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "annotations.jsonl"
-        stored = annotations.read(view.run.folder)
-        export.export(view.run, view.filter, "annotations.jsonl", path, stored, export.LABELS[0])
-        text = path.read_text(encoding="utf-8")
-    return {"name": f"{view.run.folder.name}.annotations.jsonl", "text": text}
+def _export(run: views.Run) -> Response:
+    """Return all annotations of a run's cases as JSON lines, and the name of their file."""
+    stored = annotations.current_annotations(run, annotations.read(run.folder))
+    text = "".join(json.dumps(asdict(annotation), ensure_ascii=False) + "\n" for annotation in stored)
+    return {"name": f"{run.folder.name}.annotations.jsonl", "text": text.encode(errors="backslashreplace").decode()}

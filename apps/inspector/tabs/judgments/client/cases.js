@@ -106,6 +106,7 @@ const open = async (query, polled = false) => {
     const focus = document.activeElement.closest("#judgments-toolbar") && document.activeElement.name;
     if (found.toolbar) [byId("judgments-toolbar").innerHTML, byId("report").innerHTML] = [found.toolbar, found.report];
     else synchronise();
+    if (before.query.run !== filled.run) byId("annotation-stored").replaceChildren();
     if (found.toolbar && focus) byId("judgments-toolbar").querySelector(`[name=${focus}]`).focus();
     byId("judgments-note").textContent = found.note;
     count();

@@ -156,7 +156,8 @@ def test_two_runs_are_of_one_suite_and_have_cases_and_scorers_in_common(ponds, t
         compare.check(two[0], two[1]._replace(scorer="gone"))
     sides = two_runs(tmp_path, changed=pairs(6))
     assert compare.check(*sides) == 6 == sum(compare.agreement(*sides).values())
-    assert "6 cases; left out: 2 only in the first run." in figures.statistics_html(compare.statistics(*sides), *sides)
+    html = figures.statistics_html(compare.statistics(*sides), *sides)
+    assert "6 cases; left out of all figures: 2 only in the first run.</b>" in html
 
 
 def test_names_are_told_apart_by_their_runs_and_everything_hostile_is_text(ponds, two):

@@ -1,13 +1,15 @@
 import json
 import re
-from html import unescape
+from html import escape, unescape
 
 import pyarrow.parquet as pq
 import pytest
 from rewardlab.apps.inspector.run_list import open_root
 from rewardlab.apps.inspector.tabs.overview.leaderboard import boards_html
-from rewardlab.apps.inspector.tabs.overview.queries import Curve, Overview, Training, overview
+from rewardlab.apps.inspector.tabs.overview.queries import Curve, Overview, Training, overview, ranks
 from rewardlab.apps.inspector.tabs.overview.runs_html import points, runs_html
+from rewardlab.apps.inspector.tabs.training.log import SETS, panels, read_sources
+from rewardlab.apps.inspector.tabs.training.queries import changes_html
 
 from tests.apps.inspector.evaluations import margins, pairs, write_evaluation
 from tests.apps.inspector.gallery import write_job
@@ -26,6 +28,30 @@ def test_models_stand_by_accuracy_with_their_gain_over_the_best_baseline(tmp_pat
     assert good.gain is not None and good.gain.value == pytest.approx(0.25) and bad.abstained == 1
     html = boards_html((board,))
     assert html.index(">good<") < html.index(">bad<") and html.count('class="tick"') == 2 and "+25.0" in html
+    assert "A: shortest, 50.0 %" in html, "the letters of the ticks have a key"
+    worst = "?tab=judgments&run=one&scorer=good&outcome=wrong&order=worst"
+    assert f'<a href="{escape(worst)}">Worst mistakes of good</a>' in html
+
+
+def test_ranks_begin_at_1_though_a_baseline_is_better(tmp_path):
+    models = {"bad": margins([-1.0] * 40), "good": margins([1.0, -1.0] * 20)}
+    write_evaluation(tmp_path / "one", pairs(40), models, nulls={"shortest": margins([1.0] * 40)})
+    root = open_root(tmp_path)
+    (board,) = overview(root).boards
+    assert ranks(root, board) == {("one", "good"): 1, ("one", "bad"): 2}
+
+
+def test_a_curve_has_the_name_and_the_ends_of_the_training_tab(tmp_path):
+    log = [{"step": step, "loss": 0.7, "accuracy": 0.4 + step / 100} for step in range(1, 31)]
+    log += [{"step": step, "eval_loss": 0.7, "eval_accuracy": 0.5 + step / 300} for step in (15, 30)]
+    write_training(tmp_path / "rm", log, kept=())
+    (training,) = overview(open_root(tmp_path)).trainings
+    assert [curve.name for curve in training.curves] == [f"{a}, {b}" for a in ("Loss", "Accuracy") for b in SETS]
+    html = runs_html(overview(open_root(tmp_path)), "")
+    changes = changes_html(log, (), panels(log, read_sources(tmp_path / "rm")), "rm", None)
+    for name, first, last in (("Accuracy, train", "0.42", "0.69"), ("Accuracy, held-out", "0.55", "0.6")):
+        assert f'aria-label="{name} from {first} to {last}"' in html
+        assert f"{name}</th><td>{first}</td><td>{last}</td>" in changes
 
 
 def test_results_of_a_part_of_a_benchmark_or_of_cut_cases_are_marked(tmp_path):

@@ -17,7 +17,7 @@ def test_the_best_model_stands_first_heads_sort_the_field_filters_and_two_models
     subsets = board.get_by_role("link", name="weak", exact=True).get_attribute("href")
     assert subsets == "?tab=benchmarks&run=old&scorer=weak"
     names = page.locator("#runs svg[role=img]").evaluate_all("all => all.map(e => e.ariaLabel)")
-    assert "reward from 0.10 to 0.90" in names and "gold (watched) from 0.90 to 0.10" in names
+    assert "reward from 0.1 to 0.9" in names and "gold (watched) from 0.9 to 0.1" in names
     page.locator("#runs", has_text="is damaged").wait_for()
     page.locator("#runs", has_text="256 judgments").wait_for()
     assert page.locator("#runs progress").get_attribute("value") == "12"

@@ -41,11 +41,18 @@ def test_the_script_gets_rows_cases_and_sentences(site, tmp_path):
     request = {"query": QUERY, "marked": ["a1"], "reader": "Ada"}
     found = rows(request | {"start": 1, "size": 5})
     assert (found["cases"], found["start"], found["total"], len(found["rows"])) == (["a2", "a7"], 1, 3, 2)
-    assert found["counts"] == {"all": 7, "wrong": 3, "right": 2, "tie": 1, "abstained": 1}
+    assert found["counts"] == {"all": 7, "wrong": 3, "right": 2, "tie": 1, "abstained": 1, "annotated": 0}
     assert case(request | {"position": 2})["case"] == "a7" and case(request | {"case": "a2"})["position"] == 1
     assert case(request | {"position": 3})["case"] is None
     assert rows(request | {"query": QUERY | {"only": "marked"}, "start": 0, "size": 5})["cases"] == ["a1"]
-    assert store(request | {"case": "a1", "verdict": "tie"})["progress"] == "1 of 7 cases by you; 1 by 1 reader"
+    assert case(request | {"position": 0})["exported"] == 0
+    for verdict, label in (("tie", "Export 1 annotation of eval"), ("agree", "Export 2 annotations of eval")):
+        stored = store(request | {"case": "a1", "verdict": verdict})
+        assert (stored["progress"], stored["label"]) == ("1 of 7 cases by you; 1 by 1 reader", label)
+    assert stored["annotated"] == 1 == rows(request | {"start": 0, "size": 5})["counts"]["annotated"]
+    exported = functions(site)["give_annotations"](request | {"query": QUERY | {"outcome": "right"}})
+    assert exported["name"] == "eval.annotations.jsonl", "all annotations, whatever the filter"
+    assert [json.loads(line)["verdict"] for line in exported["text"].splitlines()] == ["tie", "agree"]
     assert rows(request | {"query": QUERY | {"only": "unannotated"}, "start": 0, "size": 5})["cases"] == ["a2", "a7"]
     for wrong, sentence in (
         ({"query": QUERY | {"run": "../eval"}, "position": 0}, "there is no run '../eval' here"),
