@@ -45,7 +45,8 @@ def _flat(values: Mapping[str, Any], above: str = "") -> list[tuple[str, Any]]:
     flat: list[tuple[str, Any]] = []
     for name, value in values.items():
         if isinstance(value, Mapping) and {"value", "low", "high"} <= value.keys():
-            flat.append((f"{above}{name}", f"{value['value']:.3f} [{value['low']:.3f}, {value['high']:.3f}]"))
+            number, low, high = ("–" if value[end] is None else f"{value[end]:.3f}" for end in ("value", "low", "high"))
+            flat.append((f"{above}{name}", f"{number} [{low}, {high}]"))
         elif isinstance(value, Mapping):
             flat += _flat(value, f"{above}{name}.")
         elif value not in (None, [], ""):

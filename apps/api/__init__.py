@@ -109,7 +109,12 @@ def evaluate(
 
 @add_verb_settings("judge")
 def judge(data: Rows | None = None, *, output: FilePath | None = None, **settings: Any) -> results.Evaluation:
-    """Evaluate language models as judges of cases. Without `output` the run folder is temporary."""
+    """Evaluate language models as judges of cases. Without `output` the run folder is temporary.
+
+    `audit`, `dry_run` and `fit_route`, whose result is no evaluation, are refused.
+    """
+    if others := [name for name in ("audit", "dry_run", "fit_route") if settings.get(name)]:
+        raise UsageError(f"{others[0]} returns no evaluation; use the command `rewardlab judge` for it")
     return _evaluation("judge", settings, data, output)
 
 

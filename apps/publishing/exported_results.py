@@ -52,7 +52,7 @@ def hub_results(run: Finished, row: Mapping[str, Any]) -> list[dict[str, Any]]:
     """
     manifest = manifest_of(run)
     source, (value, low, high) = data_source(manifest), row[OVERALL]
-    if source is None or value is None or part_of(run.summary["notes"]):
+    if source is None or None in (value, low, high) or part_of(run.summary["notes"]):
         return []
     library = (manifest.get("versions") or {}).get("rewardlab", "unknown")
     interval = f"accuracy, 95 % interval [{low:.4f}, {high:.4f}]"

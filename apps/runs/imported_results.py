@@ -6,6 +6,7 @@ import math
 import time
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from ...rm.io.cache_folder import cache_folder
 from ...rm.io.checked_files import from_json
 from ...rm.types import Message, user_turn
 from .evaluation_files import write_evaluation
+from .finished import case_hash
 from .run_folder import log, run_folder, write_manifest
 
 """Folder of the imported runs. It keeps their annotations for the next time that a file is opened."""
@@ -84,12 +86,14 @@ def read_results(path: Path) -> Results:
     judged = [_judged_row(row, number) for number, row in enumerate(rows, start=1)]
     if not judged:
         raise DataError(f"{path}: the file has no row; {COLUMNS}")
+    stated = [row.values.get("id") is not None for row in rows]
+    indices, first_rows = _case_indices(judged, stated)
+    ids = unique_ids(judged[row][0].id for row in first_rows)
+    cases = [replace(judged[row][0], id=name) for name, row in zip(ids, first_rows, strict=True)]
     scores: Scores = {}
-    ids = unique_ids(case.id for case, _ in judged)
-    cases = [replace(case, id=name) for name, (case, _) in zip(ids, judged, strict=True)]
-    for case, (_, by_scorer) in zip(cases, judged, strict=True):
-        for name, stored in by_scorer.items():
-            scores.setdefault(name or source_name(path.name), {})[case.id] = stored
+    for index, (_, by_scorer) in zip(indices, judged, strict=True):
+        for name, scored in by_scorer.items():
+            scores.setdefault(name or source_name(path.name), {})[cases[index].id] = scored
     if not scores:
         raise DataError(f"{path}: no row has a scorer; {COLUMNS}")
     official = {case.subset for case in cases} <= {*SIZES}
@@ -98,9 +102,31 @@ def read_results(path: Path) -> Results:
 
 # ---- one judgment per row ----
 
+Judged = tuple[Case, dict[str, tuple[float, ...] | str]]
+"""Case of a row, and scorer -> scores or the reason for abstaining. A scorer without a name is called ''."""
 
-def _judged_row(row: Row, number: int) -> tuple[Case, dict[str, tuple[float, ...] | str]]:
-    """Return the case of a row, and scorer -> scores. A scorer without a name is called ''."""
+
+def _case_indices(judged: Sequence[Judged], stated: Sequence[bool]) -> tuple[list[int], list[int]]:
+    """Return the index of each row's case, and the first row of each case.
+
+    Equal rows by different scorers are one case, and by one scorer several. `stated` says which rows state their id.
+    """
+    numbers: Counter[tuple[str, str]] = Counter()
+    index_of: dict[tuple[str, int], int] = {}
+    indices, first_rows = [], []
+    for row, ((case, by_scorer), is_stated) in enumerate(zip(judged, stated, strict=True)):
+        text = case_hash(case if is_stated else replace(case, id=""))
+        number = max((numbers[text, scorer] for scorer in by_scorer), default=0)
+        numbers.update({(text, scorer): number + 1 - numbers[text, scorer] for scorer in by_scorer})
+        if (text, number) not in index_of:
+            index_of[text, number] = len(first_rows)
+            first_rows.append(row)
+        indices.append(index_of[text, number])
+    return indices, first_rows
+
+
+def _judged_row(row: Row, number: int) -> Judged:
+    """Return the case and the scores of a row. A pair without an id is named by the number of its row."""
     try:
         if row.error:
             raise ValueError(row.error)
@@ -128,7 +154,8 @@ def _pair(values: Mapping[str, Any], number: int) -> Case:
         prompt, *answers = split_conversations(values.get("prompt"), chosen, rejected)
     except ValueError:  # whole texts under a chat template that do not begin alike
         prompt, answers = user_turn(""), [as_completion(chosen, "chosen"), as_completion(rejected, "rejected")]
-    name, subset = str(values.get("id", number)), str(values.get("subset") or "")
+    stated, subset = values.get("id"), str(values.get("subset") or "")
+    name = str(number if stated is None else stated)
     return Case(f"{subset}/{name}" if subset else name, prompt, tuple(answers), (0,), subset, first_turn(prompt))
 
 

@@ -16,7 +16,11 @@ from ...rm.errors import UsageError
 from .run_folder import partial_folder, replace_text, run_folder
 
 LEADER = "leader.json"
-WAIT = 600.0
+WAIT = 24 * 3600.0
+"""Maximum seconds of waiting for another process: hashing weights, or a chunk of long cases, takes more than minutes.
+
+The launcher ends all processes when one of them fails.
+"""
 
 
 class Process(NamedTuple):

@@ -40,8 +40,9 @@ def read_report(folder: Path) -> Report:
     """Return the report with all intervals. Raise `DataError` for a run of a version that did not store them."""
     from pydantic import TypeAdapter, ValidationError  # a quarter of a second, which other readers do not pay
 
+    stored = _load_summary(folder)
     try:
-        report = TypeAdapter(Report).validate_python(_with_nan(_load_summary(folder)))
+        report = TypeAdapter(Report).validate_python(_with_nan(stored))
         _check_areas(report)
         return report
     except ValidationError as error:

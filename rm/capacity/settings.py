@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ..adapters import ADAPTER_OF_METHOD
+from ..errors import UsageError
 from ..registry.settings import (
     ABOVE_0,
     AT_LEAST_0,
@@ -12,12 +13,20 @@ from ..registry.settings import (
     SHARE_BELOW_1,
     Rule,
     Settings,
+    changed_settings,
     setting,
 )
 from .choices import GPUS, PRECISIONS, STATES, STRATEGIES, find_gpu
 
 JOBS = {"train": 16, "rl": 8, "decode": 64, "score": 16}
 """Jobs and their default batch size per GPU."""
+JOBS_OF = {
+    "kind": ("train",),
+    **dict.fromkeys(("optimizer", "gradient_checkpointing", "accumulation"), ("train", "rl")),
+    **dict.fromkeys(("group", "reward_model", "reward_dtype", "reference", "critic", "r2m"), ("rl",)),
+    **dict.fromkeys(("guide", "guide_model"), ("decode",)),
+}
+"""Settings that affect some jobs only, and these jobs."""
 
 
 @dataclass
@@ -151,6 +160,10 @@ class PlanConfig(Settings):
         """Raise a `UsageError` if a setting is missing or contradicts another."""
         super().validate()
         find_gpu(self.gpu)
+        for name in changed_settings(self):
+            if self.job not in (jobs := JOBS_OF.get(name, JOBS)):
+                choices = " or ".join(jobs)
+                raise UsageError(f"--{name} has no effect on --job {self.job}; leave it out, or set --job {choices}")
 
     @property
     def precision(self) -> str:

@@ -186,5 +186,8 @@ def test_on_a_terminal_a_verb_ends_with_a_short_summary(pairs, model, tmp_path, 
     assert main([*words, "--limit", "12", "--output", str(tmp_path / "part")]) == 0
     part = "Not the whole benchmark: 12 of 60 cases (--limit), in proportion to the subsets."
     assert f"part: {part}" in capsys.readouterr().out and part in (tmp_path / "part" / "report.md").read_text()
+    none = {"value": None, "low": None, "high": None}  # such as tf-idf over a single prompt
+    overall = {"overall": {"rm": {"value": 0.75, "low": 0.5, "high": None}, "tf-idf": none}}
+    assert summary_lines("compare", overall) == ["overall.rm: 0.750 [0.500, –]", "overall.tf-idf: – [–, –]"]
     lines = summary_lines("lint", {f"name{index}": index for index in range(20)})
     assert len(lines) == 10 and lines[-2] == "... 12 more with --json" and lines[-1].startswith("next: rewardlab train")

@@ -14,6 +14,7 @@ import yaml
 from rewardlab.apps.api.results import Scores
 from rewardlab.apps.cli import main
 from rewardlab.apps.verbs import VERBS
+from rewardlab.rm.errors import UsageError
 from rewardlab.rm.load import load_reward_model
 from rewardlab.rm.types import Example, user_turn
 
@@ -233,3 +234,8 @@ def test_functions_of_one_name_lambdas_and_objects_score_as_themselves():
     assert [*overall][2:] == ["lambda", "Longer"]
     judged = rl_api.judge(PAIRS, kind=lambda prompt, responses: [len(text) for text in responses], bootstrap_samples=20)
     assert judged.overall["lambda"].value == 1
+    for name, value in (("audit", True), ("dry_run", True), ("fit_route", ["a", "b"])):
+        with pytest.raises(
+            UsageError, match=f"^{name} returns no evaluation; use the command `rewardlab judge` for it"
+        ):
+            rl_api.judge(PAIRS, kind=len, **{name: value})

@@ -63,6 +63,20 @@ def test_rows_of_judgments_keep_scorers_abstentions_and_repeated_ids(tmp_path):
     assert {row.scorer: row.unscored for row in report.rows} == {"a": 1, "b": 2, "c": 2}
 
 
+def test_rows_of_several_scorers_about_one_pair_are_one_case(tmp_path):
+    pair = {"prompt": "Name a bird", "chosen": "owl", "rejected": "elm"}
+    rows = [
+        pair | {"id": id, "model": model, "scores_chosen": good, "scores_rejected": 0.5}
+        for id, model, good in ((1, "a", 1), (1, "b", 0), (2, "b", 1), (None, "a", 1), (None, "b", 1), (2, "b", 0))
+    ]
+    path = tmp_path / "judged.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    cases, judgments, report = opened(path, tmp_path)
+    assert [*cases] == ["1", "2", "4", "2#2"]  # the second judgment of pair 2 by b is a case of its own
+    assert [judgments[name]["1"].scores for name in "ab"] == [(1.0, 0.5), (0.0, 0.5)]
+    assert {row.scorer: (row.scored, row.unscored) for row in report.rows} == {"a": (2, 2), "b": (4, 0)}
+
+
 def log_of_inspect() -> dict[str, Any]:
     parts = [{"type": "reasoning", "reasoning": "Birds fly."}, {"type": "text", "text": "heron"}]
     calls = [{"function": "look", "arguments": {"at": 1}}]
