@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...rm.errors import UsageError
+from ...rm.errors import DataError, UsageError
 from ...rm.types import Example
 from .display import facts_table, figure_image, frame_of, heading, plain_facts, short_repr, table, text_table
 from .inputs import conversation_rows, note_loaded
@@ -67,8 +67,13 @@ class LoadedModel:
             return self.model.rate(list(prompts))
         from ...rm.data.pairs import parse_examples
 
-        rows = conversation_rows(prompts, completions)
-        return self.model.rate([example for row in rows for _, example in parse_examples(row)])
+        examples = []
+        for index, row in enumerate(conversation_rows(prompts, completions)):
+            try:
+                examples += [example for _, example in parse_examples(row)]
+            except ValueError as error:
+                raise DataError(f"prompts[{index}] and completions[{index}]: {error}") from error
+        return self.model.rate(examples)
 
     def _repr_html_(self) -> str:
         contract = self.model.contract
