@@ -23,7 +23,7 @@ class DecodingSettings(Settings):
     preference: str | None = setting(
         None, "Weight of each objective, such as helpful=0.7,harmless=0.3.", requires="arm"
     )
-    weight: float = setting(1.0, "Guidance weight, 1 / beta.", range=AT_LEAST_0)
+    weight: float = setting(1.0, "Guidance weight, 1 / beta.", range=AT_LEAST_0, requires="arm")
     temperature: float = setting(1.0, "Sampling temperature; 0 decodes greedily.", group="Sampling", range=AT_LEAST_0)
     top_k: int = setting(0, "Sample from the k most probable tokens; 0 disables it.", range=AT_LEAST_0)
     top_p: float = setting(1.0, "Probability mass of nucleus sampling; 1 disables it.", range=SHARE_ABOVE_0)
