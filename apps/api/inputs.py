@@ -16,6 +16,8 @@ from ...rm.types import AnyCompletion, completion_json
 from ..runs.run_folder import SCRATCH
 
 Row = Mapping[str, Any]
+CONVERSATIONS = ("chosen", "rejected", "messages")
+"""Columns of a prompt's row with other completions than the one that is scored."""
 
 
 class Frame(Protocol):
@@ -133,10 +135,9 @@ def conversation_rows(prompts: Any, completions: Any) -> list[dict[str, Any]]:
     rows = prompt_rows(prompts)
     if len(rows) != len(completions):
         raise UsageError(f"{len(rows)} prompts and {len(completions)} completions; give one completion for each prompt")
-    pairs = zip(rows, completions, strict=True)
-    return [
-        row | {"completion": completion_json(text) if isinstance(text, AnyCompletion) else text} for row, text in pairs
-    ]
+    texts = [completion_json(text) if isinstance(text, AnyCompletion) else text for text in completions]
+    columns = [{name: value for name, value in row.items() if name not in CONVERSATIONS} for row in rows]
+    return [row | {"completion": text} for row, text in zip(columns, texts, strict=True)]
 
 
 def _plain(value: Any) -> Any:

@@ -2,12 +2,13 @@
 
 import os
 import tempfile
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...rm.errors import UsageError
+from ...rm.errors import DataError, UsageError
 from ...rm.types import Example
 from .display import facts_table, figure_image, frame_of, heading, plain_facts, short_repr, table, text_table
 from .inputs import conversation_rows, note_loaded
@@ -60,15 +61,29 @@ class LoadedModel:
         """Return rewards [N, K] in float64: N completions, K objectives. `prompts` alone is a list of `Example`.
 
         A prompt is a string, a list of messages or a row with a column `prompt`; a completion is a string or messages.
+        A warning states the share of conversations that the model truncates or reads in part.
         """
         if completions is None:
             if not all(isinstance(example, Example) for example in prompts):
                 raise UsageError("rate takes prompts and completions, or a list of Example; completions are missing")
-            return self.model.rate(list(prompts))
+            return self._rate(list(prompts))
         from ...rm.data.pairs import parse_examples
 
-        rows = conversation_rows(prompts, completions)
-        return self.model.rate([example for row in rows for _, example in parse_examples(row)])
+        examples = []
+        for index, row in enumerate(conversation_rows(prompts, completions)):
+            try:
+                examples += [example for _, example in parse_examples(row)]
+            except ValueError as error:
+                raise DataError(f"prompts[{index}] and completions[{index}]: {error}") from error
+        return self._rate(examples)
+
+    def _rate(self, examples: list[Example]) -> "np.ndarray":
+        from ...rm.contract.readings import UNREAD, rate_with_readings, unread_shares
+
+        rewards, readings = rate_with_readings(self.model, examples)
+        for what, share in unread_shares(readings).items():
+            warnings.warn(UNREAD[what].format(share), stacklevel=3)
+        return rewards
 
     def _repr_html_(self) -> str:
         contract = self.model.contract

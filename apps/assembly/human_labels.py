@@ -99,7 +99,8 @@ def _label(case: Case, row: Mapping[str, Any]) -> HumanLabel | None:
             raise ValueError(f"'scores' is a list of {size} numbers, one for each response, got {scores!r:.60}")
         return HumanLabel(credit(score_margin(case, scores)), float(np.mean(scores)))
     best = row.get("best")
-    indices = best if isinstance(best, list) else [best]
+    stated = best if isinstance(best, list) else [best]  # a cell of a CSV file is text
+    indices = [int(index) if isinstance(index, str) and index.isdecimal() else index for index in stated]
     if not indices or not all(type(index) is int and 0 <= index < size for index in indices):
         raise ValueError(f"no 'verdict' or 'scores', and 'best' is not one or more indices below {size}: {best!r:.60}")
     return HumanLabel(credit(score_margin(case, [float(index in indices) for index in range(size)])))

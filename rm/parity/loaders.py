@@ -11,7 +11,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from ..backbones.hub import parse_source, tokenizer_source
 from ..backbones.lora_classifier import ADAPTER
-from ..data.pairs import collect, column, is_number, parse_examples
+from ..data.pairs import as_number, collect, column, parse_examples
 from ..errors import UsageError
 from ..kinds.latent.model import LatentRewardModel
 from ..kinds.process.model import ProcessRewardModel
@@ -87,10 +87,11 @@ def stored_scores(source: str, objectives: Sequence[str]) -> Group:
         if len(examples) != 1:
             raise ValueError("a row of scores has one conversation: prompt and completion, or messages")
         single = next((name for name in (*objectives, "score", "reward") if name in values), objectives[0])
-        scores = [column(values, name) for name in (objectives if len(objectives) > 1 else [single])]
-        if not all(map(is_number, scores)):
-            raise ValueError(f"a score is a number, got {scores!r:.60}")
-        return examples[0][1], [float(score) for score in scores]
+        names = objectives if len(objectives) > 1 else [single]
+        scores = [as_number(column(values, name), f"the score '{name}'") for name in names]
+        if None in scores:
+            raise ValueError(f"no score: '{names[scores.index(None)]}' is empty")
+        return examples[0][1], [score for score in scores if score is not None]
 
     rows, _ = collect(source, parse)
     examples, scores = zip(*rows, strict=True)

@@ -99,7 +99,7 @@ def encode_labelled(
         else:
             rows.append(row(index, pair, chosen, rejected))
     if not (rows or allow_empty):
-        raise _no_rows_error(pairs, over if on_long == "skip" else 0, limit, identical, objectives)
+        raise _no_rows_error(pairs, over, on_long, limit, identical, objectives)
     longest = max(max(encoded.length for encoded in both) for both in encoded)
     return Encoding(rows, len(pairs), limit, longest, over, identical, unlabelled, *omitted_texts(encoded))
 
@@ -158,9 +158,15 @@ def omitted_texts(encoded: Sequence[Sequence[Any]]) -> tuple[int, str]:
 
 
 def _no_rows_error(
-    pairs: Sequence[PreferencePair], over: int, limit: int | None, identical: int, objectives: Sequence[str]
+    pairs: Sequence[PreferencePair],
+    too_long: int,
+    on_long: OnLong,
+    limit: int | None,
+    identical: int,
+    objectives: Sequence[str],
 ) -> DataError:
     """Return the error for data without usable pairs, with the remedy for the most frequent reason."""
+    over = too_long if on_long == "skip" else 0
     unlabelled, labels = len(pairs) - over - identical, sorted({name for pair in pairs for name in pair.wins})
     listed = ", ".join(objectives)
     remedy = f"their labels are {', '.join(labels) or 'none'}: name one of them with --objective"
@@ -168,6 +174,7 @@ def _no_rows_error(
         remedy += f", or say with --data {objectives[0]}=FILE which objective the pairs of a file are labelled for"
     if over + identical >= unlabelled:
         remedy = "raise --max_length" + (", or set --on_long truncate" if over else "")
+        remedy = remedy if too_long else "the tokenizer has no tokens for what differs; start from another --model"
     return DataError(
         f"none of {len(pairs)} pairs is left to train on: {over} over {limit} tokens, {identical} identical after "
         f"truncation, {unlabelled} without a label for '{listed}'; {remedy}"

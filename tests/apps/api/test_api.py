@@ -61,11 +61,15 @@ def test_a_function_has_the_settings_of_its_verb():
 
 def test_a_model_rates_strings_messages_rows_and_examples_as_the_loaded_model_does(model):
     expected = load_reward_model(str(model.path)).rate([Example(user_turn("Hi?"), "With rain.")])
-    for prompt in ("Hi?", [{"role": "user", "content": "Hi?"}], {"prompt": "Hi?", "source": "x"}):
+    pair = {"prompt": "Hi?", "chosen": "With wine.", "rejected": "Not.", "messages": []}
+    for prompt in ("Hi?", [{"role": "user", "content": "Hi?"}], {"prompt": "Hi?", "source": "x"}, pair):
         for completion in ("With rain.", [{"role": "assistant", "content": "With rain."}]):
             assert np.array_equal(model.rate([prompt], [completion]), expected)
     assert np.array_equal(rl_api.load(model.path).rate([Example(user_turn("Hi?"), "With rain.")]), expected)
     assert model.objectives == ("reward",) and "linear" in model._repr_html_()
+    assert [row["reward"] for row in rl_api.score(model, prompts=[pair], completions=["With rain."])] == expected[0]
+    with pytest.raises(rl_api.DataError, match=r"prompts\[1\] and completions\[1\]: empty completion: 'completion'"):
+        model.rate(["Hi?", "Hi?"], ["With rain.", " "])
 
 
 def test_scores_are_those_of_the_verb_and_count_what_the_template_leaves_out(model, tmp_path):

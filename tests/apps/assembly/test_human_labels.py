@@ -23,6 +23,7 @@ def labels(tmp_path, *rows):
         ({"id": "a", "verdict": "tie"}, 0.5, None),
         ({"case": "b", "verdict": "disagree", "who": "Ada"}, 0.0, None),
         ({"case": "b", "best": 1}, 1.0, None),
+        ({"case": "b", "best": "1"}, 1.0, None),
         ({"case": "b", "best": [2]}, 0.0, None),
         ({"case": "a", "best": [0, 1]}, 0.5, None),
         ({"case": "b", "scores": [1, 4, 4]}, 0.5, 3.0),

@@ -278,6 +278,7 @@ def test_wrong_settings_get_one_sentence(base, capsys):
             ["--base", base, "--select", "pairs", "--min_wins", "0.9"],
             "--min_wins 0.9 needs an ensemble or several rewards, got one",
         ),
+        (["--base", base, "--weight", "2"], "--weight belongs to --arm"),
         (["--base", base, "--margin", "0.9"], "--rejected, --margin and --min_wins belong to --select pairs"),
         (["--base", base, "--share", "0.9"], "--share 0.9 belongs to --select top"),
         (["--base", base, "--length_unit", "share"], "--length_unit belongs to --length_penalty"),

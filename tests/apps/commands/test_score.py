@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import rewardlab as rl
 from rewardlab.apps.cli import main
 from rewardlab.apps.commands.score import run as score_run
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
@@ -68,6 +69,8 @@ def test_a_conversation_beyond_max_length_is_refused_or_cut_and_counted(score, m
     examples = [Example(user_turn(row["prompt"]), row["completion"]) for row in (ROW, LONG)]
     own = load_reward_model(str(model)).rate(examples)
     assert [row["reward"] for row in rows] == pytest.approx(own[:, 0].tolist(), abs=1e-6)
+    with pytest.warns(UserWarning, match="50% of the completions rated are longer than the model reads"):
+        assert rl.load(model).rate(examples) == pytest.approx(own, abs=1e-6)
 
 
 def test_what_the_template_leaves_out_is_counted_and_rows_that_differ_in_it_alone_are_refused(score, tmp_path):

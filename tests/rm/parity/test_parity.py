@@ -6,8 +6,10 @@ import pytest
 import torch
 from rewardlab.rm.backbones.sequence_scores import head_outputs
 from rewardlab.rm.contract.scoring_contract import PLAIN_TEMPLATE
+from rewardlab.rm.errors import DataError
 from rewardlab.rm.kinds.ensemble.model import EnsembleRewardModel
 from rewardlab.rm.parity.known_faults import score_ids, untruncated_ids
+from rewardlab.rm.parity.loaders import stored_scores
 from rewardlab.rm.parity.parity import (
     BackendScores,
     compare_backend,
@@ -181,3 +183,13 @@ def test_what_nothing_explains_or_has_no_scores_is_said(model):
     assert other.culprit == "scores of shape (12, 2), where the model gives (12, 1)" and not other.passed
     one = found(model, lambda _: BackendScores(np.empty(0), because="refused: no padding token"))
     assert one.culprit == "refused: no padding token" and one.largest == np.inf and not one.passed
+
+
+def test_scores_of_another_program_are_read_from_csv_and_an_empty_one_is_refused(tmp_path):
+    path = tmp_path / "theirs.csv"
+    path.write_text("prompt,completion,score\nq,a,0.5\nq,b,-2\n")
+    group = stored_scores(str(path), ("reward",))
+    assert group.backends[str(path)](group.examples).scores.tolist() == [[0.5], [-2.0]]
+    path.write_text("prompt,completion,score\nq,a,\n")
+    with pytest.raises(DataError, match="row 1: no score: 'score' is empty"):
+        stored_scores(str(path), ("reward",))
