@@ -15,13 +15,20 @@ from ..losses._kinds import compares_completions
 from ..step.algorithm import Algorithm
 from ..types import Replay
 
+ENTROPY = ("entropy_coef", "entropy_coef_min", "entropy_coef_max", "entropy_coef_delta", "entropy_target")
 TAKEN_OVER = {
     **dict.fromkeys(("beta", "use_bias_correction_kl", "sync_ref_model"), "the algorithm's penalty"),
+    **dict.fromkeys(("ref_model_mixup_alpha", "ref_model_sync_steps"), "--reference"),
     **dict.fromkeys(("epsilon", "epsilon_high", "delta", "importance_sampling_level"), "the algorithm's clip rule"),
+    **dict.fromkeys(("sapo_temperature_neg", "sapo_temperature_pos"), "the algorithm's clip rule"),
+    **dict.fromkeys(
+        ("vespo_k_pos", "vespo_lambda_pos", "vespo_k_neg", "vespo_lambda_neg"), "the algorithm's clip rule"
+    ),
     **dict.fromkeys(("loss_type", "off_policy_mask_threshold"), "the algorithm's clip rule and aggregation"),
     **dict.fromkeys(("reward_weights", "multi_objective_aggregation"), "the algorithm's shares"),
     **dict.fromkeys(("scale_rewards", "top_entropy_quantile"), "the algorithm's advantage and transforms"),
-    **dict.fromkeys(("entropy_coef", "use_adaptive_entropy"), "the algorithm's entropy"),
+    **dict.fromkeys((*ENTROPY, "use_adaptive_entropy"), "the algorithm's entropy"),
+    "model_init_kwargs": "--dtype and --attn_implementation",
     "chat_template_kwargs": "these variables in the policy's chat template itself",
 }
 TOKENISED = {

@@ -22,7 +22,7 @@ def prefix(*, first: float, last: float = 1.0, steps: int = 1) -> Transform:
         advantages = rollout.by_token(advantages)
         share = first + (last - first) * min(1.0, state["step"] / steps)
         tokens = rollout.response.sum(1, keepdim=True)
-        number = torch.ceil(share * tokens - 1e-9)  # 0.1 · 30 is above 3 in floating point
+        number = torch.ceil(share * tokens.double() - 1e-9)  # 0.1 · 30 is above 3 in floating point
         inside = rollout.response.cumsum(1) <= number
         after = {"step": min(steps, state["step"] + 1)}
         return after, torch.where(rollout.response & inside, advantages, 0)

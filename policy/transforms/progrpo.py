@@ -32,6 +32,6 @@ def progrpo(*, alpha: float, share: float = 0.2) -> Transform:
 def confidence(logprobs: Float[Tensor, "N L"], mask: Bool[Tensor, "N L"], share: float) -> Float[Tensor, " N"]:
     """Return exp(mean of the lowest ceil(share n) log-probabilities) of each row's n masked tokens; 1 if n = 0."""
     ordered = logprobs.masked_fill(~mask, torch.inf).sort(1).values
-    number = torch.ceil(share * mask.sum(1, keepdim=True) - 1e-9)
+    number = torch.ceil(share * mask.sum(1, keepdim=True).double() - 1e-9)
     lowest = torch.arange(logprobs.shape[1], device=logprobs.device) < number
     return (torch.where(lowest, ordered, 0).sum(1) / number[:, 0].clamp_min(1)).exp()

@@ -197,8 +197,9 @@ def run(trainer: PolicyTrainer, work: Path, *, resume: bool) -> dict[str, Any]:
         trainer.sources.truncate_record(0)
     arguments = trainer.args
     train_until_signal(trainer, checkpoint, every=arguments.cycle // arguments.gradient_accumulation_steps)
-    early = trainer.state.global_step < trainer.state.max_steps
-    if trainer.eval_dataset is not None:
+    early, last = trainer.state.global_step < trainer.state.max_steps, trainer.state.log_history[-2:]
+    is_evaluated = any("eval_reward" in row and row["step"] == trainer.state.global_step for row in last)
+    if trainer.eval_dataset is not None and not is_evaluated:
         trainer.evaluate()
     save_policy(trainer, work / POLICY)
     if not leads:
@@ -339,7 +340,7 @@ def summary(history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
     names = dict.fromkeys(
         name.removesuffix("/mean")
-        for row in rows
+        for row in reversed(rows)  # rows of a loaded checkpoint have their names in alphabetical order
         for name in row
         if name.startswith("rewards/") and name.endswith("/mean")
     )

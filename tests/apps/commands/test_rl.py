@@ -185,6 +185,13 @@ def test_the_reference_may_be_another_model_or_a_mixture(rl, tmp_path):
     assert kl["itself"] == pytest.approx(0, abs=1e-4) and 1 < kl["mixed"] < kl["other"]
 
 
+def test_an_evaluation_of_the_last_step_is_not_repeated(rl, rl_world):
+    flags = ["--reward", f"gold={GOLD}", "--eval_data", rl_world / "prompts.jsonl", "--per_device_eval_batch_size", 160]
+    code, facts, err, folder = rl(*flags, "--max_steps", 2, "--eval_strategy", "steps", "--eval_steps", 2)
+    (evaluated,) = [row for row in steps_of(folder) if "eval_reward" in row]
+    assert code == 0 and evaluated["step"] == 2 and evaluated["eval_reward"] == facts["eval_reward"], err
+
+
 def test_an_evaluation_at_the_end_and_a_budget_of_kl(rl, rl_world):
     flags = ["--reward", f"gold={GOLD}", "--max_steps", 20, "--learning_rate", 1e-2, "--kl_budget", 0.5]
     code, facts, _, folder = rl(*flags, "--eval_data", rl_world / "prompts.jsonl", "--per_device_eval_batch_size", 160)

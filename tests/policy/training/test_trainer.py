@@ -440,6 +440,9 @@ def test_an_evaluation_changes_nothing(train, data, advantage, changes):
 def test_settings_that_would_do_harm_are_refused_and_steps_rounded_to_cycles(tmp_path):
     for changes, message in (
         ({"beta": 0.1}, "beta is not read here; set the algorithm's penalty"),
+        ({"vespo_k_pos": 3.0}, "vespo_k_pos is not read here; set the algorithm's clip rule"),
+        ({"entropy_target": 0.5}, "entropy_target is not read here; set the algorithm's entropy"),
+        ({"model_init_kwargs": {}}, "model_init_kwargs is not read here; set --dtype and --attn_implementation"),
         ({"loss_type": "grpo"}, "loss_type is not read here; set the algorithm's clip rule and aggregation"),
         ({"chat_template_kwargs": {"enable_thinking": False}}, "set these variables in the policy's chat template"),
         ({"kl_budget": 1.0, "measure_kl": False}, "kl_budget needs measure_kl"),

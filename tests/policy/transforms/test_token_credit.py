@@ -43,6 +43,7 @@ def test_a_prefix_counts_the_policys_tokens_and_grows_from_step_to_step():
     assert kept[2] == kept[3] == [[1, 1, 0, 1, 1], [-2, 0, 0, 0, 0]] and state == {"step": 2}
     # 0.1 of 30 tokens are 3, also in floating point
     assert changed(prefix(first=0.1), [1.0], batch([[1] * 30], (0,))).sum() == 3
+    assert changed(prefix(first=0.6), [1.0], batch([[1] * 25], (0,))).sum() == 15  # 0.6 · 25 is above 15 in float32
     with pytest.raises(ValueError, match="0 < first <= last <= 1"):
         prefix(first=0.5, last=0.2)
 
