@@ -237,6 +237,7 @@ def test_a_draft_stays_with_its_case_and_what_the_server_did_not_get_is_named(br
     page.locator("#annotation-question", has_text="Which response is better?").wait_for()
     for hidden in ("#case .scores", "#case .pill", "#case .right", "#cases .row-number", "#cases [role=img]"):
         page.locator(hidden).first.wait_for(state="detached")
+    assert not page.get_by_role("radio").first.is_visible(), "no outcome, and none of its counts"
     good = [index for index, one in enumerate(page.locator(ITEM).all(), 1) if "Good" in one.inner_text()]
     page.keyboard.press(str(*good))
     expect_case(page, "a2")
