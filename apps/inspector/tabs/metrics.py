@@ -12,7 +12,7 @@ METRICS = {
     "gain": "Overall accuracy minus that of the best baseline on the same cases, in points, with its 95 % interval. "
     "Faint: not significant.",
     "rank": "Models of one rank do not differ significantly from its first over the cases that both scored (5 %, "
-    "adjusted by Holm's method). Baselines have no rank here; `rewardlab board` ranks them too.",
+    "adjusted by Holm's method). Baselines and references have none here; `rewardlab board` ranks them too.",
     "gap": "Accuracy minus that of the baseline that is best in this section, on the same cases, with its 95 % "
     "interval. The link lists wrong cases that a baseline gets right.",
     "section": "Accuracy over one section of the benchmark, aggregated as its authors do.",

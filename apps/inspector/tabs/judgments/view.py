@@ -38,7 +38,7 @@ def tab(site: Site) -> None:
 
 def _export_section(site: Site) -> None:
     """Build the export section. On request a file is written to Gradio's cache, from which the browser downloads it."""
-    with gr.Accordion("Export", open=False), gr.Row(elem_classes="bar"):
+    with gr.Accordion("Export cases", open=False), gr.Row(elem_classes="bar"):
         which = gr.Dropdown(WHICH, value="filter", label="Cases", min_width=160)
         format = gr.Dropdown(list(export.FORMATS.items()), value="jsonl", label="Format", min_width=160)
         labels = gr.Dropdown(PREFERENCES, value=export.LABELS[0], label="Preferences", min_width=160)

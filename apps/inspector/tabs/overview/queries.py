@@ -197,7 +197,9 @@ def _sort_key(standing: Standing) -> tuple[bool, float, str, str]:
 
 
 def ranks(root: Root, board: Board) -> Mapping[tuple[str, str], int]:
-    """Return (run, scorer) -> rank from 1: the groups of `rewardlab board` without those of baselines alone.
+    """Return (run, scorer) -> rank from 1 among the models, or among the references of a board without models.
+
+    A rank is a group of `rewardlab board`, which has baselines too: its scorers do not differ significantly.
 
     Empty for a board of one scorer, of too many cases for a page, or of runs that cannot be ranked together.
     """
@@ -207,7 +209,8 @@ def ranks(root: Root, board: Board) -> Mapping[tuple[str, str], int]:
         return {}
     stamps = tuple(stamp(folder, (SUMMARY, SCORES)) for folder in folders)
     groups = _groups(tuple(zip(runs, folders, strict=True)), stamps)
-    ranked = {standing[:2]: groups[standing[:2]] for standing in board.standings if standing[:2] in groups}
+    sides = [standing[:2] for standing in board.standings if standing.role == board.standings[0].role]
+    ranked = {side: groups[side] for side in sides if side in groups}
     order = sorted({*ranked.values()})
     return {side: order.index(group) + 1 for side, group in ranked.items()}
 

@@ -86,7 +86,7 @@ def answers_html(answers: Sequence[ShownCompletion], colour: str = ALL) -> str:
         values = [_values(answer, colour) for answer in answers]
         scale = scale_of(values)
         boxes = [_box(answer, shades(row, scale)) for answer, row in zip(answers, values, strict=True)]
-        legend = legend_html(scale, unit="nats", low="", high=colour)
+        legend = legend_html(scale, unit="nats", low=f"{colour}:", high="")
     return f'<div class="rl">{legend}<div class="answers">{"".join(boxes)}</div></div>'
 
 

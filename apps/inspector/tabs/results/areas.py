@@ -151,7 +151,8 @@ def areas_html(report: Report, run: str, scorer: str) -> str:
     rows = sorted((row for row in report.rows if row.role != "baseline"), key=lambda row: row.scorer != scorer)
     lanes = {row.scorer: colour for row, colour in zip(rows[:MOST_LANES], COLOURS, strict=False)}
     chosen = next(row for row in report.rows if row.scorer == scorer)
-    body = "".join(_area_html(area, report, run, chosen, lanes) for area in listed)
+    letters = letters_of(row.scorer for row in report.rows if row.role == "baseline")
+    body = "".join(_area_html(area, report, run, chosen, lanes, letters) for area in listed)
     axis = "".join(f'<span style="left:{at}%">{at}</span>' for at in (0, 25, 50, 75, 100))
     heads = f'<th scope="col">area</th><th scope="col">{metric_html("cases")}</th>'
     heads += f'<th class="axis" aria-label="axis"><span class="track">{axis}</span></th>'
@@ -164,11 +165,7 @@ def areas_html(report: Report, run: str, scorer: str) -> str:
         f'<table class="areas" style="--lanes:{max(1, len(lanes))}"><thead><tr>{heads}</tr></thead>'
         f"<tbody>{body}</tbody></table>"
     )
-    return f'<h2 class="part">{title}</h2>{legend_html(lanes, _baseline_letters(report))}{with_csv(table)}{below}'
-
-
-def _baseline_letters(report: Report) -> dict[str, str]:
-    return letters_of(row.scorer for row in report.rows if row.role == "baseline")
+    return f'<h2 class="part">{title}</h2>{legend_html(lanes, letters)}{with_csv(table)}{below}'
 
 
 def letters_of(baselines: Iterable[str]) -> dict[str, str]:
@@ -187,7 +184,9 @@ def legend_html(lanes: Mapping[str, str], letters: Mapping[str, str]) -> str:
     return f'<div class="key">{models}{ticks}</div>'
 
 
-def _area_html(area: Area, report: Report, run: str, chosen: Row, lanes: Mapping[str, str]) -> str:
+def _area_html(
+    area: Area, report: Report, run: str, chosen: Row, lanes: Mapping[str, str], letters: Mapping[str, str]
+) -> str:
     interval = area.interval(chosen)
     known = interval.value == interval.value
     number = f"{100 * interval.value:.1f} <small>{interval_text(interval)}</small>" if known else "–"
@@ -197,7 +196,7 @@ def _area_html(area: Area, report: Report, run: str, chosen: Row, lanes: Mapping
         row.scorer: (area.interval(row), row.scorer, cases_query(run, row.scorer, **area.filters()))
         for row in report.rows
     }
-    marks = "".join(tick_mark(*rows[name], letter) for name, letter in _baseline_letters(report).items())
+    marks = "".join(tick_mark(*rows[name], letter) for name, letter in letters.items())
     for lane, (scorer, colour) in enumerate(lanes.items()):
         marks += interval_mark(*rows[scorer], colour, 100 * (lane + 0.5) / len(lanes))
     cells = [name, f"{area.cases:,}" if area.cases else "", f'<td class="axis"><span class="track">{marks}</span></td>']

@@ -25,9 +25,6 @@ class Figures(NamedTuple):
     left_out: tuple[str, ...]
 
 
-NONE = Figures({}, ())
-
-
 def read_text(folder: Path) -> str:
     """Return the text of `report.md`, truncated if it is long."""
     try:
@@ -58,13 +55,13 @@ def read_figures(folder: Path) -> Figures:
     return Figures(figures, tuple(left_out))
 
 
-def report_html(text: str, figures: Figures = NONE) -> str:
+def report_html(text: str, figures: Figures | None = None) -> str:
     r"""Return a report as inert HTML. Images in `figures` are embedded; others are shown as their name and address.
 
     >>> report_html("# a <b>\n![all](all.png)", Figures({"all.png": "data:image/png;base64,AA=="}, ()))
     '<h2 dir="auto">a &lt;b&gt;</h2>\n<p dir="auto"><img src="data:image/png;base64,AA==" alt="all"></p>\n'
     """
-    return rendered_html(text, LONGEST + 100, figures.addresses)
+    return rendered_html(text, LONGEST + 100, figures.addresses if figures else {})
 
 
 def figures_html(text: str, figures: Figures) -> str:

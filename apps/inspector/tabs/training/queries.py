@@ -12,7 +12,7 @@ from ....runs.tables import STEPS
 from ...figures import PALETTE, layout, plot_text, set_title
 from ...html import number, text_html, with_csv
 from ..metrics import metric_html, table_html
-from .log import Panel, Sources, Steps, change_of, components, series
+from .log import Line, Panel, Sources, Steps, change_of, components, series
 
 MOST_LINES, MOST_POINTS = 8, 2_000
 DASHES, SYMBOLS = ("solid", "dash"), ("circle", "diamond-open")  # trained on, watched
@@ -80,10 +80,13 @@ def changes_html(steps: Steps, beside: Steps, panels: Mapping[str, Panel], run: 
     First and last are means over a tenth of the steps each, 1 to 20; the error is that of the difference of both means
     if steps were independent.
     """
-    lines = {line: panel for panel in panels.values() for line in panel.lines}
+    lines: dict[str, tuple[Panel, Line]] = {}
+    for panel in panels.values():
+        for line in panel.lines:
+            lines.setdefault(line.column, (panel, line))
     runs = [(run, steps), *([(other, beside)] if other else [])]
     rows = []
-    for line, panel in lines.items():
+    for panel, line in lines.values():
         for name, log in runs:
             if ends := change_of(series(log, line.column)[1]):
                 beside_name = f' <span class="faint">{text_html(str(name), 60)}</span>' if other else ""

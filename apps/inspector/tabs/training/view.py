@@ -28,7 +28,7 @@ def view(site: Site, query: Query) -> View:
     other = site.root.followed(query.get("with"), TRAINED)
     window = min(MOST_WINDOW, max(1, _integer(query.get("window"), 1)))
     if not run:
-        return View({}, noted(lambda: _refuse(site), "progress"))
+        return View({}, {"progress": note_html(str(site.nothing_yet(TRAINED)))})
     shown = {"run": run, "with": other, "window": window if window > 1 else ""}
     lists = [run_select(site, TRAINED, run)]
     choices = [("none", ""), *((entry.label, entry.id) for entry in site.root.entries(TRAINED) if entry.id != run)]
@@ -43,10 +43,6 @@ def view(site: Site, query: Query) -> View:
         {"training-controls": controls(lists), **logged, **completions, "about-training": about_html(folder)},
         site.root.growing(run),
     )
-
-
-def _refuse(site: Site) -> Mapping[str, Any]:
-    raise site.nothing_yet(TRAINED)
 
 
 def _integer(text: str | None, default: int = 0) -> int:

@@ -52,7 +52,7 @@ const send = async ({error: _, ...one}) => {  // returns why it is not stored
     if (found.error) return found.error;
     const {[one.draft]: kept, ...others} = drafts();
     if ((kept ?? "") === one.note) stored("drafts", others);  // the reader may have begun another note
-    if (one.query.run !== view.query.run) return;
+    if (finished(one.query.run) !== finished(view.query.run)) return;
     const link = {textContent: one.case, href: `?${new URLSearchParams({tab: "judgments", ...valuesOf(view.query), item: one.case})}`};
     byId("annotation-stored").replaceChildren(`Stored: ${one.choice} for `, Object.assign(document.createElement("a"), link));
     shown === one.case ? annotation(found) : progress(found);

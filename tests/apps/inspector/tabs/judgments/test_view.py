@@ -187,6 +187,11 @@ def test_readers_annotate_and_take_a_selection_away(visit, desk, desk_address, t
         page.get_by_role("button", name="Export 2 annotations of annotated").click()
     exported = [json.loads(line) for line in download.value.path().read_text().splitlines()]
     assert [(one["case"], one["who"]) for one in exported] == [("a2", "Bob"), ("a2", "Ada <b>")]
+    download.value.save_as(tmp_path / "same.jsonl")
+    page.locator("#annotation-file").set_input_files(tmp_path / "same.jsonl")
+    page.locator("#annotation-stored", has_text="Stored: 0 new of same.jsonl").wait_for()
+    page.locator("#case:not(.refreshing)").wait_for()
+    assert page.locator("#annotation-stored").inner_text(), "the case that is loaded again does not remove it"
     page.locator("button.label-wrap", has_text="Export").click()
     choose(page, "Preferences", "the readers', of annotated cases")
     page.get_by_role("button", name="Write file").click()
@@ -237,6 +242,7 @@ def test_a_draft_stays_with_its_case_and_what_the_server_did_not_get_is_named(br
     page.locator("#annotation-question", has_text="Which response is better?").wait_for()
     for hidden in ("#case .scores", "#case .pill", "#case .right", "#cases .row-number", "#cases [role=img]"):
         page.locator(hidden).first.wait_for(state="detached")
+    assert not page.get_by_role("radio").first.is_visible(), "no outcome, and none of its counts"
     good = [index for index, one in enumerate(page.locator(ITEM).all(), 1) if "Good" in one.inner_text()]
     page.keyboard.press(str(*good))
     expect_case(page, "a2")

@@ -88,6 +88,7 @@ def test_ends_are_means_of_a_tenth_with_the_error_of_their_difference():
     assert (first, last) == (0.5, 5.5) and error == pytest.approx(math.sqrt(2 / 12))
     assert logs.change_of([1.0]) is None and logs.change_of([1.0, 3.0])[:2] == (1.0, 3.0)
     html = training.changes_html(LOG, LOG[:2], panels(LOG, SOURCES), "<one>", "two")
+    assert html.count(">reward <") == 2 and "trained on" not in html, "a column is listed once for each run"
     assert "+0.3<" in html and "+0.1<" in html and "&lt;one&gt;" in html and "<one>" not in html
     assert "±" not in html, "two steps have no error"
     model = [{"step": step, "loss": 1 / step, "eval_loss": 2 / step} for step in (1, 2)]
