@@ -255,6 +255,7 @@ class RewardModel(Protocol):
 
     def rate(self, examples: Sequence[Example]) -> "np.ndarray":
         """Return rewards [N, K] in float64, one row per example; independent of the order and of the other examples."""
+        ...
 
 
 # Optional abilities of reward models. Callers ask for them with `isinstance`, which checks that the members exist.
@@ -288,9 +289,11 @@ class ScoresSteps(ReadsTokens, Protocol):
 
     def token_logits(self, rows: Sequence[Sequence[int]]) -> "list[np.ndarray]":
         """Return the outputs [L, C] of each sequence of token ids."""
+        ...
 
     def padded_rewards(self, examples: Sequence[Example], tokens: Any, attention: Any) -> "np.ndarray":
         """Return rewards [N, K] of examples in a padded batch."""
+        ...
 
 
 @runtime_checkable
@@ -299,9 +302,11 @@ class LatentSteps(ScoresTokens, Protocol):
 
     def rate_without_cache(self, examples: Sequence[Example]) -> "np.ndarray":
         """Return rewards [N, K] computed without a cache of keys and values."""
+        ...
 
     def with_steps(self, steps: int) -> RewardModel:
         """Return the model with another number of latent steps."""
+        ...
 
 
 @runtime_checkable
@@ -310,6 +315,7 @@ class SumsTokens(ReadsTokens, Protocol):
 
     def logprobs(self, examples: Sequence[Example]) -> "list[np.ndarray]":
         """Return the log-probability of each token of each completion; for implicit rewards the log-ratio."""
+        ...
 
 
 class WordTerms(NamedTuple):
@@ -328,6 +334,7 @@ class SumsWords(Protocol):
 
     def terms(self, example: Example) -> WordTerms:
         """Return the terms, which sum to the reward."""
+        ...
 
 
 class TokenRewards(NamedTuple):
@@ -347,6 +354,7 @@ class MeansTokens(Protocol):
 
     def token_rewards(self, example: Example) -> TokenRewards:
         """Return the rewards of the tokens."""
+        ...
 
 
 @runtime_checkable
@@ -355,6 +363,7 @@ class TakesPreference(Protocol):
 
     def at(self, preference: Mapping[str, float]) -> RewardModel:
         """Return the model with a fixed preference."""
+        ...
 
 
 @runtime_checkable
@@ -379,6 +388,7 @@ class ReportsSpread(Protocol):
 
     def spread(self, examples: Sequence[Example]) -> "np.ndarray":
         """Return the rewards [M, N, K] of M members."""
+        ...
 
 
 @runtime_checkable
@@ -387,6 +397,7 @@ class MeasuresLength(Protocol):
 
     def lengths(self, examples: Sequence[Example]) -> list[int]:
         """Return the number of tokens of each conversation before truncation."""
+        ...
 
 
 class Labeller(Protocol):
@@ -394,3 +405,4 @@ class Labeller(Protocol):
 
     def __call__(self, prompt: Messages, completions: tuple[str, str]) -> float:
         """Return P(first is better) in [0, 1], or NaN for an abstention."""
+        ...
