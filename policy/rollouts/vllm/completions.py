@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import httpx
 from trl import GRPOConfig
@@ -69,7 +69,7 @@ def sampling_parameters(args: GRPOConfig) -> dict[str, Any]:
         "top_k": args.top_k or -1,
         "min_p": args.min_p or 0.0,
         "repetition_penalty": args.repetition_penalty,
-        **(args.generation_kwargs or {}),
+        **cast(dict[str, Any], args.generation_kwargs or {}),
     }
 
 
