@@ -154,7 +154,7 @@ class CaseFile(Pairs):
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """Return the cases of rows with several responses, then those of preference pairs; also notes on the data."""
-        rows, report = collect_files(sources, _case_or_pair, self.on_bad_row)
+        rows, report = collect_files(sources, _case_or_pair, self.on_bad_row, unique_ids=True)
         pairs = [row for row in rows if isinstance(row, _PairWithAuthors)]
         authors = {(prompt_text(pair.prompt), pair.chosen, pair.rejected): pair.authors for pair in pairs}
         stated = [row for row in rows if isinstance(row, Case)]

@@ -103,6 +103,8 @@ def _case(values: Mapping[str, Any]) -> Case:
         raise ValueError(f"unknown subset '{subset}': subsets are {', '.join(SIZES)}")
     if not chosen or not rejected:
         raise ValueError(f"{len(chosen)} chosen and {len(rejected)} rejected answers: at least one of each is needed")
+    if subset != "Ties" and len(chosen) > 1:
+        raise ValueError(f"{len(chosen)} chosen answers of {subset}: only Ties have several")
     name = f"{subset}/{column(values, 'id')}"
     return case(name, as_prompt(column(values, "prompt")), [*chosen, *rejected], range(len(chosen)), subset)
 
@@ -112,6 +114,8 @@ def _join_ties(rows: Sequence[Case]) -> list[Case]:
     prompts: dict[str, dict[str, Case]] = defaultdict(dict)
     for row in rows:
         kind, _, number = row.id.removeprefix("Ties/").partition(":")
+        if kind not in ("ref", "tied"):
+            raise ValueError(f"'{row.id}' is not the id of a Ties row")
         prompts[number][kind] = row
     return [_join(number, kinds) for number, kinds in prompts.items()]
 

@@ -8,6 +8,7 @@ import pytest
 from rewardlab.benchmarks.evaluate import evaluate
 from rewardlab.benchmarks.scorers import StoredScores
 from rewardlab.benchmarks.suites.rewardbench2 import rewardbench2
+from rewardlab.rm.errors import DataError
 
 PROMPT = {"chosen": ["a"], "rejected": ["x", "y", "z"]}
 
@@ -41,3 +42,17 @@ def test_a_measure_that_no_scored_prompt_has_counts_as_zero(path):
     scores = {case.id: (1.0, 0.0, 0.0, 0.0) for case in cases}
     (row,) = evaluate(suite, cases, [StoredScores("m", scores)], samples=50).report.rows
     assert row.overall.value == pytest.approx(0.3), "the weight of the accuracy on reference prompts"
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"id": "tie:0", "subset": "Ties"}, "'Ties/tie:0' is not the id of a Ties row; the ids of Ties are ref:NUMBER"),
+        ({"id": "f9", "subset": "Factuality", "chosen": ["a", "b"]}, "2 chosen answers of Factuality: only Ties have"),
+    ],
+)
+def test_a_row_that_the_formula_does_not_count_is_refused(row, message, path):
+    with Path(path).open("a") as file:
+        file.write(json.dumps({"prompt": "p"} | PROMPT | row))
+    with pytest.raises(DataError, match=message):
+        rewardbench2().cases([path])
