@@ -108,11 +108,12 @@ class Ratings(NamedTuple):
 def rate_groups(sources: RewardSources, groups: Sequence[Group], file: Path, batch_size: int) -> tuple[Ratings, int]:
     """Return the rewards of all responses, and how many were computed now; the others were read from `file`.
 
-    A batch of `batch_size` groups is appended to the file when it is complete.
+    A batch of `batch_size` groups is appended to the file when it is complete. Raise `UsageError` for stored rewards
+    under other scoring contracts, as of a server that has another model now.
     """
     rows = ResumableRows(file, resume=True, overwrite=False)
-    keys = [content_hash([index, prompt_text(group.row.prompt), *map(completion_json, group.responses)])
-            for index, group in enumerate(groups)]  # fmt: skip
+    texts = ([prompt_text(group.row.prompt), *map(completion_json, group.responses)] for group in groups)
+    keys = [content_hash([index, sources.contracts, *of_group]) for index, of_group in enumerate(texts)]
     stored = rows.resume(keys)
     recorded = [row["recorded"] for row in rows.rows([*stored])] if stored else []
     sources.truncate_record(max(recorded, default=0))  # the faults of an incomplete batch are recorded again

@@ -88,8 +88,9 @@ class PairTraining(RowTraining[L]):
         return alternating_examples(data.train)[:number]
 
     def summary(self, model: Any, data: TrainingData, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the number of pairs, losses and accuracies."""
-        return {"pairs": len(data.train.pairs)} | super().summary(model, data, facts)
+        """Return the number of pairs (of a stream those read so far), losses and accuracies."""
+        pairs = facts["stream"]["pairs"] if "stream" in facts else len(data.train.pairs)
+        return {"pairs": pairs} | super().summary(model, data, facts)
 
 
 def alternating_examples(data: Judged) -> list[Example]:

@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import rewardlab as rl
+import torch
 from rewardlab.apps.assembly import labelling
 from rewardlab.apps.runs.resumable_rows import ResumableRows
+from rewardlab.policy.types import Rewards
 from rewardlab.rm.data.pairs import load_examples, load_pairs
 from rewardlab.rm.errors import UsageError
 from rewardlab.tests.stand_ins.chat_server import ChatServer
@@ -175,6 +177,26 @@ def test_a_killed_run_continues_to_the_same_files_and_asks_no_judge_twice(capsys
     for name in ("pairs.jsonl", "scores.jsonl"):
         assert Path("cut", name).read_bytes() == Path("whole", name).read_bytes()
     assert not Path("cut/progress").exists() and rows("cut/replies/replies.jsonl")
+
+
+def test_rewards_of_a_server_with_another_contract_are_not_mixed(tmp_path):
+    class Served:
+        names, recorded = ("rm",), 0
+
+        def __init__(self, contract):
+            self.contracts = {"rm": contract}
+
+        def truncate_record(self, recorded):
+            pass
+
+        def __call__(self, examples, rows):
+            return Rewards(torch.ones(len(examples), 1), self.names), []
+
+    groups, _ = labelling.load_groups([write(tmp_path / "rows.jsonl", ROWS)])
+    file = tmp_path / "rewards.jsonl"
+    assert [labelling.rate_groups(Served("a"), groups, file, 2)[1] for _ in range(2)] == [11, 0]
+    with pytest.raises(UsageError, match="5 of its 5 completions come from other weights, prompts or settings"):
+        labelling.rate_groups(Served("b"), groups, file, 2)
 
 
 def test_a_resumed_run_records_every_fault_once(tmp_path, capsys, monkeypatch):

@@ -181,9 +181,10 @@ def losses(folder: Path) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", [(), pytest.param(UNIARM, marks=pytest.mark.slow)], ids=["scalar", "uniarm"])
-def test_a_streamed_run_that_is_cut_off_goes_on_as_if_it_had_not_been(world, tmp_path, kind):
+def test_a_streamed_run_that_is_cut_off_goes_on_as_if_it_had_not_been(world, tmp_path, kind, capsys):
     """144 rows of 100: the second epoch has begun where the run is cut off, in the middle of a block."""
     assert stream(world, tmp_path / "whole", *kind) == 0
+    summary = json.loads(capsys.readouterr().out)
     with cut_off_within(RewardTrainer, 10):
         assert stream(world, tmp_path / "cut", *kind) == 130
     _resume_with_other_processes_is_refused(world, tmp_path / "cut", kind)
@@ -194,6 +195,7 @@ def test_a_streamed_run_that_is_cut_off_goes_on_as_if_it_had_not_been(world, tmp
     assert resumed["train_loss"] == pytest.approx(whole.mean(), rel=1e-3) and whole.std() > 1e-3
     assert resumed["stream"] == manifest["stream"], "rows before the cut are counted"
     assert manifest["stream"]["read"] >= 144 and manifest["stream"]["dropped"] == 0
+    assert summary["pairs"] == manifest["stream"]["pairs"] >= 144
 
 
 @pytest.mark.parametrize("kind", [UNIARM[2:5], UNIARM], ids=["two objectives", "uniarm"])
