@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from inspect import Parameter, signature
 from pathlib import Path
 from types import MappingProxyType
@@ -16,7 +16,7 @@ from numpy import ndarray
 from ...policy.decoding.engines import DecodingModel
 from ...policy.rewards.sources import RewardSources
 from ...policy.training.prompts import PromptRow, Row
-from ...policy.types import RatesCompletions, ReadsFinished, ReadsRows, RewardFunction
+from ...policy.types import RatesCompletions, ReadsFinished, RewardFunction
 from ...rm.data.pairs import column
 from ...rm.errors import DataError, UsageError
 from ...rm.io.coroutines import resolve
@@ -140,6 +140,8 @@ def check_functions(sources: Sequence[str], table: Sequence[PromptRow]) -> None:
 
 
 def _open_reward(source: str, run: RunFacts) -> Any:
+    if source.endswith(".py"):
+        raise UsageError(f"the reward {source} is a file of code; name a function in it, as {source}:FUNCTION")
     if Path(source).exists():
         return load_reward_model(source, **run.loading)
     if source.partition("(")[0] in names("apps.rewards"):
@@ -185,7 +187,7 @@ class FunctionReward:
             **({"prompts": prompts} if self._has("prompts") else {}), completions=completions, **columns
         )
 
-    @property
+    @cached_property
     def columns(self) -> list[str]:
         """Names of the columns that the function gets: the names of its parameters, or all columns for `**columns`.
 
@@ -246,16 +248,16 @@ def function_reward(source: str, table: Sequence[PromptRow]) -> FunctionReward |
     return None
 
 
-Rate = Callable[[Sequence[Example]], Float[ndarray, " N"]]
-"""Maps completions to rewards [N]. NaN is a missing reward."""
+Rate = Callable[[Sequence[Example], Sequence[int]], Float[ndarray, " N"]]
+"""Maps completions, and the data rows of their prompts, to rewards [N]. NaN is a missing reward."""
 NAME = "rating"
 
 
 def open_rate(source: str, run: RunFacts) -> Rate:
     """Open a source of --reward with one component. The returned function raises `DataError` if the source fails.
 
-    A source that reads the rows of the prompts gets the row with the prompt's text. Raise `UsageError` if the source
-    learns online or reads the policy's hidden states, since completions by other models have no such states.
+    Raise `UsageError` if the source learns online or reads the policy's hidden states, since completions by other
+    models have no such states.
     """
     sources = open_rewards({NAME: source}, {}, run, Path(os.devnull))
     if len(sources.names) != 1:
@@ -264,15 +266,6 @@ def open_rate(source: str, run: RunFacts) -> Rate:
         )
     if sources.learners or sources.reads_states:
         raise UsageError(f"{source} learns from the policy's completions and cannot rate a partner's; take another one")
-    opened, rows = sources.sources[NAME], dict[str, int]()
-    if isinstance(opened, ReadsFinished) and opened.reads_finished:
+    if isinstance(opened := sources.sources[NAME], ReadsFinished) and opened.reads_finished:
         raise UsageError(f"{source} reads which completions are truncated, which is unknown here; take another one")
-    if isinstance(opened, ReadsRows) and opened.reads_rows:
-        run.one_by_prompt(lambda row: row)  # refuses different rows of one prompt
-        rows = {prompt_text(prompt): index for index, row in enumerate(run.table) for prompt in row.prompts}
-
-    def rate(examples: Sequence[Example]) -> Float[ndarray, " N"]:
-        of_prompts = [rows[prompt_text(example.prompt)] for example in examples] if rows else None
-        return sources(examples, rows=of_prompts)[0].values[:, 0].numpy()
-
-    return rate
+    return lambda examples, rows: sources(examples, rows=rows)[0].values[:, 0].numpy()

@@ -47,9 +47,10 @@ class JointAndSoloRewards:
     role: str
     longest: int
     seed: int
+    reads_rows = True
     contract: ScoringContract = ScoringContract(kind="ccpo", objectives=("joint", "solo"), dtype="float64")
 
-    def rate(self, examples: Sequence[Example]) -> Float[np.ndarray, "N K"]:
+    def rate(self, examples: Sequence[Example], rows: Sequence[int] = ()) -> Float[np.ndarray, "N K"]:
         """Return the rewards R_joint and R_solo of each thought, [N, 2]."""
         prompts = [with_role(example.prompt, self.role) for example in examples]
         conversations = [
@@ -57,7 +58,6 @@ class JointAndSoloRewards:
         ] + prompts
         seeds = seeds_of(self.seed, [[[*example.prompt], example.text] for example in examples], len(conversations))
         answers = sample_texts(self.solver, conversations, seeds, self.longest)
-        rated = self.rating(
-            [Example(example.prompt, answer) for example, answer in zip([*examples, *examples], answers, strict=True)]
-        )
+        pairs = zip([*examples, *examples], answers, strict=True)
+        rated = self.rating([Example(example.prompt, answer) for example, answer in pairs], [*rows, *rows])
         return rated.reshape(2, len(examples)).T

@@ -1,9 +1,8 @@
 """LongRLVR: a reward of the answer and of the chunks of a long context that the completion cites."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from ...policy.types import RewardFunction
 from ...rm.errors import UsageError
 from ...rm.types import Example, prompt_text
 from ._open import RunFacts, open_rate
@@ -14,7 +13,7 @@ CHUNK = re.compile(r"<CHUNK_(\d+)>")
 
 def context(
     *, run: RunFacts, reward: str, chunks: str = "chunks", beta: float = 2.0, alone: float = 0.1, joint: float = 0.9
-) -> RewardFunction:
+) -> Callable[..., list[float]]:
     """r = r_ans + η F_β + (1 - η) r_ans F_β                                            LongRLVR 2026, arXiv:2603.02146
 
     r_ans is the reward by `reward`, a source of --reward with one component. F_β (`f_score`) compares the chunks that
@@ -26,13 +25,14 @@ def context(
     gold = run.numbers_by_prompt(chunks)
     rate = open_rate(reward, run)
 
-    def score(examples: Sequence[Example]) -> list[float]:
+    def score(examples: Sequence[Example], rows: Sequence[int] = ()) -> list[float]:
         return [
             r + alone * f + joint * r * f
-            for r, example in zip(rate(examples).tolist(), examples, strict=True)
+            for r, example in zip(rate(examples, rows).tolist(), examples, strict=True)
             for f in [f_score(cited_chunks(example.text), gold[prompt_text(example.prompt)], beta)]
         ]
 
+    score.reads_rows = True  # type: ignore[attr-defined]
     return score
 
 

@@ -25,6 +25,7 @@ def dacr(*, run: RunFacts, reward: str) -> "ExchangeRewards":
 class ExchangeRewards:
     """Reward source for the dialogues between policy and partner that the last call of `listen` stored."""
 
+    reads_rows = True
     contract = ScoringContract(kind="dacr", objectives=COMPONENTS, dtype="float64")
 
     def __init__(self, rating: Rate):
@@ -35,7 +36,7 @@ class ExchangeRewards:
         """Store the dialogues for the next call of `rate`."""
         self.exchange = exchange
 
-    def rate(self, examples: Sequence[Example]) -> Float[np.ndarray, "N K"]:
+    def rate(self, examples: Sequence[Example], rows: Sequence[int] = ()) -> Float[np.ndarray, "N K"]:
         """Return the four rewards [N, 4] of each dialogue. Raise `DataError` if the prompts are other ones."""
         exchange = self.exchange
         if exchange is None or exchange.prompts != tuple(example.prompt for example in examples):
@@ -45,4 +46,4 @@ class ExchangeRewards:
         requests = [
             Example(prompt, text) for column in texts for prompt, text in zip(exchange.prompts, column, strict=True)
         ]
-        return self.rating(requests).reshape(len(texts), len(examples)).T
+        return self.rating(requests, [*rows] * len(texts)).reshape(len(texts), len(examples)).T

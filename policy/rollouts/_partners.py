@@ -83,7 +83,7 @@ def sampling_arguments(args: GRPOConfig) -> dict[str, Any]:
         raise UsageError("these --rollouts have no repetition_penalty and no generation_kwargs; leave them out")
     return {
         "temperature": args.temperature,
-        "top_k": args.top_k or 0,
+        "top_k": max(args.top_k or 0, 0),
         "top_p": args.top_p,
         "min_p": args.min_p or 0.0,
         "max_new_tokens": args.max_completion_length,

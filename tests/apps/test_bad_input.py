@@ -38,6 +38,8 @@ CASES = [
     (f"{SCALAR} --seed -1", 2, "--seed is a whole number in 0..4294967295, got -1"),
     (f"{RL} --temperature 0", 2, "--temperature is above 0 and finite, got 0.0"),
     (f"{RL} --weight rm=0 --max_completion_length 8", 2, "all rewards have weight 0, so nothing would be learned"),
+    (f"{RL} --use_vllm True --max_completion_length 8", 2, "--use_vllm needs the package vllm"),
+    (RL.replace("{w}/rm", "my.py") + " --max_completion_length 8", 2, "name a function in it, as my.py:FUNCTION"),
     (f"{RL} --weight rm=inf", 2, "--weight is NAME=number with a finite number, got 'rm=inf'"),
     (f"{DECODE} --max_new_tokens 0", 2, "--max_new_tokens is at least 1, got 0"),
     (f"{SAMPLE} --base {{w}}/policy --n 0", 2, "--n is at least 1, got 0"),

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -258,6 +259,8 @@ def checked_algorithm(config: RlConfig, arguments: PolicyArguments) -> Algorithm
         raise UsageError("--lora_dropout does nothing while dropout is off; add --disable_dropout False")
     if config.scaffold and arguments.use_vllm:
         raise UsageError("a scaffold generates with this process's policy or --rollout_server; leave --use_vllm out")
+    if arguments.use_vllm and find_spec("vllm") is None:
+        raise UsageError("--use_vllm needs the package vllm, which is not installed; pip install 'rewardlab[vllm]'")
     answers = arguments.num_generations_eval or arguments.num_generations or 1
     if config.eval_data and arguments.per_device_eval_batch_size % answers:
         raise UsageError(

@@ -5,10 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
+from rewardlab.apps.rewards import ccpo as ccpo_reward
 from rewardlab.apps.rewards import cosine as cosine_reward
-from rewardlab.apps.rewards._open import RunFacts, function_reward
+from rewardlab.apps.rewards._open import RunFacts, function_reward, open_rate, open_rewards
+from rewardlab.apps.rewards.ccpo import JointAndSoloRewards
 from rewardlab.apps.rewards.context import context, f_score
 from rewardlab.apps.rewards.cosine import cosine
+from rewardlab.apps.rewards.dacr import ExchangeRewards
 from rewardlab.apps.rewards.first_correct import first_correct
 from rewardlab.apps.rewards.hill import hill
 from rewardlab.apps.rewards.majority import majority
@@ -17,7 +20,7 @@ from rewardlab.apps.rewards.rear import rear
 from rewardlab.apps.rewards.trapo import similarities, trapo
 from rewardlab.apps.rewards.ufo import ufo
 from rewardlab.policy.decoding.engines import decoding_model
-from rewardlab.policy.rollouts._partners import with_role
+from rewardlab.policy.rollouts._partners import Exchange, with_role
 from rewardlab.policy.training.prompts import PromptRow, rows_by_prompt
 from rewardlab.policy.types import Cycle
 from rewardlab.rm.backbones.loading import load_causal_lm, load_tokenizer
@@ -133,17 +136,25 @@ def long_enough(prompts, completions, least):
     return [len(text.split()) / number for text, number in zip(completions, least, strict=True)]
 
 
-def test_a_reward_in_a_reward_reads_the_rows_of_the_prompts():
+def test_a_reward_in_a_reward_reads_the_rows_of_the_prompts(tmp_path, monkeypatch):
     columns = [{"least": 4, "chunks": [1]}, {"least": 2, "chunks": [1]}]
     table = [PromptRow(prompt, True, row) for prompt, row in zip((A, B), columns, strict=True)]
     run = RunFacts(None, 1, 0, {}, rows_by_prompt(table), table)
     rate = context(run=run, reward="tests.apps.rewards.test_answer_rewards:long_enough")
-    assert rate([Example(A, "one two"), Example(B, "one two"), Example(A, "one")]) == [0.5, 1.0, 0.25]
-    rate = context(run=run, reward="majority")
-    assert rate(boxed("4", "4", "5")) == [1.0, 1.0, 0.0]
-    twice = [*table, PromptRow(A, True, {"least": 8, "chunks": [1]})]
-    with pytest.raises(DataError, match="rows of the prompt 'user: describe bees' differ"):
-        context(run=RunFacts(None, 1, 0, {}, rows_by_prompt(twice), twice), reward="majority")
+    assert rate([Example(A, "one two"), Example(B, "one two"), Example(A, "one")], [0, 1, 0]) == [0.5, 1.0, 0.25]
+    assert rate([Example(A, "one two")], [1]) == [1.0]  # a further row of the same prompt
+    assert context(run=run, reward="majority")(boxed("4", "4", "5"), [0, 0, 0]) == [1.0, 1.0, 0.0]
+    sources = open_rewards({"r": "context(reward=majority)"}, {}, run, tmp_path / "faults")
+    assert sources(boxed("4", "4", "5"), rows=[0, 0, 0])[0]["r"].tolist() == [1.0, 1.0, 0.0]
+    pair = JointAndSoloRewards(None, open_rate("majority", run), "", 1, 0)  # type: ignore[arg-type]
+    monkeypatch.setattr(
+        ccpo_reward, "sample_texts", lambda *_: ["\\boxed{4}", "\\boxed{5}", "\\boxed{4}", "\\boxed{4}"]
+    )
+    assert pair.rate([Example(A, "think"), Example(A, "ponder")], [0, 0]).tolist() == [[1.0, 1.0], [0.0, 1.0]]
+    spoken = ExchangeRewards(open_rate("tests.apps.rewards.test_answer_rewards:long_enough", run))
+    texts = ["a b"], ["a"]
+    spoken.listen(Exchange((A,), texts, texts, texts))
+    assert spoken.rate([Example(A, "")], [0]).tolist() == [[0.5, 0.5, 0.25, 0.25]]
     with pytest.raises(UsageError, match="verdict reads which completions are truncated"):
         labelled = [PromptRow(A, True, {"labels": ["A"], "responses": ["x", "y"], "chunks": [1]})]
         context(run=RunFacts(None, 1, 0, {}, rows_by_prompt(labelled), labelled), reward="verdict")

@@ -64,5 +64,6 @@ def test_a_rollout_anneals_by_the_step_and_evaluation_does_not(base, words, corr
     assert evaluated["completion_ids"] == [[5], [5]]
     with pytest.raises(UsageError, match="no repetition_penalty and no generation_kwargs"):
         rollout(prompts, stand_in_trainer(base, words, repetition_penalty=1.2))
+    assert rollout(prompts, stand_in_trainer(base, words, top_k=-1)) == found  # as in TRL, no limit
     with pytest.raises(ValueError, match="0 < floor <= top"):
         ead(floor=0.0)
