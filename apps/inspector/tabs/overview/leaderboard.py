@@ -50,7 +50,7 @@ def _board_html(board: Board, index: int, groups: Groups) -> str:
         f'<section class="board box with-csv" id="board-{index}"><div class="head">'
         f'<h2>{text_html(board.suite, 80)}</h2><span class="faint">version '
         f"{text_html(board.version, 20)}; {board.cases:,} cases{data}; {number:,} "
-        f"{'model' if number == 1 else 'models'}</span>"
+        f"{'scorer' if number == 1 else 'scorers'}</span>"
         f"{link_html(worst, f'Worst mistakes of {text_html(first.scorer, 40)}')}"
         f"{link_html(doubtful, 'Doubtful labels')}"
         f'<span class="end">{CSV}</span></div>'
