@@ -167,7 +167,7 @@ def parse(name: str, verb: Verb, words: Sequence[str], *, outlined: bool = False
 def _check_config(words: Sequence[str]) -> None:
     """Raise an error for a `--config` file that is unsafe to parse: deep nesting, or YAML aliases of aliases."""
     if words[-1:] == ["--config"]:
-        raise UsageError("--config is followed by a YAML file of settings; name it")
+        raise UsageError("--config is the last argument; add the path of a YAML file of settings after it")
     if "--config" in words:
         try:
             from_yaml(Path(words[words.index("--config") + 1]).read_text(encoding="utf-8-sig"))

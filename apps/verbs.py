@@ -143,7 +143,7 @@ VERBS = {
         arguments=("..judges.backends.settings:ChatConfig", "..judges.cdrrm.training:SupervisedSettings"),
     ),
     "retriever": Verb(
-        "Train the encoder by which judges retrieve examples and rubrics, and lint finds similar prompts.",
+        "Train the encoder with which judges retrieve examples and rubrics and lint finds similar prompts.",
         ".commands.retriever.settings:RetrieverConfig",
         "commands.retriever.run:train_retriever",
         "rewardlab retriever --data rubrics.jsonl --group_by theme --output runs/retriever",
@@ -163,14 +163,14 @@ VERBS = {
         "rewardlab sample --base M --data prompts.jsonl --reward rm=runs/rm --n 8 --select best pairs --output runs/s",
     ),
     "sft": Verb(
-        "Fine-tune a policy on conversations, such as the best ones of sample.",
+        "Fine-tune a policy on conversations, such as the best completions that sample writes.",
         ".assembly.fine_tuning.settings:SftSettings",
         "assembly.fine_tuning.run:run_sft",
         "rewardlab sft --model M --data runs/samples/best.jsonl --output runs/sft",
         arguments=("..policy.training.arguments:SftArguments",),
     ),
     "dpo": Verb(
-        "Train a policy on preference pairs by direct preference optimisation, such as the pairs of sample.",
+        "Train a policy by direct preference optimisation on pairs, such as those that sample writes.",
         ".assembly.fine_tuning.settings:DpoSettings",
         "assembly.fine_tuning.run:run_dpo",
         "rewardlab dpo --model M --data runs/samples/pairs.jsonl --beta 0.1 --output runs/dpo",

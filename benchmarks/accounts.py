@@ -45,7 +45,7 @@ class Account(NamedTuple):
     reasons: Mapping[str, int]
     """Number of abstentions by reason."""
     flips: Sequence[float]
-    """Differences between the verdicts in the two orders: 0, 0.5 (one of them a tie) or 1, for each pair with both."""
+    """Differences between the verdicts in the two orders: 0, 0.5 (one is a tie) or 1, for each pair judged in both."""
     first: Sequence[float]
     """Credit of the response shown first: 1, 0.5 or 0, for each comparison of cases that were judged in both orders.
 
@@ -67,7 +67,7 @@ class Account(NamedTuple):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Return the account as a dictionary, with coverage, accuracy and its bounds, and the rates by order."""
+        """Return the account as a dictionary with coverage, accuracy and its bounds, flip and first-position rates."""
         left_out = self.cases - self.answered
         counts = {name: value for name, value in self._asdict().items() if name not in ("flips", "first")}
         return counts | {

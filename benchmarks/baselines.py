@@ -39,7 +39,7 @@ def judge_by_response(score: Callable[[Case, int], float]) -> Callable[[Sequence
 def fixed_baselines(
     predictions: Mapping[str, Callable[[Case, int], bool]], threshold: float, chosen: Sequence[str]
 ) -> list[Baseline]:
-    """Return the chosen baselines of step predictions: a score above the threshold if the step is right, else below."""
+    """Return the chosen baselines of step predictions: scores are above the threshold for steps predicted right."""
 
     def judge(is_right: Callable[[Case, int], bool]) -> Callable[[Sequence[Case]], list[Judgment]]:
         return judge_by_response(lambda case, index: threshold + (1.0 if is_right(case, index) else -1.0))
@@ -72,19 +72,20 @@ def random_guess(seed: int = 0) -> Baseline:
 
 
 def majority() -> Baseline:
-    """Return the baseline that prefers the position that is right most often, then the next most frequent one.
+    """Return the baseline that ranks positions by how often they hold the right response.
 
-    Positions are counted over the judged cases themselves; the gain over chance shows how far they reveal the labels.
+    Positions are counted over the judged cases; the gain over chance shows how far positions reveal the labels.
     """
     return Baseline("majority", _position_judgments)
 
 
 def _position_judgments(cases: Sequence[Case]) -> list[Judgment]:
+    """Score responses by how often their position is right. Abstain if right responses have only one position."""
     right_indices = _right_positions(cases)
     if len(right_indices) < 2:
         always = [f"the right answer always is at position {index + 1}" for index in right_indices]
         note = "".join(always) or "no case has one right"
-        return [Judgment(case.id, abstained=f"{note}, so places tell nothing") for case in cases]
+        return [Judgment(case.id, abstained=f"{note}, so there is no baseline by position") for case in cases]
     order = sorted(range(max(len(case.answers) for case in cases)), key=lambda index: (-right_indices[index], index))
     ranks = {index: float(-rank) for rank, index in enumerate(order)}
     return [Judgment(case.id, scores=tuple(ranks[index] for index in range(len(case.answers)))) for case in cases]
@@ -98,7 +99,7 @@ def _right_positions(cases: Sequence[Case]) -> Counter[int]:
 def tfidf(seed: int = 0) -> Baseline:
     """Return the baseline of a linear TF-IDF reward model of the response, cross-fitted over five folds.
 
-    Each fold is scored by a model of the others; the accuracy shows how far responses alone reveal the labels.
+    Each fold is scored by a model fitted on the other folds; the accuracy shows how far responses reveal the labels.
     """
     return Baseline(TFIDF, lambda cases: _cross_fitted(cases, seed))
 
@@ -139,7 +140,7 @@ def _pairs(case: Case) -> np.ndarray:
 
 
 def all_baselines(seed: int = 0) -> list[Baseline]:
-    """Return the baselines of a report by default."""
+    """Return the default baselines of a report."""
     return [longest(), shortest(), random_guess(seed), tfidf(seed)]
 
 

@@ -1,4 +1,4 @@
-"""Paired comparison of two scorers on the same cases: differences by area, significance, and rules (gate) on them."""
+"""Paired comparison of two scorers on the same cases: differences, their significance, and rules (a gate) for them."""
 
 import math
 from collections import Counter
@@ -30,11 +30,11 @@ LABEL_LENGTH = 80
 
 @dataclass(frozen=True)
 class Change:
-    """Change of an area's figure from the first to the second scorer, with paired difference and p-value.
+    """Change of a figure (overall, of a section or subset) from the first to the second scorer, with its p-value.
 
     Figures are in [0, 1], differences are second minus first, and p-values of subsets are adjusted. The intervals
-    contain all differences that the test of p does not reject: 0 too, unless p is below 5 %. All values are NaN if no
-    case of the area, or of a subset that its mean needs, was scored by both.
+    contain all differences that the test of p does not reject, including 0 unless p is below 5 %. All values are NaN if
+    both scored no common case of the section or subset, or of a subset that the section's mean needs.
     """
 
     first: float
@@ -72,7 +72,7 @@ class Flip:
 
 @dataclass(frozen=True)
 class ScorerComparison:
-    """Differences second minus first scorer over the cases that both scored. All other cases are left out."""
+    """Differences (second minus first scorer) over the cases that both scored. All other cases are left out."""
 
     first: str
     second: str
@@ -88,7 +88,7 @@ class ScorerComparison:
     """Number of cases that only the first run has. They are left out."""
     only_second: int = 0
     needed: int | None = None
-    """Number of items at which the overall difference would be significant with power 80 %; None without one."""
+    """Number of items at which the overall difference would be significant with power 80 %; None for 0."""
     unscored: Mapping[str, int] = field(default_factory=dict)
     """Number of cases of each area that only the first scorer scored. Subsets have the prefix `subset:`."""
 
@@ -253,7 +253,7 @@ def _flip_line(flip: Flip) -> str:
 
 
 def change_texts(change: Change) -> tuple[str, str, str, str]:
-    """Return both figures in per cent, the difference with its interval, and p. Dashes if both scored no common case.
+    """Return both figures in per cent, the difference with its interval, and p. Dashes if no case has both scores.
 
     >>> change_texts(Change(0.5, 0.25, Difference(-0.25, -0.5, 0.1), 0.31, Difference(-0.25, -0.5, 0.1)))
     ('50.0', '25.0', '-25.0 [-50.0, +10.0]', '0.310')
@@ -284,10 +284,11 @@ def read_gate(path: str) -> list[dict[str, Any]]:
 
 
 def _rule_error(rule: Any) -> str:
+    """Return what is wrong with a rule. Empty for a valid rule."""
     if not isinstance(rule, dict) or not {"area", "max_drop"} <= {*rule} <= {"area", "max_drop", *OPTIONAL}:
         return f"a rule has area, max_drop and perhaps even_if_noise and max_unscored, got {str(rule)[:80]}"
     if not isinstance(rule["area"], str):
-        return f"area is the name of one area, got {rule['area']!r:.40}"
+        return f"area must be overall or the name of a section or subset, got {rule['area']!r:.40}"
     if not is_number(rule["max_drop"]) or not 0 <= rule["max_drop"] <= 1:
         return f"max_drop is a number from 0 to 1, where 0.01 is one point, got {rule['max_drop']!r:.40}"
     if not isinstance(rule.get("even_if_noise", False), bool):
@@ -307,7 +308,7 @@ def check_areas(gate: Sequence[Mapping[str, Any]], comparison: ScorerComparison)
     """Raise a `UsageError` if a rule names an area that the comparison does not have."""
     changes = _changes_by_name(comparison)
     if absent := [rule["area"] for rule in gate if rule["area"] not in changes]:
-        raise UsageError(f"no area '{absent[0]}' in this comparison; there is {', '.join(changes)}")
+        raise UsageError(f"no area '{absent[0]}' in this comparison; name one of {', '.join(changes)}")
 
 
 def _changes_by_name(comparison: ScorerComparison) -> dict[str, Change]:

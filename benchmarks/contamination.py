@@ -31,7 +31,7 @@ def benchmark_prompts(against: Sequence[str]) -> dict[str, list[str]]:
 def nearest_prompts(
     pairs: Sequence[PreferencePair], benchmarks: Mapping[str, Sequence[str]], encoder: Any
 ) -> Iterator[tuple[str, dict[int, Hit]]]:
-    """Yield each benchmark with its prompt nearest to any user turn of each row, and the similarity.
+    """Yield the name of each benchmark and row -> hit: the benchmark prompt nearest to any user turn of the row.
 
         max_{u, b} sim(u, b) over the user turns u of a row and the prompts b of a benchmark, in [-1, 1]
 

@@ -17,9 +17,9 @@ LEAST_P = 0.01  # below it, the labelled cases are reported to differ from the o
 
 
 class HumanLabel(NamedTuple):
-    """Credit of a case's right response by humans: 1 if they prefer it, 0.5 for a tie, else 0; and their mean score.
+    """Credit that humans give a case's right response (1 preferred, 0.5 tie, else 0), and the mean of their scores.
 
-    NaN for a score that they did not give.
+    The score is NaN if they gave none.
     """
 
     credit: float
@@ -61,8 +61,8 @@ def correct(
 
     The accuracy is the judge's agreement with the humans, 1 - |credit - human credit|, over cases of two responses. Its
     prediction (as in prediction-powered inference) is the credit, the agreement with the data's label. The isotonic
-    calibration of the win rate reads the margin, that of the accuracy its absolute value. Rogan-Gladen's correction is
-    over cases without a tie, by the judge or in the labels. A figure without labels is left out.
+    calibration of the win rate reads the margin, that of the accuracy its absolute value. Rogan-Gladen's correction
+    leaves out cases with a tie by the judge or in the labels. A figure without labels is left out.
     """
     none = float("nan")
     both = zip(cases, judgments, strict=True)
@@ -91,6 +91,7 @@ def _correction(
     ends: Ends,
     prompts: np.ndarray,
 ) -> Correction:
+    """Compute a figure and its corrections from credits or scores. NaN marks cases without a value."""
     judged = ~np.isnan(predictions)
     rows, rest = judged & ~np.isnan(truth), judged & np.isnan(truth)
     y, f, g = truth[rows], predictions[rows], predictions[rest]

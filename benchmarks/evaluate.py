@@ -27,7 +27,7 @@ class Evaluation(NamedTuple):
     cases: Sequence[Case]
     judgments: Mapping[str, Sequence[Judgment]]
     margins: Mapping[str, Sequence[float | None]]
-    """Margins of the suite by scorer. None for an abstention."""
+    """Scorer -> the suite's margin of each case. None for an abstention."""
 
 
 def evaluate(
@@ -95,7 +95,7 @@ def _rows(
     figures: Mapping[str, Figures],
     interval: str,
 ) -> list[Row]:
-    """Return every scorer's row without differences; without ties and style if the suite does not compare responses."""
+    """Return every scorer's row without differences. Suites that do not compare responses have no ties and style."""
     marks = pair_marks(cases)
     rows = []
     for scorer in scorers:
@@ -181,7 +181,7 @@ def rotated_credits(suite: Suite, cases: Sequence[Case], judgments: Sequence[Jud
 
 
 def _differences(pair: Paired, method: IntervalMethod) -> dict[str, Difference]:
-    """Return first minus second for `overall` and each section; 0 is inside if a sign test cannot reject it."""
+    """Return first minus second for `overall` and each section. Intervals contain 0 if a sign test cannot reject it."""
 
     def difference(area: str) -> Difference:
         low, high = pair.interval(area, method)
@@ -207,7 +207,7 @@ def _bounds(suite: Suite, credits: Mapping[str, np.ndarray], layout: Layout) -> 
 
 
 def _partial(judgments: Mapping[str, Sequence[Judgment]]) -> list[str]:
-    """Return sentences on cases with truncated or omitted text, and on cases left unscored for that, by scorer."""
+    """Return sentences on each scorer's cases with truncated or omitted text, or unscored for this reason."""
     notes = []
     for name, judged in judgments.items():
         omitted = [judgment.omitted for judgment in judged if judgment.omitted]
@@ -232,6 +232,7 @@ def filled_overall(suite: Suite, credit: np.ndarray, absent: np.ndarray, value: 
 
 
 def _findings(rows: Sequence[Row]) -> list[str]:
+    """Return sentences on ties, and on the differences of models to baselines."""
     tied = [row for row in rows if row.ties and row.role != "baseline"]
     ties = [f"{row.scorer} gave equal scores in {row.ties} cases; a tie is wrong." for row in tied]
     models = [row for row in rows if row.role == "model" and row.minus_baseline]

@@ -49,7 +49,7 @@ class Board:
     runs: tuple[str, ...] = ()
     """Names of the runs that the scorers come from."""
     note: str = ""
-    """Note on the part of the benchmark that the cases are. Empty if it is complete."""
+    """Note on which part of the benchmark the cases are. Empty if they are all of its cases."""
 
 
 def board(
@@ -99,9 +99,9 @@ def markdown(boards: Sequence[Board], unfinished: Sequence[str] = ()) -> str:
     parts = [
         "# Leaderboard",
         "",
-        "The scorers of a group do not differ significantly from its first over the cases that both scored (5 %, "
-        "adjusted by Holm's method among models and references, and separately among baselines). Figures are over the "
-        "scored cases; the order counts unscored ones as wrong.",
+        "The scorers of a group do not differ significantly from its first scorer over the cases that both scored "
+        "(5 %, adjusted by Holm's method among models and references, and separately among baselines). Figures are "
+        "over the scored cases; the order counts unscored cases as wrong.",
     ]
     parts += ["", f"Left out, because unfinished: {', '.join(map(escape_markdown, unfinished))}"] if unfinished else []
     for board in boards:

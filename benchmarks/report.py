@@ -80,6 +80,7 @@ def _style(rows: Sequence[Row]) -> list[str]:
 
 
 def _ceiling(rows: Sequence[Row]) -> str:
+    """Return a sentence with the accuracy of references, the ceiling under label noise. Empty without any."""
     golds = [row for row in rows if row.role == "reference"]
     golds_text = ", ".join(f"{escape_markdown(row.scorer)} {100 * row.overall.value:.1f}" for row in golds)
     ceiling = "The noise in the labels leaves a ceiling, which a reference that knows the truth reaches"

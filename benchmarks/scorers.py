@@ -40,7 +40,7 @@ def open_scorer(
 
     Functions and factories are given as `"file.py:name"` or `"pkg.module:name"`. `kind` overrides the kind in the
     model's configuration, such as `autoregressive` or `implicit` for a causal LM. An autoregressive reward model with
-    preferences is evaluated at `preference`; without it, it has one reward per objective. For a classifier without a
+    preferences is evaluated at `preference`; without one, it has one reward per objective. For a classifier without a
     scoring contract, `objective` is the output that is the reward. `on_long` and `on_bad_row` are those of
     `RewardScorer`.
     """
@@ -58,7 +58,7 @@ def open_scorer(
         model = load_reward_model(source, **stated, **options)
     if preference is not None:
         if not isinstance(model, TakesPreference):
-            raise UsageError(f"{source} takes no preference, got {dict(preference)}; leave it out")
+            raise UsageError(f"{source} takes no preference, got {dict(preference)}; leave the preference out")
         model = model.at(preference)
     refusals: Any = {"on_long": on_long, "on_bad_row": on_bad_row}
     return RewardScorer(source.rstrip("/"), model, role=role, objective=objective, **refusals)
@@ -106,7 +106,7 @@ class FunctionModel:
 
 
 def short_names(scorers: Sequence[RewardScorer]) -> None:
-    """Shorten scorers' names to the last part of each path or Hub id, if unique; ensembles have one per member."""
+    """Shorten scorers' names to the last part of each path or Hub id, if unique; an ensemble has a path per member."""
     members = [[part.rstrip("/") for part in scorer.name.split(",")] for scorer in scorers]
     last = [",".join(re.split("[/:]", member)[-1] for member in parts) for parts in members]
     for scorer, short in zip(scorers, last, strict=True):
@@ -154,8 +154,8 @@ class StoredScores:
         extra = [name for name in self.scores if name not in ids]
         if len(extra) == len(self.scores):
             example = next(iter(ids))
-            raise DataError(f"{self.name}: none of its {len(extra)} ids is a case; case ids look like '{example}'")
-        notes = [f"{self.name} holds {len(extra)} scores of no case, such as '{extra[0]}'."] if extra else []
+            raise DataError(f"{self.name}: none of its {len(extra)} ids is a case id; use ids such as '{example}'")
+        notes = [f"{self.name} has {len(extra)} scores without a case, such as '{extra[0]}'."] if extra else []
         return [*notes, *(f"{self.name}: {note}" for note in self.dropped)]
 
 
@@ -182,6 +182,7 @@ def load_stored(
 def _stored_row(
     values: Mapping[str, Any], suite: Suite, case_by_id: Mapping[str, Case]
 ) -> tuple[str, tuple[float, ...] | str]:
+    """Return the case id and the stored scores of a row, or its reason for abstaining."""
     name = _case_name(values, case_by_id)
     if values.get("abstained"):
         return name, str(values["abstained"])
@@ -217,6 +218,7 @@ def _numbers(values: Mapping[str, Any], name: str) -> tuple[float, ...]:
 
 
 def _in_order(case: Case, suite: Suite, chosen: Sequence[float], rejected: Sequence[float]) -> tuple[float, ...]:
+    """Return scores of chosen and rejected responses in the order of the case's responses."""
     right = sorted(suite.chosen(case))
     wrong = [index for index in range(len(case.answers)) if index not in right]
     if (len(chosen), len(rejected)) != (len(right), len(wrong)):
@@ -232,7 +234,7 @@ def _in_order(case: Case, suite: Suite, chosen: Sequence[float], rejected: Seque
 def _both_order_scores(judgments: Any) -> tuple[float, ...]:
     """Return the scores in JudgeBench's two judgments of a pair, or votes if scores are missing or contradictory.
 
-    Each has a `decision` (A>B, B>A, A=B, null) and perhaps two `scores`; the second is of the reverse order.
+    A judgment has a `decision` (A>B, B>A, A=B, null) and perhaps two `scores`; the second has the reverse order.
     """
     rows = [judgment or {} for judgment in judgments]
     scores = [tuple(row.get("scores") or ()) for row in rows]

@@ -37,7 +37,7 @@ class Suite(Protocol):
     measures: tuple[str, ...]
     """Names of the measures of each case. The first measure is the case's credit in [0, 1]."""
     compares: bool
-    """Whether the scores of a case are compared with each other, so that equal scores decide nothing."""
+    """Whether the scores of a case are compared with each other, so that equal scores are a tie."""
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """Return the cases, and notes on the data for the report."""

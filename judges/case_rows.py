@@ -1,4 +1,4 @@
-"""Parsing of rows with several responses and the indices of the right ones to cases."""
+"""Parsing of rows to cases: a prompt, several responses, and the indices of the right responses."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from ..rm.types import completion_json, completion_text, content_hash
 from .types import Case
 
 IDS = ("case", "id", "prompt_id", "case_id")
-"""Columns with a case's id: this project's, that of preference files and BiGGen Bench, HealthBench's, RubricBench's."""
+"""Columns with a case's id, in order: ours, of preference files and BiGGen Bench, of HealthBench, of RubricBench."""
 
 
 def stated_id(values: Mapping[str, Any]) -> str | None:
@@ -39,7 +39,7 @@ def unique_ids(ids: Iterable[str]) -> list[str]:
 
 
 def parse_case(values: Mapping[str, Any]) -> Case:
-    """Parse a case from a row with `prompt`, `answers` (two or more) and `best` (indices of the right ones, from 0).
+    """Parse a case from a row with `prompt`, `answers` (two or more) and `best` (indices of right answers, from 0).
 
     `authors` is optional. A row without an id is named by a hash of its texts. Raise a `ValueError` for any other row.
     """
@@ -48,7 +48,7 @@ def parse_case(values: Mapping[str, Any]) -> Case:
         raise ValueError(f"'answers' is a list of texts, or of lists of messages, got {str(stated)[:60]}")
     answers = [as_completion(answer, "answers") for answer in stated]
     if not all(completion_text(answer).strip() for answer in answers):
-        raise ValueError("'answers' is a list of texts, and one of them is empty")
+        raise ValueError("'answers' contains an empty text; fill it, or remove it")
     indices = best if isinstance(best, list) else [best]
     if not all(type(index) is int for index in indices):
         raise ValueError(f"'best' is the index of the right answer or a list of indices, got {best!r}")

@@ -126,7 +126,7 @@ def judgment(
 def merge_judgments(
     case: Case, outcome: Outcome, parts: Sequence[Judgment], criteria: Sequence[Criterion] = ()
 ) -> Judgment:
-    """Return a judgment that combines several: replies are concatenated, costs are summed."""
+    """Return a judgment that combines several judgments: replies are concatenated, costs are summed."""
     return Judgment(
         case.id,
         **_scores_or_reason(outcome),
@@ -152,7 +152,7 @@ def examples_for(examples: ExampleSource | None, cases: Sequence[Case]) -> list[
 
 
 def with_examples(system: str, examples: ExampleSource | None) -> str:
-    """Return a judge's instructions. If there is a source of examples, they include how to use the examples."""
+    """Return a judge's instructions, with an explanation of the examples if there is a source of examples."""
     return f"{system}\n\n{instructions('examples')}" if examples else system
 
 

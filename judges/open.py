@@ -58,7 +58,7 @@ def open_judges(
         name, source = split_name(text)
         takes_chat = "chat" in _parameters(source)
         if takes_chat and not chats:
-            raise UsageError(f"'{text}' asks a language model; name one with --endpoint and --model, or with --local")
+            raise UsageError(f"'{text}' needs a language model; name one with --endpoint and --model, or with --local")
         if takes_chat:
             judges += [open_judge(source, chat, materials, name=f"{short} {name}") for short, chat in chats.items()]
         else:
@@ -90,7 +90,7 @@ def _parameters(source: str) -> Mapping[str, Parameter]:
 def _refuse_joining(source: str) -> None:
     """Raise a `UsageError` for a kind whose parameters are judges, which a spec cannot contain."""
     if any(BatchJudge in (taken.annotation, *get_args(taken.annotation)) for taken in _parameters(source).values()):
-        raise UsageError(f"{source} joins judges; in `rewardlab judge` name them with --kind, and it with --together")
+        raise UsageError(f"{source} combines judges; in `rewardlab judge`, use --kind for them and --together for it")
 
 
 def check_prompt(source: str, prompt: str) -> None:
@@ -168,12 +168,12 @@ def _open_rule(text: str, chats: Mapping[str, Chat], loading: Mapping[str, Any])
     if text.partition("(")[0].strip() != Guideline.name:
         return cached_rule(text, **loading)
     if not chats:
-        raise UsageError("a guideline asks a language model; name one with --endpoint and --model, or with --local")
+        raise UsageError("a guideline needs a language model; name one with --endpoint and --model, or with --local")
     arguments = typed_arguments(text, Guideline)
     model = arguments.pop("model", next(iter(chats)))
     if model not in chats:
         raise UsageError(f"{text}: no model '{model}'; {did_you_mean(model, chats)}")
     if unknown := [name for name in arguments if name not in ("longest", "prompt")]:
-        raise UsageError(f"{text}: no argument '{unknown[0]}'; there is model, longest, prompt")
+        raise UsageError(f"{text}: no argument '{unknown[0]}'; the arguments are model, longest, prompt")
     check_prompt(text, arguments.get("prompt", "route"))
     return Guideline(chats[model], **arguments)

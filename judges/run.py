@@ -41,7 +41,7 @@ class CountedChat:
     def __init__(self, chat: Chat, prices: Prices | None = FREE, on_fault: str = "abstain"):
         self.chat, self.name, self.prices, self.on_fault = chat, chat.name, prices, on_fault
         self.total, self.replies = Reply("", "stop", requests=0), 0
-        """Tokens and requests of all replies, and the number of those with a text."""
+        """Tokens and requests of all replies, and the number of replies with a text."""
         self.faults: Counter[str] = Counter()
 
     def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:

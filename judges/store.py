@@ -56,7 +56,7 @@ class Store(AbstractContextManager["Store"]):
             self.folder / LOCK,
             f"{os.getpid()}\n",
             lambda text: (
-                f"{self.folder}: process {text.strip()} writes replies there; wait until it has ended, or take another "
+                f"{self.folder}: process {text.strip()} writes replies there; wait until it has ended, or use another "
                 "folder"
             ),
         )

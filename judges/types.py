@@ -133,9 +133,9 @@ class Judgment:
 
     def __post_init__(self):
         if bool(self.scores) == bool(self.abstained):
-            raise ValueError(f"judgment of '{self.case}': either scores or a reason for abstaining")
+            raise ValueError(f"judgment of '{self.case}': give either scores or a reason for abstaining")
         if not all(math.isfinite(score) for score in self.scores):
-            raise ValueError(f"judgment of '{self.case}': scores are finite, got {self.scores}; abstain instead")
+            raise ValueError(f"judgment of '{self.case}': scores must be finite, got {self.scores}; abstain instead")
 
     @property
     def reason(self) -> str:
@@ -157,7 +157,7 @@ def judgment_from_scores(case: Case, scores: Sequence[float]) -> Judgment:
 def strictly_best(case: Case, scores: Sequence[float]) -> float:
     """Return 1 if every right response scores above every wrong one, else 0.
 
-    Without a wrong response it is 1 if all scores are equal.
+    If all responses are right, return 1 if all scores are equal.
     """
     wrong = [score for index, score in enumerate(scores) if index not in case.best]
     if not wrong:

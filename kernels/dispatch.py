@@ -44,7 +44,7 @@ def full_precision(tensor: Tensor) -> torch.autocast:
 
 
 def backend() -> str:
-    """Return the name of the backend for float32 tensors on this machine's best device, for messages."""
+    """Return the name of the backend for float32 tensors on this machine's GPU, or CPU if it has none, for messages."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         name = backend_of(torch.empty(0, device=device))
@@ -72,11 +72,12 @@ def _check_triton(tensor: Tensor) -> None:
     if importlib.util.find_spec("triton") is None:
         raise ValueError(f"{VARIABLE}=triton, but Triton is not installed; pip install triton, or unset it")
     if tensor.is_cpu and os.environ.get("TRITON_INTERPRET") != "1":
-        raise ValueError(f"{VARIABLE}=triton on a CPU needs TRITON_INTERPRET=1 from the start; set both or none")
+        raise ValueError(f"{VARIABLE}=triton on a CPU needs TRITON_INTERPRET=1 at process start; set both or neither")
 
 
 @functools.cache
 def _capable(device: int) -> bool:
+    """Return whether Triton is installed and the GPU has the required compute capability."""
     return importlib.util.find_spec("triton") is not None and torch.cuda.get_device_capability(device) >= OLDEST
 
 

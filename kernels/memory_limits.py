@@ -1,4 +1,4 @@
-"""Numbers of elements that kernels process at a time. No imports, since `rm.capacity` predicts memory from them."""
+"""Numbers of elements that kernels process at a time; `rm.capacity` reads them without importing the kernels."""
 
 LINEAR_LOGPROB_CHUNK = {"cpu": 2**24, "cuda": 2**28}
 """Number of logits that `linear_logprob` holds at a time, by device: 64 MB and 1 GB in float32."""

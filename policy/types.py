@@ -16,7 +16,7 @@ FIELDS = {
     "tokens": "tokens",
     "logprobs": "log-probabilities of its tokens under the policy",
     "base": "log-probabilities of its tokens under the reference policy; leave --measure_kl on",
-    "values": "critic's values; give the run a critic, or take a group's advantage",
+    "values": "critic's values; give the run a critic, or use an advantage estimator without a critic",
     "entropy": "entropies of its tokens",
     "states": "hidden states of its tokens",
     "total": "rewards",
@@ -24,7 +24,7 @@ FIELDS = {
     "head": "output head of the policy",
     "teacher": "log-probabilities under a teacher",
 }
-"""Optional fields of `Rollout` -> what a message says where one is missing."""
+"""Optional fields of `Rollout` -> their description in the message about a missing field."""
 
 
 class Rollout(NamedTuple):
@@ -55,7 +55,7 @@ class Rollout(NamedTuple):
     total: Float[Tensor, " N"] | None = None
     """Total rewards after the reward transforms and before any KL penalty. Advantage transforms read this field."""
     written: Float[Tensor, "N L"] | None = None
-    """Log-probabilities under the model that generated the tokens, such as a server, in nats; 0 outside."""
+    """Log-probabilities under the model that generated the tokens, such as a server's; in nats, 0 elsewhere."""
     steps: Float[Tensor, "N L"] | None = None
     """Step rewards after the reward transforms, as in `Rewards.steps`: for estimators and advantage transforms."""
     prompt_logprobs: Float[Tensor, "N P"] | None = None
@@ -73,7 +73,7 @@ class Rollout(NamedTuple):
         return tuple(fields[name] for name in names)
 
     def by_token(self, advantages: Float[Tensor, "N ..."]) -> Float[Tensor, "N L"]:
-        """Return advantages of completions [N] as those of their tokens. Advantages [N, L] are returned unchanged."""
+        """Expand the advantages of completions [N] to their tokens [N, L]. Advantages [N, L] are returned unchanged."""
         return advantages[:, None].expand_as(self.response) if advantages.dim() == 1 else advantages
 
 
@@ -148,7 +148,7 @@ class Rewards:
     def step_rewards(self, formula: str) -> Float[Tensor, "N L"]:
         """Return `steps`. Raise `ValueError` with the name of the formula if no source rewards steps."""
         if self.steps is None:
-            raise ValueError(f"{formula}: no reward source scores steps; take a process reward model or leave it out")
+            raise ValueError(f"{formula}: no reward source scores steps; use a process reward model or leave it out")
         return self.steps
 
     def __getitem__(self, name: str) -> Float[Tensor, " N"]:
@@ -158,7 +158,7 @@ class Rewards:
     def index(self, name: str) -> int:
         """Return the column of a component."""
         if name not in self.names:
-            raise ValueError(f"no reward is called '{name}'; there are {', '.join(self.names)}")
+            raise ValueError(f"no reward is called '{name}'; the rewards are {', '.join(self.names)}")
         return self.names.index(name)
 
     def replaced(self, name: str, value: Float[Tensor, " N"]) -> "Rewards":
@@ -192,9 +192,9 @@ class Transform:
     def __post_init__(self) -> None:
         """Raise `ValueError` if the slot is unknown or has no such stage."""
         if self.slot not in ("reward", "advantage"):
-            raise ValueError(f"a transform's slot is 'reward' or 'advantage', got {self.slot!r}")
+            raise ValueError(f"a transform's slot must be 'reward' or 'advantage', got {self.slot!r}")
         if self.stage not in (range(1, 6) if self.slot == "advantage" else (0,)):
-            raise ValueError(f"an advantage's transform has a stage of 1 to 5, a reward's 0; got {self.stage}")
+            raise ValueError(f"the stage must be 1 to 5 for advantages and 0 for rewards, got {self.stage}")
 
 
 @runtime_checkable

@@ -40,12 +40,12 @@ def load_reward_model(
 
 
 def contract_and_kind(source: str) -> tuple[ScoringContract | None, str]:
-    """Return a folder's contract, if any, and the kind that loads it; an error for a damaged or unknown one."""
+    """Return a folder's contract, if any, and its kind; raise an error for a damaged contract or unknown kind."""
     folder = Path(source)
     try:
         is_folder = folder.is_dir()
     except OSError as error:
-        raise UsageError(f"'{source[:60]}' is not a folder ({error.strerror}); give a reward model's") from error
+        raise UsageError(f"'{source[:60]}' is not a folder ({error.strerror}); give a model's folder") from error
     if is_folder and not any((folder / name).exists() for name in (FILE, "config.json", "adapter_config.json")):
         raise DataError(f"{source}: neither {FILE} nor config.json in it; give the folder of a trained reward model")
     contract = load_contract(folder) if (folder / FILE).exists() else None

@@ -73,8 +73,7 @@ def call_text(call: Mapping[str, Any]) -> str:
 def message_text(turn: Message) -> str:
     """Return a message as text: reasoning, content and tool calls. For a plain message this is the content."""
     reasoning = turn.get("reasoning_content")
-    parts = [turn["content"], *map(call_text, turn.get("tool_calls", ()))]
-    text = "\n".join(part for part in parts if part)
+    text = "\n".join(part for part in (turn["content"], *map(call_text, turn.get("tool_calls", ()))) if part)
     return f"<think>\n{reasoning}\n</think>\n\n{text}" if reasoning else text
 
 
@@ -92,11 +91,8 @@ def prompt_text(prompt: Iterable[Message]) -> str:
     """Return the messages as readable text; also the key that groups completions of the same prompt."""
     turns = tuple(prompt)
     declared = [f"tools:\n{tools_text(tools)}"] if (tools := tools_of(turns)) else []
-    return "\n\n".join([*declared, *(f"{_role_name(turn)}: {message_text(turn)}" for turn in turns)])
-
-
-def _role_name(turn: Message) -> str:
-    return f"{turn['role']} {name}" if (name := turn.get("name")) else turn["role"]
+    roles = (" ".join(filter(None, (turn["role"], turn.get("name")))) for turn in turns)
+    return "\n\n".join([*declared, *(f"{role}: {message_text(turn)}" for role, turn in zip(roles, turns, strict=True))])
 
 
 @dataclass(frozen=True)
@@ -120,10 +116,7 @@ class Completion:
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """A completion that is stored as steps.
-
-    Process reward models score them, other code reads the text. Equal to steps, or to a `str`, of equal text.
-    """
+    """A completion stored as steps, which process reward models score. Equal to steps or a `str` of the same text."""
 
     steps: tuple[str, ...]
     separator: str = "\n\n"
@@ -227,16 +220,8 @@ class PreferencePair:
         None if P = 1/2 or without a label. Swapping replaces P by 1 - P and negates gaps.
         """
         chance = self.chance(objective)
-        if chance > 0.5:
-            return self
-        return self._swapped() if chance < 0.5 else None
-
-    def labelled_for(self, objective: str) -> "PreferencePair":
-        """Return the pair with one label, named `objective`: its overall label, or else that of the objective."""
-        wins = self.wins.get(OVERALL, self.wins.get(objective))
-        return replace(self, wins={} if wins is None else {objective: wins})
-
-    def _swapped(self) -> "PreferencePair":
+        if not chance < 0.5:
+            return self if chance > 0.5 else None
         return replace(
             self,
             chosen=self.rejected,
@@ -245,6 +230,11 @@ class PreferencePair:
             gaps={name: -gap for name, gap in self.gaps.items()},
             rationales=(self.rationales[1], self.rationales[0]),
         )
+
+    def labelled_for(self, objective: str) -> "PreferencePair":
+        """Return the pair with one label, named `objective`: its overall label, or else its label for the objective."""
+        wins = self.wins.get(OVERALL, self.wins.get(objective))
+        return replace(self, wins={} if wins is None else {objective: wins})
 
 
 @runtime_checkable

@@ -23,7 +23,7 @@ def test_a_way_that_does_not_exist_or_cannot_run_is_told_so(monkeypatch, triton)
         backend_of(torch.zeros(1))
     monkeypatch.setenv("REWARDLAB_KERNELS", "triton")
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-    with pytest.raises(ValueError, match="on a CPU needs TRITON_INTERPRET=1 from the start"):
+    with pytest.raises(ValueError, match="on a CPU needs TRITON_INTERPRET=1 at process start"):
         backend_of(torch.zeros(1))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ValueError, match="Triton is not installed; pip install triton, or unset it"):

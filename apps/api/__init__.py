@@ -41,9 +41,9 @@ Model = FilePath | RewardModel | Callable[..., Any]
 
 
 def load(path: FilePath, *, check: bool = True, **options: Any) -> results.LoadedModel:
-    """Load a reward model: a folder, or a Hub id as `scalar`.
+    """Load a reward model from a folder, or from a Hub id as a reward model of kind `scalar`.
 
-    With `check`, weights that no longer reproduce the golden scores in the folder raise `CheckFailed`.
+    With `check`, raise `CheckFailed` if the weights no longer reproduce the golden scores in the folder.
 
     >>> rl.load("runs/rm").rate(["How do I water a fern?"], ["With rain water."])   # doctest: +SKIP
     array([[1.27]])
@@ -104,25 +104,25 @@ def evaluate(
     **settings: Any,
 ) -> results.Evaluation:
     """Evaluate reward models and baselines on a benchmark. Without `output` the run folder is temporary."""
-    return _evaluation("eval", {"model": model, "benchmark": benchmark} | settings, data, output)
+    return _run_evaluation("eval", {"model": model, "benchmark": benchmark} | settings, data, output)
 
 
 @add_verb_settings("judge")
 def judge(data: Rows | None = None, *, output: FilePath | None = None, **settings: Any) -> results.Evaluation:
     """Evaluate language models as judges of cases. Without `output` the run folder is temporary.
 
-    `audit`, `dry_run` and `fit_route`, whose result is no evaluation, are refused.
+    Raise `UsageError` for `audit`, `dry_run` and `fit_route`, whose result is not an evaluation.
     """
     if others := [name for name in ("audit", "dry_run", "fit_route") if settings.get(name)]:
         raise UsageError(f"{others[0]} returns no evaluation; use the command `rewardlab judge` for it")
-    return _evaluation("judge", settings, data, output)
+    return _run_evaluation("judge", settings, data, output)
 
 
 @add_verb_settings("judge train")
 def train_judge(data: Rows, *, base: FilePath, output: FilePath, **settings: Any) -> results.TrainedJudge:
     """Train a generative judge on pairs by GRPO with the verdict reward. `settings` include TRL's `GRPOConfig`.
 
-    The result can be passed on as the path of the weights: `judge(test, local=[judged], kind="generative")`.
+    The result can be used as the path of the weights: `judge(test, local=[trained], kind="generative")`.
     """
     with scratch_folder() as scratch:
         sources = {"data": data_source(data, scratch, "data")}
@@ -130,7 +130,7 @@ def train_judge(data: Rows, *, base: FilePath, output: FilePath, **settings: Any
     return results.TrainedJudge(facts, Path(output), "Trained judge")
 
 
-def _evaluation(
+def _run_evaluation(
     verb: str, settings: Mapping[str, Any], data: Rows | None, output: FilePath | None
 ) -> results.Evaluation:
     from ..runs.summaries import read_report
@@ -169,7 +169,7 @@ def decode(
     """Decode prompts with a base model and guides: one autoregressive reward model, or one for each objective.
 
     `model` is the guide's folder, or a mapping objective -> folder. `base` is the base model, required if the guide's
-    folder does not name one. `weight` is the guidance weight. The engine that computes the fewest weights is chosen.
+    folder does not name one. `weight` is the guidance weight. The engine that reads the fewest weights is used.
     """
     guide = {"arm": model} if model is not None else {}
     with scratch_folder() as scratch:
@@ -235,7 +235,7 @@ def sample(
     output: FilePath | None = None,
     **settings: Any,
 ) -> results.Sampled:
-    """Sample completions of prompts, and return the rows of the first selection in `select`. Rewards as in `reinforce`.
+    """Sample completions, and return the rows of the first selection in `select`. Give `reward` as in `reinforce`.
 
     `output` is a folder for the rows of all selections, their random controls and all completions with their rewards.
     """
@@ -256,7 +256,7 @@ def label(
     output: FilePath | None = None,
     **settings: Any,
 ) -> results.Labelled:
-    """Label responses. Return preference pairs, or scores if no prompt has two responses. Rewards as in `reinforce`.
+    """Label responses: preference pairs, or scores if no prompt has two responses. Give `reward` as in `reinforce`.
 
     `output` is a folder for scores and pairs.
     """

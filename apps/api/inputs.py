@@ -17,7 +17,7 @@ from ..runs.run_folder import SCRATCH
 
 Row = Mapping[str, Any]
 CONVERSATIONS = ("chosen", "rejected", "messages")
-"""Columns of a prompt's row with other completions than the one that is scored."""
+"""Columns of a prompt's row that may contain completions, which are ignored in favour of the given completions."""
 
 
 class Frame(Protocol):
@@ -35,7 +35,7 @@ class Frame(Protocol):
 
 FilePath = str | os.PathLike[str]
 Rows = FilePath | Iterable[FilePath | Row] | Mapping[str, FilePath | Iterable[Row]] | Frame
-"""A path or several, a mapping NAME -> path, or rows: mappings, a `datasets.Dataset` or a pandas `DataFrame`."""
+"""One or several paths, a mapping NAME -> path, or rows: mappings, a `datasets.Dataset` or a pandas `DataFrame`."""
 
 _LOADED: list[tuple[weakref.ref[Any], str]] = []
 """Reward models loaded in this process, and their paths."""
@@ -54,7 +54,7 @@ def path_of(model: Any) -> str | None:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Yield a temporary folder for rows. Run folders do not name it, since a resumed run has another one."""
+    """Yield a temporary folder for rows. Its path is not saved in run folders, since a resumed run uses another one."""
     with tempfile.TemporaryDirectory() as folder:
         token = SCRATCH.set(folder)
         try:
@@ -105,7 +105,7 @@ def _json_line(row: Mapping[str, Any]) -> str:
 def _as_list(values: Any, name: str) -> list[Any]:
     """Return prompts or completions as a list. Raise `UsageError` for a string or a non-iterable value."""
     if isinstance(values, str):
-        raise UsageError(f"{name}s is a list of {name}s; write [{name}] for a single one")
+        raise UsageError(f"{name}s is a list of {name}s; write [{name}] for a list with one item")
     if not isinstance(values, Iterable):
         raise UsageError(f"{name}s is a list of {name}s, got {values!r}")
     return list(values)
@@ -122,7 +122,7 @@ def prompt_rows(prompts: Any) -> list[dict[str, Any]]:
 def _prompt_row(prompt: Any) -> dict[str, Any]:
     if isinstance(prompt, Mapping):
         if "prompt" not in prompt:
-            raise UsageError(f"a row of prompts has a column 'prompt', got {', '.join(map(str, prompt))}")
+            raise UsageError(f"a row of prompts needs a column 'prompt', it has {', '.join(map(str, prompt))}")
         return {**prompt}
     if isinstance(prompt, str) or (isinstance(prompt, Sequence) and all(isinstance(turn, Mapping) for turn in prompt)):
         return {"prompt": prompt}

@@ -58,7 +58,7 @@ class LoadedModel:
         return self.model.contract.objectives
 
     def rate(self, prompts: Sequence[Any], completions: Sequence[Any] | None = None) -> "np.ndarray":
-        """Return rewards [N, K] in float64: N completions, K objectives. `prompts` alone is a list of `Example`.
+        """Return rewards [N, K] in float64: N completions, K objectives. Without completions, pass a list of `Example`.
 
         A prompt is a string, a list of messages or a row with a column `prompt`; a completion is a string or messages.
         A warning states the share of conversations that the model truncates or reads in part.
@@ -137,7 +137,7 @@ class Evaluation:
         return {row.scorer: row.overall for row in self.report.rows}
 
     def to_pandas(self) -> "pd.DataFrame":
-        """Return one row per scorer and area: scorer, role, kind of area, area, value, low, high (shares in [0, 1])."""
+        """Return a row per scorer and area (overall, section, subset): role, kind, area; value, low, high in [0, 1]."""
         return frame_of([line for row in self.report.rows for line in _areas(row)])
 
     def __fspath__(self) -> str:
@@ -173,7 +173,7 @@ class Comparison:
     facts: "ScorerComparison"
 
     def to_pandas(self) -> "pd.DataFrame":
-        """Return one row per area: first, second, difference, low, high (shares) and p (Holm-adjusted for subsets)."""
+        """Return by section or subset: first, second, difference, low, high (shares), p (Holm-adjusted for subsets)."""
         rows = []
         for kind, changes in (("area", self.facts.areas), ("subset", self.facts.subsets)):
             for name, change in changes.items():

@@ -1,4 +1,4 @@
-"""Human labels of the cases of a run, and the figures of its judges corrected by them."""
+"""Human labels of the cases of a run, and the accuracies and scores of its judges corrected by these labels."""
 
 import json
 from collections import defaultdict
@@ -27,7 +27,7 @@ CORRECTIONS = "corrections.json"
 
 
 class CaseLabels(NamedTuple):
-    """Mean label over annotators by case id, and the number of rows about other cases or texts, or dropped as bad."""
+    """Labels by case id, averaged over annotators, and the number of unused rows: other cases or texts, bad rows."""
 
     labels: dict[str, HumanLabel]
     unused: int
@@ -82,15 +82,16 @@ def _texts(prompt: Any, responses: Sequence[str]) -> tuple[str, frozenset[str]]:
 
 
 def _pair_label(case: Case, chosen: str, probability: float) -> HumanLabel:
+    """Return the label of a pair whose response `chosen` is preferred with this probability."""
     return HumanLabel(probability if case.texts.index(chosen) in case.best else 1 - probability)
 
 
 def _label(case: Case, row: Mapping[str, Any]) -> HumanLabel | None:
-    """Return the label of a row. None for an annotation of other texts. Raise `ValueError` if it is unreadable."""
+    """Return the label of a row. None for an annotation of other texts. Raise `ValueError` if the label is invalid."""
     size = len(case.answers)
     if "verdict" in row:
         if row["verdict"] not in CREDITS:
-            raise ValueError(f"'verdict' is {', '.join(CREDITS)}, got {row['verdict']!r:.60}")
+            raise ValueError(f"'verdict' must be one of {', '.join(CREDITS)}; got {row['verdict']!r:.60}")
         current = content_hash(json.dumps([case.prompt, case.texts, case.best]))
         return HumanLabel(CREDITS[row["verdict"]]) if row.get("texts", current) == current else None
     if "scores" in row:
@@ -107,7 +108,7 @@ def _label(case: Case, row: Mapping[str, Any]) -> HumanLabel | None:
 
 
 def correct_run(folder: str, source: str, width: float, on_bad_row: OnBadRow = "refuse") -> dict[str, Any]:
-    """Correct the figures of a finished run's models by human labels; write them to its report and `corrections.json`.
+    """Correct the results of a finished run's models by human labels. Save them in its report and `corrections.json`.
 
     `width` is the target width of the interval of a share. Notes of an earlier correction are replaced.
     """

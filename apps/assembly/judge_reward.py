@@ -38,7 +38,7 @@ class OpenJudge(NamedTuple):
 
 
 def open_reward_judge(kind: str, materials: Materials, replies: str, settings: Mapping[str, Any]) -> OpenJudge:
-    """Open a judge with a single model; `settings` are those of `ChatConfig` or arguments of the kind.
+    """Open a judge with a single model; `settings` are fields of `ChatConfig` or arguments of `kind`.
 
     With a folder `replies`, replies are stored there, and stored replies are not requested again. Several processes
     share the cost limit equally, and each has its own subfolder of `replies`.
@@ -222,7 +222,7 @@ def _score(judgment: Judgment, index: int) -> float | None:
 
 
 def judge_labeller(judge: BatchJudge) -> Labeller:
-    """Return a labeller by the judge's scores: P(first better) is 1, 0, or 0.5 for a tie; NaN for an abstention."""
+    """Return a labeller that compares a judge's scores: P(first better) is 1, 0 or 0.5 (tie), NaN for an abstention."""
 
     def label(prompt: Messages, completions: tuple[str, str]) -> float:
         if completions[0] == completions[1]:

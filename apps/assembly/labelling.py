@@ -21,7 +21,7 @@ from ..runs.resumable_rows import ResumableRows
 from ..runs.run_folder import write_rows
 
 READ = (*PROMPT_COLUMNS, *LISTS, "completion", "response", "answer")
-"""Columns with the prompt and the responses, which labellers do not get as columns."""
+"""Columns with the prompt and the responses, which are not passed to labellers as further columns."""
 DATA = "data"
 """Name of the labels that preference pairs already have."""
 TIED = -1
@@ -29,7 +29,7 @@ TIED = -1
 
 
 class Group(NamedTuple):
-    """The responses of a prompt, and their scores in the data (of a pair, P(better)); NaN for those without one."""
+    """The responses of a prompt, and their scores in the data (for a pair: P(better)); NaN without a score."""
 
     id: str
     row: PromptRow
@@ -38,14 +38,14 @@ class Group(NamedTuple):
 
     @property
     def examples(self) -> list[Example]:
-        """An `Example` of the prompt with each response."""
+        """One `Example` per response: the prompt with this response."""
         return [Example(self.row.prompt, response) for response in self.responses]
 
 
 def load_groups(files: Sequence[str], *, skip_bad_rows: bool = False) -> tuple[list[Group], RowReport]:
-    """Load the responses of rows with a list of them, of preference pairs, and of rows with one each, joined by prompt.
+    """Load groups of responses: lists of responses, preference pairs, and single responses joined by prompt.
 
-    A number is appended to repeated ids. Of joined rows, columns with different values are ignored and counted.
+    A number is appended to repeated ids. Columns whose values differ between joined rows are ignored and counted.
     """
     parts: dict[Any, list[Group]] = {}
     report = RowReport()
@@ -57,7 +57,7 @@ def load_groups(files: Sequence[str], *, skip_bad_rows: bool = False) -> tuple[l
             parts.setdefault(key, []).append(group)
     if not skip_bad_rows:
         refuse_bad_rows(report)
-    groups = [_joined(some, report) for some in parts.values()]
+    groups = [_join_groups(some, report) for some in parts.values()]
     ids = unique_ids(group.id for group in groups)
     return [group._replace(id=id) for id, group in zip(ids, groups, strict=True)], report
 
@@ -71,7 +71,7 @@ def _parse_group(values: Mapping[str, Any]) -> Group:
     return Group(parsed.id, PromptRow(parsed.prompt, as_text, columns), parsed.completions, parsed.scores)
 
 
-def _joined(parts: Sequence[Group], report: RowReport) -> Group:
+def _join_groups(parts: Sequence[Group], report: RowReport) -> Group:
     first, *others = parts
     if not others:
         return first
@@ -86,12 +86,12 @@ def _joined(parts: Sequence[Group], report: RowReport) -> Group:
 
 
 class Ratings(NamedTuple):
-    """Rewards of the responses of P groups, with M the largest number of responses; NaN where there is none."""
+    """Rewards of the responses of P groups, with M the largest number of responses, padded with NaN."""
 
     names: tuple[str, ...]
     rewards: Float[np.ndarray, "P M K"]
     members: Float[np.ndarray, "P M V"]
-    """Rewards by the members of a single ensemble; otherwise `rewards`."""
+    """Rewards by each member if the only labeller is an ensemble; otherwise equal to `rewards`."""
 
     @property
     def total(self) -> Float[np.ndarray, "P M"]:
@@ -149,11 +149,11 @@ def _padded(groups: Sequence[Sequence[Sequence[float | None]]]) -> Float[np.ndar
 
 
 def agreement(groups: Sequence[Group], ratings: Ratings) -> dict[str, Any]:
-    """Return Krippendorff's alpha of all labellers, and the share of equal labels and Cohen's kappa of each pair.
+    """Return Krippendorff's alpha of all labellers, and the share of equal labels and kappa of every two labellers.
 
     A label is the position of the preferred response of a prompt, or a tie. Responses are ordered by hash, so that
     their order in the data has no effect. The labels of preference pairs in the data count as a further labeller,
-    `data`. Empty with a single labeller.
+    `data`. With a single labeller, the result is empty.
     """
     labels = {name: _preferred(groups, ratings.rewards[:, :, k]) for k, name in enumerate(ratings.names)}
     in_data = _preferred(groups, _padded([[[score] for score in group.scores] for group in groups])[:, :, 0])
@@ -189,9 +189,9 @@ def _preferred(groups: Sequence[Group], rewards: Float[np.ndarray, "P M"]) -> Fl
 def write_scores(
     groups: Sequence[Group], ratings: Ratings, usable: np.ndarray, threshold: float | None, path: Path
 ) -> None:
-    """Write the usable responses: `prompt`, `completion`, `reward`, and `reward_NAME` by each of several labellers.
+    """Write the usable responses: `prompt`, `completion`, `reward`, and `reward_NAME` for each of several labellers.
 
-    With a threshold, `label` is whether the reward is above it, as KTO reads it.
+    With a threshold, the column `label`, as used by KTO, is true for rewards above the threshold.
     """
 
     def row(index: int, position: int) -> dict[str, Any]:
@@ -208,7 +208,7 @@ def write_scores(
 
 
 def write_pairs(groups: Sequence[Group], ratings: Ratings, pairs: Sequence[PickedPair], path: Path) -> None:
-    """Write preference pairs with both rewards, and the share of labellers that agree."""
+    """Write preference pairs with both rewards, and the share of labellers that prefer the chosen response."""
 
     def row(pair: PickedPair) -> dict[str, Any]:
         group, sides = groups[pair.prompt], {"chosen": pair.chosen, "rejected": pair.rejected}

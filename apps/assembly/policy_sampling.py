@@ -1,6 +1,6 @@
-"""Several completions of each prompt by a policy in this process or behind a server, their rewards, and their files.
+"""Sampling of several completions per prompt from a policy in this process or behind a server; rewards and files.
 
-An interrupted run continues.
+An interrupted run can be resumed.
 """
 
 import json
@@ -110,16 +110,16 @@ class Sample(NamedTuple):
     completions: Sequence[SampledCompletion]
     rewards: Rewards
     names: Sequence[str]
-    """Names of the rewards that select. The others are only reported."""
+    """Names of the rewards that are used for selection. The other rewards are only reported."""
 
     @property
     def total(self) -> Float[ndarray, "P n"]:
-        """Mean over the rewards that select. NaN if one of them is missing."""
+        """Mean over the rewards used for selection. NaN if one of these rewards is missing."""
         return self.by_prompt(self.rewards.values[:, self._columns].mean(1))
 
     @property
     def parts(self) -> Float[ndarray, "P n E"] | None:
-        """Rewards that select, if there are several, else rewards by each member of the ensemble; None without one."""
+        """Rewards used for selection if several, else rewards by member of an ensemble. None without an ensemble."""
         every = self.rewards.values if len(self.names) > 1 else self.rewards.members
         if every is None:
             return None
@@ -129,7 +129,7 @@ class Sample(NamedTuple):
 
     @property
     def spread(self) -> Float[ndarray, " N"] | None:
-        """Standard deviation over `parts`, if any."""
+        """Standard deviation over `parts`. None if `parts` is None."""
         return None if self.parts is None else self.parts.std(2).ravel()
 
     @property
@@ -160,7 +160,7 @@ class Sample(NamedTuple):
 def rate(
     sources: RewardSources, prompts: Sequence[PromptRow], completions: Sequence[SampledCompletion], batch_size: int
 ) -> Rewards:
-    """Return the rewards of all completions, computed for `batch_size` of them at a time, all those of a prompt."""
+    """Return the rewards of all completions, in batches of `batch_size`, a multiple of the completions per prompt."""
     n, parts = len(completions) // len(prompts), []
     with tqdm(total=len(completions), desc="rewards", unit="completion", disable=None) as bar:
         for first in range(0, len(completions), batch_size):
@@ -207,13 +207,13 @@ def _text(gain: Gain) -> str:
 def write_selection(sample: Sample, name: str, picks: Sequence[Any], control: Sequence[Any], folder: Path) -> None:
     """Write the selected rows to `NAME.jsonl` and the control to `NAME_control.jsonl`.
 
-    Pairs by several rewards or by an ensemble have `wins`, the share that prefers the chosen completion.
+    Pairs by several rewards or by an ensemble have `wins`, the share of rewards or members that prefer `chosen`.
     """
     texts, ids, rewards, parts = sample.texts(), sample.ids(), sample.total, sample.parts
 
     def row(pick: Pick | PickedPair, is_control: bool) -> dict[str, Any]:
         prompt = list(sample.prompts[pick.prompt].prompt)
-        chosen, *others = [_answer(texts[pick.prompt][index]) for index in pick[1:]]
+        chosen, *others = [_as_messages(texts[pick.prompt][index]) for index in pick[1:]]
         scores = [float(rewards[pick.prompt, index]) for index in pick[1:]]
         if not others:
             number = f"{ids[pick.prompt]}/{pick[1]}"
@@ -228,7 +228,7 @@ def write_selection(sample: Sample, name: str, picks: Sequence[Any], control: Se
     write_rows(folder / f"{name}{CONTROL}.jsonl", (row(pick, True) for pick in control))
 
 
-def _answer(text: str) -> list[Message]:
+def _as_messages(text: str) -> list[Message]:
     return [Message(role="assistant", content=text)]
 
 

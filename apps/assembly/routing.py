@@ -26,15 +26,15 @@ def fit_route(
     loading: Mapping[str, Any],
     seed: int,
 ) -> dict[str, Any]:
-    """Fit a probe to the judgments of two runs, RUN or RUN:JUDGE. Save it with a manifest of its training data.
+    """Fit a probe to the judgments of two runs (RUN or RUN:JUDGE), and save it with a manifest of its training data.
 
-    `encoder` and `reward_model` are folders or Hub ids; an empty string disables them. `loading` are model options.
+    `encoder` and `reward_model` are folders or Hub ids (empty: none). `loading` contains options for opening models.
     """
     started = time.time()
     (first, cheap), (second, strong) = map(_open_judge_of_run, runs)
     cases = shared_cases(first, second)
     if left_out := len(first.cases) + len(second.cases) - 2 * len(cases):
-        log(f"{left_out} cases are in one of the runs only and are left out")
+        log(f"{left_out} cases are in only one of the two runs and are left out")
     model = open_scorer(reward_model, **loading).model if reward_model else None
     from_model = REWARDS[: 1 + isinstance(model, UncertainRewardModel)] if model else ()
     embedder = open_embedder(encoder, **loading) if encoder else None

@@ -1,1 +1,1 @@
-"""One package per verb of the command line: its settings and its function."""
+"""The commands of `rewardlab`: one package per command, with the settings and the function of the command."""

@@ -1,6 +1,6 @@
-"""The context of the tabs, tabs that show data, and what events of Gradio share.
+"""The context of the tabs, functions that build tabs, and wrappers and options of Gradio's events.
 
-A tab that shows data is one `gr.HTML`, whose functions the page's store calls with the values of the address.
+A tab that shows data is one `gr.HTML`; the script `store.js` calls its functions with the values of the address.
 """
 
 import functools
@@ -97,7 +97,7 @@ class Site(NamedTuple):
 
 
 Query = Mapping[str, str]
-"""Values of an address: tab, run, scorer, and what the tab has more."""
+"""Values of an address: tab, run, scorer, and further values of the tab."""
 Function = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
@@ -109,9 +109,9 @@ class View(NamedTuple):
     parts: Mapping[str, Any]
     """Id of an element of the tab's template -> HTML or a Plotly figure. Other elements become empty."""
     growing: bool = False
-    """Whether the page asks again every few seconds."""
+    """Whether the page requests the tab again every few seconds."""
     later: tuple[str, ...] = ()
-    """Elements whose content takes longer: the page asks the tab's second function for them."""
+    """Ids of elements that take longer to compute; the page requests them from `later` of the tab's module."""
 
 
 def pane(site: Site, name: str, template: str, module: str) -> gr.HTML:
@@ -143,7 +143,7 @@ def pane(site: Site, name: str, template: str, module: str) -> gr.HTML:
 
 
 def parse_query(values: Any) -> Query:
-    """Return the values of an address. Raise a `UsageError` if one is no text."""
+    """Return the values of an address. Raise a `UsageError` if a value is not a string."""
     if not isinstance(values, Mapping) or not all(isinstance(value, str) for value in values.values()):
         raise UsageError("the values of an address must be strings")
     return {str(name): value for name, value in values.items()}
@@ -169,12 +169,12 @@ def server_functions(**functions: Function) -> list[Function]:
 
 
 def encoded(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parts as JSON values: HTML, or what Plotly draws."""
+    """Return parts as JSON values: strings of HTML, or specifications of Plotly figures."""
     return {id: part if isinstance(part, str) else json.loads(part.to_json()) for id, part in parts.items()}
 
 
 def noted(parts: Callable[[], Mapping[str, Any]], element: str) -> Mapping[str, Any]:
-    """Return the parts, or the reason why there are none as a note in an element."""
+    """Return the parts. If they raise an error, return a note with the reason in the given element."""
     try:
         return parts()
     except (UsageError, DataError) as error:
@@ -182,7 +182,7 @@ def noted(parts: Callable[[], Mapping[str, Any]], element: str) -> Mapping[str, 
 
 
 def run_select(site: Site, kind: str, run: str | None, label: str = "Run", name: str = "run") -> str:
-    """Return a list of the runs of a kind."""
+    """Return a drop-down list of the runs of a kind."""
     return select_html(name, label, [(entry.label, entry.id) for entry in site.root.entries(kind)], run)
 
 
@@ -195,7 +195,7 @@ def controls(parts: Iterable[str]) -> str:
 
 
 def show_errors(function: Callable[P, R]) -> Callable[P, Any]:
-    """Wrap an event's function to show an error about its input as a sentence and leave the outputs unchanged.
+    """Wrap an event handler: an error in its input is shown as a sentence and leaves the outputs unchanged.
 
     `gr.Error` would put the word "Error" in place of every output.
     """
@@ -211,7 +211,7 @@ def show_errors(function: Callable[P, R]) -> Callable[P, Any]:
 
 
 def stream_updates(function: Callable[P, Iterator[R]]) -> Callable[P, Iterator[Any]]:
-    """Wrap an event's generator function like `show_errors` does. Each yielded value updates the page."""
+    """Wrap a generator that handles an event in the same way as `show_errors`. Each yielded value updates the page."""
 
     @functools.wraps(function)
     def answer(*args: P.args, **kwargs: P.kwargs) -> Iterator[Any]:
@@ -224,6 +224,7 @@ def stream_updates(function: Callable[P, Iterator[R]]) -> Callable[P, Iterator[A
 
 
 def _warn(error: Exception) -> Any:
+    """Show the error as a warning, and return the value that leaves the outputs unchanged."""
     gr.Warning(escape(str(error)), title="Not done")
     return gr.skip()
 

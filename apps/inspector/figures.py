@@ -41,7 +41,7 @@ def layout(figure: go.Figure, *, x: str, y: str, height: int = 320, **options: A
 
 
 def set_title(figure: go.Figure, title: str, definition: str = "") -> go.Figure:
-    """Return the figure with a title, which the page shows above it, and the definition of what it plots."""
+    """Return the figure with a title and the definition of the plotted value, both of which the page displays."""
     figure.update_layout(meta={"title": title, "definition": definition})
     return figure.update_layout(margin={"t": 32 if len(figure.data) > 1 else 8})
 

@@ -1,4 +1,4 @@
-"""Access rules of the server: no requests from other sites, and none of Gradio's file routes."""
+"""Access rules of the server: refuse requests from other sites and for files outside Gradio's cache."""
 
 import atexit
 import os
@@ -76,6 +76,8 @@ def _is_cached(path: str) -> bool:
 
 
 def _with_headers(send: Send) -> Send:
+    """Wrap the function that sends a response, to add the security headers."""
+
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)

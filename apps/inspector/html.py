@@ -26,6 +26,7 @@ def text_html(text: str, longest: int = LONGEST) -> str:
 
 
 def _visible(match: re.Match[str]) -> str:
+    """Return the visible form of a matched control or direction character."""
     code = ord(match[0])
     if code < 32:
         return chr(0x2400 + code)
@@ -63,12 +64,12 @@ def decimals_of(values: Iterable[float | None]) -> int:
 
 
 def line_text(text: str) -> str:
-    """Return an untrusted text escaped for an attribute or an option, where no element can be: U+202E for a mark."""
+    """Return an untrusted text escaped for an attribute or an option. Hidden characters become codes such as U+202E."""
     return escape(HIDDEN.sub(lambda match: f"U+{ord(match[0]):04X}", text))
 
 
 def select_html(name: str, label: str, choices: Iterable[tuple[str, str]], value: str | None, drops: str = "") -> str:
-    """Return a list of labels and values. A choice becomes the value `name` of the address, and drops others there."""
+    """Return a drop-down list. A choice sets the value `name` of the address and removes the values in `drops`."""
     options = "".join(
         f'<option value="{line_text(choice)}"{" selected" if choice == value else ""}>{line_text(text)}</option>'
         for text, choice in choices
@@ -78,7 +79,7 @@ def select_html(name: str, label: str, choices: Iterable[tuple[str, str]], value
 
 
 def radio_html(name: str, label: str, choices: Iterable[tuple[str, str]], value: str, drops: str = "") -> str:
-    """Return labels and values of which one is chosen, as in `select_html`, all in sight."""
+    """Return a group of radio buttons that acts like the list of `select_html`."""
     options = "".join(
         f'<label><input type="radio" name="{name}" value="{line_text(choice)}" data-drops="{drops}"'
         f"{' checked' if choice == value else ''}><span>{line_text(text)}</span></label>"
@@ -88,7 +89,7 @@ def radio_html(name: str, label: str, choices: Iterable[tuple[str, str]], value:
 
 
 def input_html(name: str, label: str, value: Any, **attributes: Any) -> str:
-    """Return a field whose content becomes the value `name` of the address."""
+    """Return an input field whose content becomes the value `name` of the address."""
     more = "".join(f' {key}="{escape(str(text))}"' for key, text in attributes.items())
     return f'<label>{label}<input name="{name}" aria-label="{label}" value="{line_text(str(value))}"{more}></label>'
 

@@ -1,4 +1,4 @@
-"""Models named when the inspector starts: loaded on first use, and used by one visitor at a time."""
+"""Models that the inspector was started with: loaded on first use, and used by one request at a time."""
 
 import threading
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ class Models:
         for text in config.model:
             name, source = split_name(text)
             if name in self._sources:
-                raise UsageError(f"two models are called '{name}'; name them apart, as --model one=FOLDER two=FOLDER")
+                raise UsageError(f"two models are called '{name}'; use two names, as --model one=FOLDER two=FOLDER")
             self._sources[name] = source
         self.objectives: tuple[str, ...] = ()
         """Objectives of the playground, from the folders of the guides."""
@@ -65,7 +65,7 @@ class Models:
         """Yield the decoding engine, with base model and guides, for exclusive use."""
         if not self.decodes:
             raise UsageError(
-                "no guide was named at the start; start with --arm, and with --base unless it is an adapter"
+                "no guide was named at the start; start with --arm, and with --base unless the guide is an adapter"
             )
         from ...policy.decoding.engines import open_engine
 
@@ -77,7 +77,7 @@ class Models:
 
 
 def check_models(config: InspectConfig) -> None:
-    """Raise an error for models and guides that cannot be opened, before the page starts.
+    """Raise an error before the page starts if a model or guide cannot be opened.
 
     Only paths and scoring contracts are checked. Weights are not loaded.
     """

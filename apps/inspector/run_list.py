@@ -15,7 +15,7 @@ from .database import ends_well
 
 REPORT = "report.md"
 LOGS = (STEPS, "metrics.jsonl")
-"""Logs of trainings: of a policy, written while it is trained, and of a reward model."""
+"""File names of training logs: of a policy (written during training), and of a reward model."""
 JUDGED, TRAINED, STUDY, ANSWERS, JOB = "judgments", "training", "study", "answers", "job"
 DEPTH = 6
 MARKS = b'"tokens"', b'"base"'
@@ -35,7 +35,7 @@ class Entry(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Text in a list of runs. The root itself is called by the name of its folder."""
+        """Label of the run in lists: its id, or for the root the name of the folder."""
         name = self.path.name if self.id == "." else self.id
         return f"{name} (running or cut off)" if self.growing else name
 
@@ -57,7 +57,7 @@ class Root:
             if entry.id == id:
                 _refuse_links(entry.path)
                 return entry
-        raise UsageError(f"there is no run '{id}' here; choose one of the list, which is read anew as runs are written")
+        raise UsageError(f"there is no run '{id}' here; choose one of the list, which is updated as runs are written")
 
     def find(self, id: str | None, *kinds: str) -> Path:
         """Return the path of a run: its folder, or a file of decoded completions."""
@@ -68,7 +68,7 @@ class Root:
         return any(entry.growing for entry in self.entries() if entry.id == id)
 
     def followed(self, id: str | None, kind: str) -> str | None:
-        """Return the id of a run, or its new id if it was finished meanwhile."""
+        """Return the id of a run, or the run's new id if it has been finished since."""
         ids, finished = [entry.id for entry in self.entries(kind)], finished_name(id or "")
         return finished if id not in ids and finished in ids else id
 
@@ -78,7 +78,7 @@ def open_root(folder: str | Path) -> Root:
     path = Path(folder)
     if not path.is_dir():
         raise UsageError(
-            f"there is no run folder {folder}; name one that rewardlab wrote with --output, or their parent"
+            f"there is no run folder {folder}; name a folder that rewardlab wrote with --output, or its parent"
         )
     return Root(path.resolve())
 
@@ -122,6 +122,7 @@ def _entries(folder: Path, id: str, depth: int, finished: bool = False) -> Itera
 
 
 def _kind(names: set[str]) -> str:
+    """Return the kind of a run from the file names in its folder. Empty if the folder is no run."""
     if {*LOGS} & names:
         return TRAINED
     if {ITEMS, SCORES, SUMMARY} & names:
@@ -154,6 +155,7 @@ def is_whole(folder: Path) -> bool:
 
 
 def _holds_answers(path: Path) -> bool:
+    """Return whether a file has rows of `rewardlab decode`, judging by its first line."""
     try:
         with path.open("rb") as lines:
             beginning = lines.readline(200_000)

@@ -32,7 +32,7 @@ def serve(config: InspectConfig) -> dict[str, Any]:
     check_models(config)
     if config.annotations:
         added = add_annotations(config.run, config.annotations)
-        print(f"{added} new annotations of {config.annotations}", file=sys.stderr)
+        print(f"added {added} new annotations from {config.annotations}", file=sys.stderr)
     if config.export:
         return export_bundle(config, config.export)
     page = build(config)
@@ -48,7 +48,7 @@ def serve(config: InspectConfig) -> dict[str, Any]:
 def launch(page: gr.Blocks, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> str:
     """Serve the page from a thread and return its address. The page loads nothing from other sites.
 
-    The socket listens at once and queues requests, because Gradio's launch fails if a server starts in over 5 seconds.
+    The socket accepts requests at once, because Gradio's launch fails if the server takes over 5 seconds to start.
     """
     listening = listen(host, port)
     page.local_url = f"{address('localhost' if host == '0.0.0.0' else host, listening.getsockname()[1])}/"
@@ -80,7 +80,7 @@ def launch(page: gr.Blocks, host: str = "127.0.0.1", port: int = 0, token: str |
 
 
 async def plotly_script() -> FileResponse:
-    """Return the script that draws figures, of the installed package `plotly`, without importing that."""
+    """Return the JavaScript of the installed package `plotly`, which draws figures, without importing the package."""
     spec = importlib.util.find_spec("plotly")
     assert spec and spec.origin
     path = Path(spec.origin).parent / "package_data" / "plotly.min.js"

@@ -18,11 +18,11 @@ class InspectConfig(Settings):
     )
     annotations: str | None = setting(
         None,
-        "Annotations that are added to those of the run: records of Argilla (.json), or an export as JSON lines.",
+        "File of annotations to add to the run: records of Argilla (.json), or annotations exported as JSON lines.",
         suffixes=(".json", ".jsonl"),
     )
     export: str | None = setting(
-        None, "New folder for a static copy of the judgments, which opens from a file; nothing is served."
+        None, "Write a static copy of the judgments, which needs no server, to this new folder, and exit."
     )
     model: list[str] = setting([], "Reward models that explain the scores of runs: folders or Hub ids.")
     base: str | None = setting(
@@ -30,7 +30,7 @@ class InspectConfig(Settings):
     )
     arm: list[str] = setting([], "Autoregressive reward model (ARM) that guides the playground, as in `decode`.")
     retriever: str = setting(
-        "tfidf", "Finds similar cases: tfidf, bm25, or the folder of an encoder of rewardlab retriever."
+        "tfidf", "Retriever of similar cases: tfidf, bm25, or the folder of an encoder of rewardlab retriever."
     )
     host: str = setting("127.0.0.1", "Address to listen on; any other than 127.0.0.1 requires a token.")
     port: int = setting(7860, "Port; 0 selects a free one.", range=PORT)

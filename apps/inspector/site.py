@@ -52,18 +52,19 @@ def add_annotations(run: str, source: str) -> int:
 
     runs = _root(run).entries(JUDGED)
     if len(runs) != 1:
-        raise UsageError(f"--annotations belongs to one run, and {run} has {len(runs)} with judgments; name the run")
+        raise UsageError(f"--annotations needs one run with judgments, and {run} has {len(runs)}; name one of them")
     return import_annotations(open_run(runs[0].path), source)
 
 
 def export_bundle(config: InspectConfig, target: str) -> dict[str, Any]:
-    """Write a static copy of the judgments of the runs, which opens from a file."""
+    """Write a static copy of the judgments of the runs, which needs no server."""
     from .tabs.judgments.bundle.write import write_bundle
 
     return write_bundle(_root(config.run), Path(target))
 
 
 def _root(run: str) -> Root:
+    """Open a folder of runs, or import a file of results as a run."""
     if not Path(run).is_file():
         return open_root(run)
     from ..runs.imported_results import import_results
@@ -72,6 +73,7 @@ def _root(run: str) -> Root:
 
 
 def _heading(root: Root) -> str:
+    """Return the heading of the page: name and path of the root folder."""
     return (
         f'<div class="rl heading"><h1>{text_html(root.folder.name)}</h1>'
         f'<span class="faint end">{text_html(str(root.folder))}</span></div>'

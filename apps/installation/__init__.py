@@ -1,1 +1,1 @@
-"""What is installed: extras and the sentence about a missing one, facts about the machine."""
+"""Installed packages: the extras, the error message about a missing extra, and facts about the machine."""

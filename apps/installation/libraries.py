@@ -1,4 +1,4 @@
-"""Third-party libraries: the optional ones, the error message for a missing one, and warnings of no concern."""
+"""Third-party libraries: optional libraries, the error message if one is not installed, and suppressed warnings."""
 
 import contextlib
 import sys
@@ -54,7 +54,7 @@ def explained_imports() -> Iterator[None]:
 def quiet_libraries() -> Iterator[None]:
     """Hide FutureWarnings and, if it is imported, Transformers' progress bars of loading and saving weights.
 
-    This holds within the block. Other progress bars and warnings stay. Without Transformers nothing is imported:
+    This applies within the block. Other progress bars and warnings stay. Transformers is not imported for this:
     `rm.backbones.loading` hides the bars of the models that it loads.
     """
     with warnings.catch_warnings(), contextlib.ExitStack() as hidden:

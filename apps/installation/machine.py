@@ -92,7 +92,7 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def cache_folder() -> Path:
-    """Return the cache folder of the Hub."""
+    """Return the cache folder of the Hugging Face Hub."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE)
@@ -154,7 +154,7 @@ def checks(facts: Mapping[str, Any]) -> Iterator[Check]:
     for name, path in folders().items():
         yield disk(name, free_gigabytes(path))
     writable = os.access(_existing_folder(cache_folder()), os.W_OK)
-    remedy = "name a folder that can be written to with HF_HOME"
+    remedy = "set HF_HOME to a writable folder"
     yield _check("cache", writable, str(cache_folder()), remedy)
     yield _safetensors()
     yield templates()
@@ -180,7 +180,7 @@ def _device(names: list[str], variables: Mapping[str, str]) -> Check:
     if names == ["cpu"]:
         return Check("device", "warn", "no GPU: large models are slow here", "see rewardlab plan for what they need")
     if variables.get("TRITON_INTERPRET") == "1":
-        return Check("device", "warn", "TRITON_INTERPRET=1 despite a GPU: slow kernels", "unset TRITON_INTERPRET")
+        return Check("device", "warn", "TRITON_INTERPRET=1 slows the kernels of this GPU", "unset TRITON_INTERPRET")
     return Check("device", "ok", "; ".join(names))
 
 
@@ -188,7 +188,7 @@ def disk(name: str, free: float) -> Check:
     """Check the free disk space, in gigabytes, for checkpoints and models."""
     status = "fail" if free < NONE else "warn" if free < LITTLE else "ok"
     return Check(
-        f"disk {name}", status, f"{free:.1f} GB free", "free some, or name another folder with --output or HF_HOME"
+        f"disk {name}", status, f"{free:.1f} GB free", "free disk space, or set another folder with --output or HF_HOME"
     )
 
 
@@ -227,6 +227,7 @@ def _line(check: Check) -> str:
 
 
 def _flat(value: Any) -> str:
+    """Return a value as text on one line."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {item}" for name, item in value.items()) or "none"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

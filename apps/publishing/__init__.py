@@ -1,1 +1,1 @@
-"""What leaves a machine: model cards, results in the formats of others, uploads to the Hugging Face Hub."""
+"""Publishing: model cards, results in the formats of other tools, and uploads to the Hugging Face Hub."""

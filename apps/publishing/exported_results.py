@@ -1,4 +1,4 @@
-"""Results of evaluation runs in the formats of others: the Hub's `.eval_results` and Every Eval Ever."""
+"""Results of evaluation runs in the formats of other tools: the Hub's `.eval_results` and Every Eval Ever."""
 
 import re
 import time
@@ -46,7 +46,7 @@ def data_source(manifest: Mapping[str, Any]) -> DataSource | None:
 
 
 def hub_results(run: Finished, row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the entries of a model's `.eval_results/NAME.yaml`; none for a part of a benchmark or for local data.
+    """Return the entries of a model's `.eval_results/NAME.yaml`. Empty for a part of a benchmark or local data.
 
     The format is https://huggingface.co/docs/hub/eval-results. The value is the accuracy overall, in [0, 1].
     """
@@ -70,8 +70,8 @@ def hub_results(run: Finished, row: Mapping[str, Any]) -> list[dict[str, Any]]:
 def every_eval_ever(run: Finished, row: Mapping[str, Any], organization: str, relationship: str) -> dict[str, Any]:
     """Return a scorer's results as a record of Every Eval Ever (https://github.com/evaleval/every_eval_ever).
 
-    It has the accuracy overall and of every section with its 95 % interval; areas without a value are left out.
-    `relationship` is that of `organization`, which evaluated the model, to the model.
+    It has the accuracy with its 95 % interval, overall and of every section; sections without a value are left out.
+    `organization` evaluated the model; `relationship` states how it is related to the model's developer.
     """
     manifest, created, scorer = manifest_of(run), f"{time.time():.3f}", str(row["scorer"])
     developer, _, name = scorer.rpartition("/")

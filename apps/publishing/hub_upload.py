@@ -1,4 +1,4 @@
-"""Upload of complete results to the Hugging Face Hub, by the settings that Transformers' trainers have for it."""
+"""Upload of complete results to the Hugging Face Hub, with the upload settings of Transformers' trainers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,14 +31,14 @@ class DataHubSettings(HubSettings):
 
     hub_license: str | None = setting(
         None,
-        "License of the data, such as cc-by-4.0; without it the data card names none.",
+        "License of the data, such as cc-by-4.0; without it the data card states no license.",
         requires="push_to_hub",
         advanced=True,
     )
 
 
 class Repository(NamedTuple):
-    """A repository on the Hub that exists and may be written."""
+    """An existing repository on the Hub, to which the user may write."""
 
     name: str
     kind: Literal["model", "dataset"] = "model"
@@ -66,7 +66,7 @@ class Repository(NamedTuple):
         )
 
     def _send(self, request: str, path: Path, **options: Any) -> str:
-        """Send a request with a commit. Raise `DataError` where the Hub refuses it; the files are complete anyway."""
+        """Send a commit to the Hub. Raise `DataError` if the Hub refuses it; the local files are complete."""
         from huggingface_hub import HfApi
 
         common = {"repo_id": self.name, "repo_type": self.kind, "revision": self.revision}
@@ -90,8 +90,8 @@ def open_repository(
 
     Return None without `push_to_hub`, and in processes other than rank 0.
 
-    This is done before the work, so that a missing login is found at once. `push_to_hub` is set to False, because
-    Transformers' trainers would upload checkpoints. Raise `UsageError` where the Hub refuses the repository.
+    Call this before the job starts, so that a missing login is reported at once. `push_to_hub` is set to False, because
+    Transformers' trainers would upload checkpoints. Raise `UsageError` if the Hub refuses the repository.
     """
     from huggingface_hub import HfApi
 

@@ -145,7 +145,7 @@ def _run(measurement: Measured) -> str:
         facts.append(f"Expected calibration error of σ(margin): {error:.3f}.")
     slope = row["style"].get("length_slope")
     if _finite(slope):
-        facts.append(f"The score changes by {slope:+.2f} standard deviations per doubling of an answer's length.")
+        facts.append(f"The score changes by {slope:+.2f} standard deviations per doubling of a response's length.")
     against = [f"- {_difference(name, areas_of)}" for name, areas_of in row.get("minus_baseline", {}).items()]
     return "\n\n".join(
         [f"### {text(summary['suite'])}{' (a part of it)' if part else ''}"]
@@ -234,7 +234,7 @@ def _parity(folder: Path, contract: ScoringContract) -> str:
     results = _json(folder / PARITY)
     if results.get("contract") != contract.hash():
         raise DataError(
-            f"{folder / PARITY}: of the contract {results.get('contract')}, not of {contract.hash()}; run parity again"
+            f"{folder / PARITY}: of contract {results.get('contract')}, not {contract.hash()}; run parity again"
         )
     lines = [
         [text(row["way"]), _number(row["largest"]), _number(row["tolerance"]), text(row["verdict"])]
@@ -281,7 +281,7 @@ def _mapping(path: Path, parse: Any) -> dict[str, Any]:
     try:
         values = parse(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise DataError(f"{path}: damaged ({error}); restore it, or delete it to go without") from error
+        raise DataError(f"{path}: damaged ({error}); restore or delete the file") from error
     if not isinstance(values, dict):
-        raise DataError(f"{path}: damaged (no mapping in it); restore it, or delete it to go without")
+        raise DataError(f"{path}: damaged (no mapping in it); restore or delete the file")
     return values

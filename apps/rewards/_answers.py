@@ -11,7 +11,7 @@ BOXED = r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}"
 
 
 def answer_reader(pattern: str) -> Callable[[str], list[str]]:
-    """Return a function from a completion to all its answers: the matches of `pattern`'s only group, stripped.
+    """Return a function that extracts all answers from a completion: the stripped matches of the group in `pattern`.
 
     >>> answer_reader(BOXED)(r"\\boxed{3}, no: \\boxed{ \\frac{1}{2} }")
     ['3', '\\\\frac{1}{2}']
@@ -19,20 +19,20 @@ def answer_reader(pattern: str) -> Callable[[str], list[str]]:
     try:
         compiled = re.compile(str(pattern), re.DOTALL)
     except re.error as error:
-        raise UsageError(f"answer={pattern!r} is no regular expression ({error}); correct it") from error
+        raise UsageError(f"answer={pattern!r} is not a regular expression ({error}); correct it") from error
     if compiled.groups != 1:
         raise UsageError(f"answer={pattern!r} has {compiled.groups} groups; put parentheses around the answer alone")
     return lambda text: [answer.strip() for answer in compiled.findall(text) if answer.strip()]
 
 
 def last_answer(pattern: str) -> Callable[[str], str]:
-    """Return a function from a completion to its last answer; empty without one."""
+    """Return a function that extracts the last answer from a completion. Empty if there is no answer."""
     read = answer_reader(pattern)
     return lambda text: (read(text) or [""])[-1]
 
 
 def majority_answer(answers: Iterable[str]) -> tuple[str, float]:
-    """Return the most frequent answer, the first of several, and its share; ("", 0.0) without an answer.
+    """Return the most frequent answer (the first one in a tie) and its share; ("", 0.0) without an answer.
 
     >>> majority_answer(["4", "", "5", "5"])
     ('5', 0.6666666666666666)

@@ -1,4 +1,4 @@
-"""Reward sources by their names on the command line: models, plain functions, and facts of the run for them."""
+"""Opening of reward sources from the command line: models, functions, and rewards that need facts of the run."""
 
 import os
 import re
@@ -33,7 +33,7 @@ class RunFacts(NamedTuple):
     """Information about a policy training run, before its first step, for reward sources."""
 
     policy: DecodingModel
-    """The initial policy. Its model object is the trained one, so that it is the current policy during training."""
+    """The policy. Its model object is the one that is trained: the initial policy first, then the current policy."""
     cycles: int
     """Number of cycles of generation and training."""
     seed: int
@@ -44,7 +44,7 @@ class RunFacts(NamedTuple):
     table: Sequence[PromptRow] = ()
     """Rows of the training prompts, then of the evaluation prompts."""
     replies: str = ""
-    """Folder for the replies of judges that name none."""
+    """Default folder for the stored replies of judges."""
 
     def by_prompt(self, parse: Callable[[Row], T]) -> dict[str, list[T]]:
         """Return the parsed rows by the prompt's text. Raise `DataError` if `parse` raises an error for a row."""
@@ -68,29 +68,29 @@ class RunFacts(NamedTuple):
         return {text: values[0] for text, values in parsed_values.items()}
 
     def texts_by_prompt(self, name: str) -> dict[str, str]:
-        """Return the text in column `name` by the prompt's text. Raise `DataError` if a row has none."""
+        """Return the text in column `name` by the prompt's text. Raise `DataError` if it is missing or empty."""
 
         def text(row: Row) -> str:
             if not isinstance(value := column(row, name), str) or not value.strip():
-                raise ValueError(f"'{name}' is a text, got {str(value)[:SHOWN]!r}")
+                raise ValueError(f"'{name}' must be a text, got {str(value)[:SHOWN]!r}")
             return value
 
         return self.one_by_prompt(text)
 
     def numbers_by_prompt(self, name: str) -> dict[str, list[int]]:
-        """Return the whole numbers in column `name`, a list, by the prompt's text; refuse another value."""
+        """Return the lists of whole numbers in column `name` by the prompt's text. Refuse other values."""
 
         def numbers(row: Row) -> list[int]:
             value = column(row, name)
             if not isinstance(value, list) or not all(re.fullmatch(r"-?\d+", str(item)) for item in value):
-                raise ValueError(f"'{name}' is a list of whole numbers, got {str(value)[:SHOWN]!r}")
+                raise ValueError(f"'{name}' must be a list of whole numbers, got {str(value)[:SHOWN]!r}")
             return [int(item) for item in value]
 
         return self.one_by_prompt(numbers)
 
 
 def per_completion(values: Mapping[str, T], score: Callable[[str, T], float | None]) -> RewardFunction:
-    """Return the reward `score(text, value)` of each completion, where `values` has the value by the prompt's text."""
+    """Return a reward function: `score(completion, value)`, where `values` maps the prompt's text to the value."""
     return lambda examples: [score(example.text, values[prompt_text(example.prompt)]) for example in examples]
 
 
@@ -113,7 +113,7 @@ def open_rewards(
 
 
 class NoPolicy:
-    """Placeholder of the policy in `RunFacts` where this process has none: refuses every access to the model."""
+    """Placeholder for the policy in `RunFacts` of a process without a policy. Every access raises `UsageError`."""
 
     def __init__(self, why: str):
         self.why = why
@@ -125,7 +125,7 @@ class NoPolicy:
 def open_fixed_rewards(
     trained: Sequence[str], watched: Sequence[str], run: RunFacts, record: Path, *, skip: bool = False
 ) -> RewardSources:
-    """Open rewards from arguments NAME=SOURCE. Raise `UsageError` for one that learns while a policy is trained."""
+    """Open rewards from arguments NAME=SOURCE. Raise `UsageError` for a reward that learns during policy training."""
     sources = open_rewards(sources_by_name(trained), sources_by_name(watched), run, record, skip=skip)
     for name in (*sources.learners, *(["hidden states"] if sources.reads_states else [])):
         raise UsageError(f"--reward {name} learns while a policy is trained; name a reward that does not change")
@@ -170,7 +170,7 @@ class FunctionReward:
 
     function: Callable[..., Any]
     text: str
-    """The user's name of the function, for error messages."""
+    """The function as written by the user, for error messages."""
     table: Sequence[PromptRow]
     reads_rows = True
 
@@ -191,7 +191,7 @@ class FunctionReward:
     def columns(self) -> list[str]:
         """Names of the columns that the function gets: the names of its parameters, or all columns for `**columns`.
 
-        An argument in the user's text is not replaced by the column of that name.
+        An argument that the user sets is not replaced by the column of that name.
         """
         available = dict.fromkeys(name for row in self.table for name in row.columns)
         others = {"prompts", "completions", *parse_spec(self.text).arguments}
@@ -262,10 +262,10 @@ def open_rate(source: str, run: RunFacts) -> Rate:
     sources = open_rewards({NAME: source}, {}, run, Path(os.devnull))
     if len(sources.names) != 1:
         raise UsageError(
-            f"{source} has {len(sources.names)} components ({', '.join(sources.names)}); take one that has one"
+            f"{source} has {len(sources.names)} components ({', '.join(sources.names)}); use one component"
         )
     if sources.learners or sources.reads_states:
-        raise UsageError(f"{source} learns from the policy's completions and cannot rate a partner's; take another one")
+        raise UsageError(f"{source} learns from the policy's completions and cannot rate a partner's; use another")
     if isinstance(opened := sources.sources[NAME], ReadsFinished) and opened.reads_finished:
-        raise UsageError(f"{source} reads which completions are truncated, which is unknown here; take another one")
+        raise UsageError(f"{source} reads which completions are truncated, which is unknown here; use another one")
     return lambda examples, rows: sources(examples, rows=rows)[0].values[:, 0].numpy()

@@ -1,4 +1,4 @@
-"""LongRLVR: a reward of the answer and of the chunks of a long context that the completion cites."""
+"""LongRLVR: a reward for the answer and for the cited chunks of a long context."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ def context(
 
     r_ans is the reward by `reward`, a source of --reward with one component. F_β (`f_score`) compares the chunks that
     the completion cites, as <CHUNK_3> in a single block <useful_chunks>, with those in column `chunks` (a list of
-    numbers). β = 2, η = `alone` and 1 - η = `joint` are those of the released code. F_β is 0 without such a block.
+    numbers). β = 2, η = `alone` and 1 - η = `joint` are those of the released code. F_β is 0 without the block.
     """
     if beta <= 0 or min(alone, joint) < 0:
         raise UsageError(f"context: beta > 0, alone >= 0 and joint >= 0, got {beta}, {alone} and {joint}")
@@ -37,7 +37,7 @@ def context(
 
 
 def cited_chunks(text: str) -> list[int]:
-    """Return the numbers of the cited chunks, [] unless there is exactly one block.
+    """Return the numbers of the cited chunks, or [] unless there is exactly one block of citations.
 
     >>> cited_chunks("<useful_chunks><CHUNK_2>, <CHUNK_5></useful_chunks> It is wax.")
     [2, 5]

@@ -1,4 +1,4 @@
-"""Cosine reward: similarity of a completion to a reference in an embedding space, and use of the right script."""
+"""Cosine reward: similarity of a completion to a reference in an embedding space, and share of the right script."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -24,13 +24,13 @@ def cosine(
 ) -> RewardFunction:
     """r = a clip((cos(y, y*) - τ) / (1 - τ), 0, 1) + b R_lang                                  2026, arXiv:2605.14366
 
-    The cosine is between vectors of the completion y and the reference y*, the mean over facets, by the retrieval
-    encoder in folder `encoder` (`rewardlab retriever`). a = `similarity` and b = `language` are the paper's;
-    τ = `threshold` has no default because its value is not known to us. Ours: R_lang is the share of the letters of y
-    in the Unicode `script`, such as HANGUL, and is left out without one.
+    The retrieval encoder in folder `encoder` (`rewardlab retriever`) embeds the completion y and the reference y*; the
+    cosine is the mean over its facets. a = `similarity` and b = `language` are the paper's; τ = `threshold` has no
+    default because its value is not known to us. Ours: R_lang is the share of the letters of y in the Unicode
+    `script`, such as HANGUL (0 if no script is given).
     """
     if not -1 <= threshold < 1:
-        raise UsageError(f"cosine: threshold lies in [-1, 1), got {threshold}")
+        raise UsageError(f"cosine: threshold must be in [-1, 1), got {threshold}")
     references, model = run.texts_by_prompt(reference), load_encoder(encoder)
 
     def rate(examples: Sequence[Example]) -> list[float]:

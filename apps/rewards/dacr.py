@@ -37,7 +37,7 @@ class ExchangeRewards:
         self.exchange = exchange
 
     def rate(self, examples: Sequence[Example], rows: Sequence[int] = ()) -> Float[np.ndarray, "N K"]:
-        """Return the four rewards [N, 4] of each dialogue. Raise `DataError` if the prompts are other ones."""
+        """Return the four rewards [N, 4] of each dialogue. Raise `DataError` for prompts without a dialogue."""
         exchange = self.exchange
         if exchange is None or exchange.prompts != tuple(example.prompt for example in examples):
             raise DataError("dacr found no partner responses for these prompts; give --rollouts 'dacr(partner=PATH)'")

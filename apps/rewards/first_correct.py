@@ -10,11 +10,11 @@ from ._open import RunFacts, per_completion
 def first_correct(*, run: RunFacts, reference: str = "reference", step_end: str = "\n\n") -> RewardFunction:
     """RFCS = first step that contains the right answer / number of steps                 SAGE 2026, arXiv:2602.08354
 
-    A ratio in (0, 1], missing if no step contains the answer; to be watched (`--watch`). Steps end with `step_end`;
-    blank ones do not count. `reference` is a column with the answer.
+    A ratio in (0, 1], missing if no step contains the answer; use it with `--watch`. Steps end with `step_end`;
+    blank steps do not count. `reference` is a column with the answer.
     """
     if not step_end:
-        raise UsageError("first_correct: step_end is the text at the end of a step, got none")
+        raise UsageError("first_correct: step_end is empty; give the text at the end of a step")
     return per_completion(run.texts_by_prompt(reference), lambda text, right: ratio(text.split(step_end), right))
 
 

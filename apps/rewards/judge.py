@@ -33,7 +33,7 @@ def judge(
     resumed run does not repeat requests; the cost of stored replies counts towards max_cost.
     """
     if reference and run is None:
-        raise UsageError("reference reads a column of the prompts of a run, which is missing here; leave it out")
+        raise UsageError("reference names a column of a run's prompts, but there is no run; leave reference out")
     references = run.one_by_prompt(lambda row: str(column(row, reference))) if reference and run else {}
     replies = replies or (run.replies if run else "")
     settings = typed_values("judge", settings, open_judge_of_run)
@@ -82,5 +82,5 @@ def open_judge_of_run(
 
 def _rubrics(run: RunFacts | None) -> RubricSource:
     if run is None:
-        raise UsageError("rubric=data reads the prompts of a run, which is missing here; name a file")
+        raise UsageError("rubric=data reads the prompts of a run, but there is no run; name a file")
     return rubrics_by_prompt(run.one_by_prompt(rubric_of_row))

@@ -14,7 +14,7 @@ def majority(
     """r_i = 1[a_i = most frequent answer of the prompt's completions]                  MM-UPT 2025, arXiv:2505.22453
 
     a_i is the last match of the pattern `answer`; a completion without an answer does not count and has r_i = 0. Of
-    equally frequent answers the first is the majority, as in the released code. With `cross`, the answer is that of
+    equally frequent answers the first is the majority, as in the released code. With `cross`, the majority is that of
     the completions of the other variants of the prompt (column prompt_variants): Co-Reward 2025, arXiv:2508.00410,
     where the two variants are the question and a paraphrase. Ours: the reward is missing if the share of the majority
     lies outside [`least`, `most`], since training on a wrong consensus strengthens it.

@@ -17,7 +17,7 @@ def order(*, run: RunFacts, steps: str = "order", answer: str = LAST_LINE, by: s
 
     The prompt has the S steps of a solution in random order and asks for the right order π*, a list of their numbers in
     column `steps`; π are the numbers in the last match of the pattern `answer`. Ours, as no code is released:
-    by="kendall" rewards the share of pairs of steps in the right order. r is 0 unless π has each step once. The
+    by="kendall" rewards the share of pairs of steps in the right order. r is 0 unless π contains each step once. The
     paper's other task, masked formulas, is `rlvrr` with one keyword, or any rule that compares with a reference.
     """
     if by not in SCORES:

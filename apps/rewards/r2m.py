@@ -45,13 +45,13 @@ def r2m(
 
     `width` is the width of the attention, by default that of the policy. `control` is a key of `r2m_controls.CONTROLS`,
     or "stale" for the states of the initial policy. With `labels`, a labeller compares the best and the worst
-    completion of `groups` groups per cycle; other groups are left out of the update, or use the model's own comparison
-    if `only` is False. `labels` is the folder of a reward model, a judge such as `judge(endpoint=URL, model=NAME)`, or
+    completion of `groups` groups per cycle; other groups are left out of the update or, if `only` is False, compared by
+    the model itself. `labels` is the folder of a reward model, a judge such as `judge(endpoint=URL, model=NAME)`, or
     package.module:factory of a reward model or labeller.
     """
     body = load_reward_model(model, **run.loading)
     if not isinstance(body, ScalarRewardModel):
-        raise UsageError(f"{model}: R2M reads a scalar reward model's last state, not one of {body.contract.kind}")
+        raise UsageError(f"{model}: R2M needs a scalar reward model, got kind {body.contract.kind}")
     policy_width = language_model(run.policy).config.get_text_config().hidden_size
     arguments = R2MArguments(
         learning_rate=learning_rate,
@@ -80,6 +80,7 @@ def _with_control(arguments: R2MArguments, control: str, run: RunFacts) -> R2MAr
 
 
 def _anchor(labels: str, groups: int, only: bool, run: RunFacts) -> Anchor | None:
+    """Return the labeller and the number of groups that it labels per cycle. None without `labels`."""
     if bool(labels) != bool(groups):
         raise UsageError(f"labels needs a labeller and a number of groups; got labels='{labels}' and groups={groups}")
     return Anchor(_labeller(labels, run), groups, only) if labels else None
@@ -92,5 +93,5 @@ def _labeller(source: str, run: RunFacts) -> Labeller:
     if isinstance(labeller, RewardModel):  # own code returns a reward model or a labeller
         return reward_labeller(labeller)
     if not callable(labeller):
-        raise UsageError(f"{source} returns {labeller!r}, which is no labeller")
+        raise UsageError(f"{source} returns {labeller!r}, which is neither a labeller nor a reward model")
     return cast(Labeller, labeller)

@@ -15,8 +15,8 @@ def rear(*, run: RunFacts, preference: str = "preference", weight: float = 20.0,
 
     π is the policy itself, x the prompt and p a preference in the column `preference`: the system message of the second
     pass, which replaces that of the prompt. λ = `weight` is 20 in the released configurations. The paper selects among
-    samples and search branches by r: `rewardlab sample --reward rear`. Missing if the completion does not fit into the
-    policy's context. `together` is the batch size.
+    samples and search branches by r: `rewardlab sample --reward rear`. r is missing if the completion does not fit in
+    the policy's context. `together` is the batch size.
     """
     preferences = run.texts_by_prompt(preference)
     model, encoder, longest = language_model(run.policy), run.policy.encoder, positions(run.policy)

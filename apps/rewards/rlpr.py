@@ -32,7 +32,7 @@ def rlpr(
     prompts with similar rewards.
     """
     if len(tags) < 2 or not all(isinstance(tag, str) and tag for tag in tags) or not 0 <= form <= 1:
-        raise UsageError(f"rlpr: tags are two or more texts and form lies in [0, 1], got {tags!r} and {form}")
+        raise UsageError(f"rlpr: tags must be two or more texts and form in [0, 1], got {tags!r} and {form}")
     references_by_prompt = run.texts_by_prompt(reference)
     model, encoder, nothing = language_model(run.policy), run.policy.encoder, "".join(tags[:-1])
     longest = positions(run.policy)

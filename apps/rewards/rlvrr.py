@@ -35,7 +35,7 @@ def rlvrr(
     several rows have the same prompt, the reward is the largest one.
     """
     if not content_weight and not style_weight:
-        raise UsageError("rlvrr: one of content_weight and style_weight is not 0")
+        raise UsageError("rlvrr: content_weight and style_weight are both 0; set one of them")
 
     def required_content(row: Row) -> _Required:
         stated = column(row, reference)

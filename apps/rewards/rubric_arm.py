@@ -18,11 +18,11 @@ from .judge import open_judge_of_run
 
 
 def rubric_arm(*, run: RunFacts, kind: str = "pairwise", **settings: Any) -> RewardFunction:
-    """r = 1 if a frozen judge that reads the rubric prefers the best response, 1/m for a tie of m, else 0
+    """r = 1 if a frozen judge that reads the rubric prefers the best response, 1/m for a tie of m responses, else 0
 
-    The generator's phase of Rubric-ARM 2026, arXiv:2602.01511; that of the judge has the reward `verdict`. The policy
-    writes a rubric as JSON (no rubric: 0) for the text in column `question`; of the texts in column `responses` the
-    first is best. An abstention is missing. The settings are those of `judge`.
+    This trains the generator of Rubric-ARM 2026, arXiv:2602.01511; its judge is trained with the reward `verdict`. The
+    policy writes a rubric as JSON (no rubric: 0) for the text in column `question`; the best response is the first text
+    in column `responses`. An abstention is a missing reward. The settings are those of `judge`.
     """
     rubrics = ByCase[Rubric]({})
     opened = open_judge_of_run(run, kind, run.replies, rubric=rubrics, **settings)

@@ -20,7 +20,7 @@ def trapo(
 
     Column `label` has the right answer; it is empty for an unlabelled prompt. The trajectory of a prompt is the share
     of right answers at each of its visits. An unlabelled prompt is trusted if its similarity (`similarities`) is at
-    least `least`, or among the highest share `top` of the batch; the rewards of the others are missing. Unlabelled
+    least `least`, or among the highest share `top` of the batch; otherwise, its rewards are missing. Unlabelled
     prompts have no rewards before a labelled one was visited more than `warm_up` times. The constants are those of the
     released code. Ours: a visit is a step with the prompt, in place of an epoch.
     """
@@ -84,7 +84,7 @@ class TrajectoryReward:
 
 
 def similarities(paths: Sequence[Sequence[float]], labelled: Sequence[Sequence[float]]) -> list[float]:
-    """Return the mean cosine of each trajectory's z-scores to those of the labelled ones, over the shortest length.
+    """Return the mean cosine of each trajectory's z-scores to those of the labelled trajectories, cut to one length.
 
     >>> [round(value, 3) for value in similarities([[0, 0.5, 1], [1, 0.5, 0]], [[0.2, 0.4, 0.6, 0.6]])]
     [1.0, -1.0]

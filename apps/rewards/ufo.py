@@ -13,8 +13,8 @@ def ufo(
 ) -> RewardFunction:
     """r = γ^(t - 1) - λ (1 - E / T), where attempt t is the first right one              UFO 2025, arXiv:2507.14295
 
-    The first term is 0 if no attempt is right. The T attempts are the matches of the pattern `answer` in the
-    completion, up to the first right one; E is the number of distinct ones without spaces and case. γ = `gamma` and
+    The first term is 0 if no attempt is right. The T attempts are the matches of the pattern `answer` in the completion
+    up to the first right one; E is the number of distinct attempts, ignoring spaces and case. γ = `gamma` and
     λ = `repeated` are 0.5 in the released code. `reference` is a column with the right answer. Ours: the attempts are
     in one completion; in the paper the user says "try again" between them.
     """
@@ -27,7 +27,7 @@ def ufo(
 
 
 def attempts_reward(attempts: Sequence[str], reference: str, gamma: float, repeated: float) -> float:
-    """Compute r of attempts in order; 0 without an attempt.
+    """Compute r from the attempts of a completion, in order; 0 without an attempt.
 
     >>> attempts_reward(["3", " 3", "4"], "4", 0.5, 0.5)  # 0.25 - 0.5 / 3
     0.08333333333333331

@@ -19,13 +19,13 @@ SECONDS = 15
 
 
 def write_plan(folder: Path, cases: int, scorers: int) -> None:
-    """Write the numbers of cases and scorers of an evaluation, to compute its progress."""
+    """Write the numbers of cases and scorers of an evaluation, from which its progress is computed."""
     (folder / PROGRESS).mkdir(exist_ok=True)
     replace_text(folder / PROGRESS / PLAN, json.dumps({"cases": cases, "scorers": scorers}))
 
 
 class Progress:
-    """Progress of a scorer as log lines, at most one in `SECONDS`. Used if stderr is not a terminal."""
+    """Progress of a scorer as log lines, at most one per `SECONDS` seconds. Used if stderr is not a terminal."""
 
     def __init__(self, name: str, total: int, clock: Callable[[], float] = monotonic):
         self.name, self.total, self.clock = name, total, clock
@@ -77,6 +77,7 @@ class ResumableScorer:
         return self.folder / f"{index:06d}.jsonl"
 
     def _read(self, index: int, cases: Sequence[Case], start: int) -> list[Judgment]:
+        """Return the judgments of a chunk as soon as the process that computes the chunk has written them."""
         wait_for(self._file(index))
         rows = [json.loads(line) for line in self._file(index).read_text("utf-8").split("\n")]
         return [_judgment(case, stored) for case, stored in zip(cases[start : start + CHUNK], rows, strict=True)]

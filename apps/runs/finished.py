@@ -23,7 +23,7 @@ Judged = tuple[str, list[Judgment]]
 MOST_SAMPLES = 100_000
 """Largest number of bootstrap samples accepted from a stored summary."""
 MOST_SUBSETS = 500
-"""Maximum number of subsets. With more, no sections are looked up."""
+"""Maximum number of subsets whose sections are looked up."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Finished:
         if name is None and len(models) == 1:
             return models[0]
         if name not in self.judgments:
-            raise UsageError(f"{self.folder}: name one of its scorers with --scorer: {', '.join(self.judgments)}")
+            raise UsageError(f"{self.folder}: choose one of its scorers with --scorer: {', '.join(self.judgments)}")
         return name
 
 
@@ -75,7 +75,7 @@ def open_finished(folder: str) -> Finished:
     """Load a finished run. Raise `DataError` if the run used another version of its suite."""
     path = Path(folder)
     if not (path / "summary.json").is_file():
-        raise UsageError(f"{folder} is not a finished run of rewardlab eval; give its folder")
+        raise UsageError(f"{folder} is not a finished run of rewardlab eval; give the folder of one")
     try:
         summary = from_json((path / "summary.json").read_text(encoding="utf-8"))
         suite, version = open_suite(summary["suite"]), summary["version"]
@@ -93,7 +93,7 @@ def open_finished(folder: str) -> Finished:
 def _check_judgments(run: Finished) -> Finished:
     """Check that each judgment has one score per response. A case without a judgment becomes an abstention."""
     if not run.cases:
-        raise DataError(f"{run.folder}: no case in it; run rewardlab eval again")
+        raise DataError(f"{run.folder}: the run has no cases; run rewardlab eval again")
     answers = {case.id: len(case.answers) for case in run.cases}
     for row in run.summary["rows"]:
         for judgment in run.judgments.get(row["scorer"], {}).values():
@@ -118,12 +118,12 @@ def _check(summary: Mapping[str, Any]) -> None:
     if summary["interval"] not in INTERVALS:
         raise ValueError(f"interval is one of {', '.join(INTERVALS)}, got {str(summary['interval'])[:40]}")
     if not all(isinstance(note, str) for note in (*summary["notes"], *summary["findings"])):
-        raise ValueError("notes and findings are sentences")
+        raise ValueError("notes and findings must be texts")
     if not summary["rows"]:
         raise ValueError("no scorer")
     for row in summary["rows"]:
         if not all(isinstance(row[name], str) for name in ("scorer", "role", "contract")):
-            raise ValueError("a scorer has a name, a role and a contract")
+            raise ValueError("a row of a scorer must have scorer, role and contract as texts")
 
 
 def open_suite(name: str) -> Suite:
@@ -134,7 +134,7 @@ def open_suite(name: str) -> Suite:
 
 
 def sections_of(suite: str, subsets: Sequence[str]) -> dict[str, list[str]]:
-    """Return section -> its subsets. Empty if the suite or a subset is unknown."""
+    """Return a mapping section -> subsets. Empty if the suite or a subset is unknown."""
     if len(subsets) > MOST_SUBSETS:
         return {}
     from ...benchmarks.statistics.figures import section_members
@@ -168,11 +168,11 @@ def shared_cases(first: Finished, second: Finished) -> list[Case]:
 def check_suites(first: Path, suite: str, second: Path, other: str) -> None:
     """Raise `UsageError` if two runs have different suites."""
     if suite != other:
-        raise UsageError(f"{first} is {suite}, {second} is {other}; compare runs of one suite")
+        raise UsageError(f"{first} is a run of {suite}, {second} of {other}; compare runs of one suite")
 
 
 def check_shared(first: Path, second: Path, shared: int, changed: str | None) -> None:
-    """Raise `DataError` if two runs have no common case, or a common case with other texts or correct responses."""
+    """Raise `DataError` if two runs have no common case, or if a common case differs between them."""
     if not shared:
         raise DataError(f"{first} and {second} have no case in common; compare runs of the same data")
     if changed is not None:
@@ -192,7 +192,7 @@ def compare_runs(
     runs = [open_finished(first), open_finished(second)]
     cases = shared_cases(*runs)
     if len(scorers) > 2:
-        raise UsageError(f"--scorer is one name, or one for each of two runs, got {len(scorers)}")
+        raise UsageError(f"--scorer takes one name, or a name for each of the two runs, got {len(scorers)}")
     names = [*scorers, *scorers][:2] or [None, None]
     before, after = ((run, run.model(name)) for run, name in zip(runs, names, strict=True))
     return compare_finished(before, after, cases, samples=samples, seed=seed)
@@ -226,12 +226,14 @@ def compare_finished(
 
 
 def labels(first: tuple[Finished, str], second: tuple[Finished, str]) -> list[str]:
-    """Return labels of two scorers: their names, with the run's name in front if equal, or its path if that is too."""
+    """Return labels of two scorers: their names. Equal names get the run's name in front, equal run names the path."""
     names = [scorer for _, scorer in (first, second)]
     if names[0] != names[1]:
         return names
-    runs = [run.folder.name for run, _ in (first, second)]
-    runs = runs if runs[0] != runs[1] and all(runs) else [str(run.folder) for run, _ in (first, second)]
+    folders = [run.folder for run, _ in (first, second)]
+    runs = [folder.name for folder in folders]
+    if not all(runs) or (runs[0] == runs[1] and folders[0] != folders[1]):
+        runs = [str(folder) for folder in folders]
     return [f"{run}/{scorer}" for run, scorer in zip(runs, names, strict=True)]
 
 
@@ -250,9 +252,9 @@ def rank_runs(runs: Mapping[str, Finished], *, samples: int, seed: int) -> "Boar
 
 
 def name_scorers(runs: Mapping[str, Finished]) -> tuple[dict[tuple[str, str], str], dict[tuple[str, str], Judged]]:
-    """Return the label of each (run, scorer), and role and judgments of the first run of each label.
+    """Return the label of each (run, scorer), and the role and judgments of the first run with each label.
 
-    Scorers with equal names and judgments have one label. If only the names are equal, the run is added to each.
+    Scorers with equal names and judgments share a label. If only the names are equal, the label includes the run.
     """
     first = next(iter(runs.values()))
     by_scorer: dict[str, dict[str, Judged]] = {}

@@ -28,7 +28,6 @@ from .evaluation_files import write_evaluation
 from .finished import case_hash
 from .run_folder import log, run_folder, write_manifest
 
-"""Folder of the imported runs. It keeps their annotations for the next time that a file is opened."""
 GRADES = {"C": 1.0, "P": 0.5, "I": 0.0}
 """Values of inspect_ai's scorers: correct, partially correct, incorrect."""
 LARGEST = 4 << 30
@@ -63,7 +62,7 @@ def import_results(path: Path, cache: Path | None = None) -> Path:
     official = results.benchmark == RewardBench.name
     suite = RewardBench() if official else Pairs()
     suite.name = results.benchmark
-    notes = [f"Read from {path.name}; no baseline was evaluated."]
+    notes = [f"Imported from {path.name}; no baseline was evaluated."]
     evaluation = evaluate(suite, results.cases, stored_scorers(results), notes=notes)
     with run_folder(str(folder), {"imported": path.name, "sha256": digest}, overwrite=False) as work:
         write_evaluation(evaluation, work)
@@ -79,8 +78,8 @@ def stored_scorers(results: Results) -> list[StoredScores]:
 def read_results(path: Path) -> Results:
     """Load a results file. Raise `DataError` if it cannot be parsed."""
     if path.suffix == ".eval":
-        return _graded_cases(path, *_log_of_zip(path))
-    if path.suffix == ".json" and (stored := _log_of_json(path)):
+        return _graded_cases(path, *_read_zip_log(path))
+    if path.suffix == ".json" and (stored := _read_json_log(path)):
         return _graded_cases(path, stored, stored["samples"])
     rows = list(read_rows(str(path)))
     judged = [_judged_row(row, number) for number, row in enumerate(rows, start=1)]
@@ -103,13 +102,13 @@ def read_results(path: Path) -> Results:
 # ---- one judgment per row ----
 
 Judged = tuple[Case, dict[str, tuple[float, ...] | str]]
-"""Case of a row, and scorer -> scores or the reason for abstaining. A scorer without a name is called ''."""
+"""Case of a row, and scorer -> scores or the reason for abstaining. A scorer without a name has the key ''."""
 
 
 def _case_indices(judged: Sequence[Judged], stated: Sequence[bool]) -> tuple[list[int], list[int]]:
     """Return the index of each row's case, and the first row of each case.
 
-    Equal rows by different scorers are one case, and by one scorer several. `stated` says which rows state their id.
+    Equal rows of different scorers are one case, of one scorer several cases. `stated` says which rows have an id.
     """
     numbers: Counter[tuple[str, str]] = Counter()
     index_of: dict[tuple[str, int], int] = {}
@@ -164,7 +163,7 @@ def _scores(stored: Any) -> tuple[float, ...] | str:
     if stored is None or (isinstance(stored, list) and None in stored):
         return "no score"
     if not isinstance(stored, list):
-        raise ValueError(f"'scores' is a list with a number per answer, got {str(stored)[:60]!r}")
+        raise ValueError(f"'scores' must be a list with a number per response, got {str(stored)[:60]!r}")
     numbers = tuple(map(float, stored))
     return numbers if all(map(math.isfinite, numbers)) else "the score is not finite"
 
@@ -172,7 +171,7 @@ def _scores(stored: Any) -> tuple[float, ...] | str:
 # ---- inspect_ai ----
 
 
-def _log_of_json(path: Path) -> dict[str, Any] | None:
+def _read_json_log(path: Path) -> dict[str, Any] | None:
     try:
         stored = from_json(path.read_bytes())
     except ValueError:
@@ -181,23 +180,23 @@ def _log_of_json(path: Path) -> dict[str, Any] | None:
     return stored if is_log else None
 
 
-def _log_of_zip(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _read_zip_log(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     try:
         with zipfile.ZipFile(path) as archive:
             names = [entry.filename for entry in archive.infolist()]
             if sum(entry.file_size for entry in archive.infolist()) > LARGEST:
-                raise DataError(f"{path}: unpacks to more than {LARGEST >> 30} GiB; write a log with fewer samples")
+                raise DataError(f"{path}: unpacks to more than {LARGEST >> 30} GiB; split the log")
             header = next((name for name in ("header.json", "_journal/start.json") if name in names), "header.json")
             samples = [name for name in names if name.startswith("samples/") and name.endswith(".json")]
             return from_json(archive.read(header)), [from_json(archive.read(name)) for name in samples]
     except (*UNREADABLE, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(
-            f"{path}: not a readable log of inspect_ai ({error}); `inspect log convert --to json` writes a plain one"
+            f"{path}: not a readable log of inspect_ai ({error}); convert it with `inspect log convert --to json`"
         ) from error
 
 
 def _graded_cases(path: Path, header: Mapping[str, Any], samples: Any) -> Results:
-    """Return one case per sample of an inspect_ai log. Its responses are the choices, or `correct` and `incorrect`."""
+    """Return one case per sample of an inspect_ai log: its responses are the choices, or `correct` and `incorrect`."""
     cases, scores = [], {}
     try:
         for sample in samples:
@@ -214,6 +213,7 @@ def _graded_cases(path: Path, header: Mapping[str, Any], samples: Any) -> Result
 
 
 def _sample(sample: Mapping[str, Any]) -> tuple[Case, dict[str, tuple[float, ...] | str]]:
+    """Return the case of a sample of inspect_ai, and a mapping scorer -> scores."""
     name = f"{sample['id']} (epoch {sample['epoch']})" if sample.get("epoch", 1) != 1 else str(sample["id"])
     target = sample["target"] if isinstance(sample["target"], list) else [sample["target"]]
     choices, graded = sample.get("choices") or [], sample.get("scores") or {}

@@ -62,9 +62,9 @@ def write_audits(
     chance: str | None,
     **options: Any,
 ) -> dict[str, dict[str, str]]:
-    """Audit every judge, write `audit.json` and `audit.md`, and return by judge and use whether it is reliable.
+    """Audit every judge, and write `audit.json` and `audit.md`. Return judge -> use -> `yes`, `no` or `not shown`.
 
-    `chance` is a name of `chance_of`; `options` are those of `audit`.
+    `chance` is a name for `chance_of`; `options` are those of `audit`.
     """
     convert = chance_of(chance) if chance else None
     audits = [audit(judge, cases, names=names.get(judge.name), chance=convert, **options) for judge in judges]

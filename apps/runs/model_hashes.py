@@ -32,7 +32,7 @@ def model_hashes(sources: Iterable[str]) -> dict[str, str]:
         if name in hashes:
             continue
         if os.path.isdir(name):
-            hashes[name] = folder_hash(Path(name), skip=_is_not_loaded)
+            hashes[name] = folder_hash(Path(name), skip=_is_not_part_of_model)
             waiting += _named_in(Path(name))
         elif is_function(name):
             load("rm.kinds", name)  # or a `UsageError`
@@ -41,7 +41,7 @@ def model_hashes(sources: Iterable[str]) -> dict[str, str]:
     return dict(sorted(hashes.items()))
 
 
-def _is_not_loaded(path: Path) -> bool:
+def _is_not_part_of_model(path: Path) -> bool:
     """Return whether an entry of a model's folder is documentation, a checkpoint or a run folder."""
     if path.is_dir():
         return path.name.startswith("checkpoint") or (path / CONFIG).is_file()
@@ -49,7 +49,7 @@ def _is_not_loaded(path: Path) -> bool:
 
 
 def _named_in(folder: Path) -> list[str]:
-    """Return the folders of other models to which the settings in a model's folder refer."""
+    """Return the folders of other models that the settings in a model's folder name."""
     sources: list[str] = []
     for path in folder.glob("*.json"):
         try:

@@ -74,24 +74,24 @@ def process(expected: int, verb: str) -> Process:
 
 
 def trained_by(expected: int, verb: str, arguments: Any) -> Process:
-    """Return this process of a training. Raise `UsageError` if it has several devices or `arguments` disagree."""
+    """Return this process of a training. Raise `UsageError` if it has several devices or trains without the others."""
     here = process(expected, verb)
     if arguments.n_gpu > 1:
         raise UsageError(
-            f"one process sees {arguments.n_gpu} devices; start one for each with torchrun --nproc_per_node "
+            f"one process sees {arguments.n_gpu} devices; start a process for each with torchrun --nproc_per_node "
             f"{arguments.n_gpu} -m rewardlab {verb} ... --processes {arguments.n_gpu}, or choose a device "
             "with CUDA_VISIBLE_DEVICES=0"
         )
     if arguments.world_size != here.world:
         raise UsageError(
-            f"--processes {here.world}, but only {arguments.world_size} train together; start them with torchrun"
+            f"--processes {here.world}, but only {arguments.world_size} train together; start all with torchrun"
         )
     return here
 
 
 @contextmanager
 def shared_run_folder(output: str, config: Mapping[str, Any], here: Process, **options: Any) -> Iterator[Path]:
-    """Yield the `run_folder` of rank 0. The others wait until the folder exists, but not for its end."""
+    """Yield the `run_folder` of rank 0. The other processes wait until it is created, but not until it is complete."""
     if not here.leads:
         work = partial_folder(Path(output).absolute())
         _join(work, here)

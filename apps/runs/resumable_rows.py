@@ -75,7 +75,7 @@ class ResumableRows:
 
 @contextmanager
 def resumable_rows(output: Path, *, resume: bool, overwrite: bool) -> Iterator[ResumableRows]:
-    """Open a file of rows as its only writer. On a signal, `Terminated` states whether it can be resumed."""
+    """Open a file of rows as its only writer. On a signal, `Terminated` states whether the run can be resumed."""
     with only_writer(output):
         rows = ResumableRows(output, resume=resume, overwrite=overwrite)
         try:
@@ -87,5 +87,5 @@ def resumable_rows(output: Path, *, resume: bool, overwrite: bool) -> Iterator[R
 
 
 def engine_identity(engine: Engine) -> list[Any]:
-    """Return the guides' names, and weights and contracts of all models, as JSON, to detect a changed engine."""
+    """Return the guides' names and the hashes of all models' weights and contracts, to detect a changed engine."""
     return [engine.guides, [(fingerprint(model.model), model.contract.hash()) for model in engine.models]]

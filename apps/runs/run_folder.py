@@ -39,7 +39,7 @@ PRINTS_JSON: ContextVar[bool] = ContextVar("prints_json", default=True)
 SHOWS_REPORTS: ContextVar[bool] = ContextVar("shows_reports", default=True)
 """Whether verbs log their final report."""
 SCRATCH: ContextVar[str] = ContextVar("scratch", default="")
-"""Temporary folder of rows from Python, if any."""
+"""Temporary folder with the rows that were passed to the Python API, if any."""
 IMPORTED = time.time(), time.monotonic()
 CONFIG, MANIFEST, PARTIAL = "config.yaml", "manifest.json", ".partial"
 
@@ -51,7 +51,7 @@ def partial_folder(final: Path) -> Path:
 
 
 def short_path(path: Path) -> str:
-    """Return an absolute path for a message: relative to the working directory if it is below it."""
+    """Return an absolute path for a message: relative to the working directory if the path lies in this directory."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
@@ -78,11 +78,11 @@ def trust_option(config: Any) -> dict[str, bool]:
 
 
 HUB = ("push_to_hub", "hub_model_id", "hub_private_repo", "hub_token", "hub_revision")
-"""Trainer arguments of an upload, which have no effect on a training."""
+"""Trainer arguments for uploads, which do not affect the training."""
 
 
 def recipe_of(settings: Any, free: Collection[str], files: Iterable[str]) -> dict[str, Any]:
-    """Return the settings that determine a result, all but those in `free`, and hashes of the files of data."""
+    """Return what determines a result: all settings except those in `free`, and the hashes of the data files."""
     stated = {name: value for name, value in asdict(settings).items() if name not in free}
     return stated | {"data_sha256": {file: data_hash(file) for file in files}}
 
@@ -104,12 +104,12 @@ def run_folder(
     """Yield a temporary folder, which is renamed to `output` when the block ends without an error.
 
     If the block fails, the folder is removed, unless an entry in it matches the pattern `keep`. A later run
-    with `resume` and the same settings continues there; None means that this kind of run cannot be resumed. Raise
+    with `resume` and the same settings continues there; `resume` is None for runs that cannot be resumed. Raise
     `UsageError` if another process writes the folder, and `DataError` if the disk is full.
     """
     final = Path(output).resolve()  # a link stays, and is written where it leads
     with only_writer(final), _explain_full_disk(partial_folder(final)):
-        with _unfinished(final, config, overwrite=overwrite, resume=resume, keep=keep) as work:
+        with _temporary_run_folder(final, config, overwrite=overwrite, resume=resume, keep=keep) as work:
             yield work
         replace_folder(work, final)
 
@@ -127,11 +127,11 @@ def _explain_full_disk(work: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _unfinished(
+def _temporary_run_folder(
     final: Path, config: Mapping[str, Any], *, overwrite: bool, resume: bool | None, keep: str
 ) -> Iterator[Path]:
     work = partial_folder(final)
-    _check_free(final, work, overwrite, resume)
+    _check_output_is_free(final, work, overwrite, resume)
     if resume and work.exists():
         _check_same(work / CONFIG, config)
     else:
@@ -154,18 +154,18 @@ def settings_yaml(config: Mapping[str, Any]) -> str:
 
 
 def _without_scratch(text: str) -> str:
-    """Replace the temporary folder of rows from Python, which a resumed run has under another name, by `.`."""
+    """Replace the path of the temporary folder `SCRATCH` by `.`, since a resumed run has another temporary folder."""
     return text.replace(f"{SCRATCH.get()}{os.sep}", "./") if SCRATCH.get() else text
 
 
-def _check_free(final: Path, work: Path, overwrite: bool, resume: bool | None) -> None:
+def _check_output_is_free(final: Path, work: Path, overwrite: bool, resume: bool | None) -> None:
     name = short_path(final)
     if final.exists() and not overwrite:
         raise UsageError(f"{name} exists already; name another folder with --output, or replace it with --overwrite")
     is_empty = final.is_dir() and not any(final.iterdir())
     if final.exists() and not (final / CONFIG).is_file() and not is_empty:
         raise UsageError(
-            f"{name} is not a run of rewardlab, so --overwrite does not replace it; name another with --output"
+            f"{name} is not a run of rewardlab, so --overwrite does not replace it; name another folder with --output"
         )
     if work.exists() and resume is False and not overwrite:
         raise UsageError(
@@ -210,7 +210,7 @@ def read_settings(folder: Path) -> Mapping[str, Any]:
 
 
 def replace_folder(new: Path, final: Path) -> None:
-    """Rename a finished folder. If the process is killed meanwhile, the old or new folder has a known name."""
+    """Rename a finished folder. If the process is killed in between, the old and the new folder both still exist."""
     if final.exists():
         retired = final.with_name(f".{final.name}.replaced-by-rewardlab")
         shutil.rmtree(retired, ignore_errors=True)
@@ -272,7 +272,7 @@ def to_json_types(value: Any, *, exact: bool = False) -> Any:
 
 
 SETTINGS = ("settings", "arguments", "chat", "chats")
-"""Facts of a manifest that are settings, and not measured."""
+"""Entries of a manifest that are settings rather than measurements."""
 
 
 def write_manifest(folder: Path, *, data: Sequence[str], seed: int | None, started: float, **facts: Any) -> None:

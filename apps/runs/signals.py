@@ -28,7 +28,7 @@ class Terminated(KeyboardInterrupt):
             self.args = (f"ended by {self.by}; the progress is saved, go on with the same command and --resume",)
 
 
-def _raise(sign: int, *_: Any) -> None:
+def _raise_terminated(sign: int, *_: Any) -> None:
     restore_handlers()
     raise Terminated(sign=sign)
 
@@ -55,4 +55,4 @@ def handle_signals(handler: Any) -> Iterator[None]:
 
 def ended_by_signal() -> Any:
     """Raise `Terminated` on a signal within the block, so that resources are closed. A second signal exits at once."""
-    return handle_signals(_raise)
+    return handle_signals(_raise_terminated)

@@ -25,7 +25,7 @@ class Heading(NamedTuple):
 
 
 def read_heading(folder: Path) -> Heading:
-    """Return the heading of any run. Raise `DataError` if its summary is damaged or has no scorer."""
+    """Return the heading of a run of any version. Raise `DataError` if its summary is damaged or has no scorer."""
     stored = _load_summary(folder)
     try:
         scorers = {str(row["scorer"]): str(row["role"]) for row in stored["rows"]}
@@ -37,7 +37,7 @@ def read_heading(folder: Path) -> Heading:
 
 
 def read_report(folder: Path) -> Report:
-    """Return the report with all intervals. Raise `DataError` for a run of a version that did not store them."""
+    """Return the report with all intervals. Raise `DataError` if the run's version of rewardlab stored no intervals."""
     from pydantic import TypeAdapter, ValidationError  # a quarter of a second, which other readers do not pay
 
     stored = _load_summary(folder)
@@ -68,7 +68,7 @@ def _check_areas(report: Report) -> None:
         raise ValueError("no scorer")
     for row in report.rows:
         if row.subsets.keys() != report.sizes.keys() or row.sections.keys() != report.rows[0].sections.keys():
-            raise ValueError(f"'{row.scorer}' is reported for other subsets or sections")
+            raise ValueError(f"the subsets or sections of '{row.scorer}' differ from those of the report")
 
 
 def areas(row: Row) -> dict[str, Interval]:

@@ -31,7 +31,7 @@ PROGRESS, PLAN = "progress", "plan.json"
 CHUNK = 256
 """Judgments of a chunk."""
 ROWS = 8192
-"""Rows per Parquet row group. A reader of one row must read its row group."""
+"""Rows per Parquet row group. To read one row, its entire row group must be read."""
 ITEM_COLUMNS = pa.schema(
     {name: pa.string() for name in ("case", "subset", "cluster", "prompt", "messages")}
     | {"answers": pa.list_(pa.string()), "lengths": pa.list_(pa.int64())}
@@ -127,7 +127,7 @@ def _case(row: Mapping[str, Any]) -> Case:
         raise ValueError("a case's id, subset, cluster and answers must be strings")
     preferences = tuple((better, worse) for better, worse in row.get("preferences") or ())
     if not all(type(index) is int for index in (*row["best"], *row["sets"], *chain(*preferences))):
-        raise ValueError("the right answers, the sets and the preferences are whole numbers")
+        raise ValueError("best, sets and preferences must be whole numbers")
     return Case(
         **texts,
         **dict(zip(("prompt", "answers"), conversations(row["messages"], row["answers"]), strict=True)),

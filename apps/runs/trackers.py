@@ -18,7 +18,7 @@ TRACKERS = ("none", "tensorboard", "wandb", "trackio")
 
 
 def report_to_setting() -> Any:
-    """Return the setting `report_to`. Missing packages are refused by `settings.preflight`."""
+    """Return the setting `report_to`. `settings.preflight` checks that the package of the tracker is installed."""
     return setting(
         "none",
         "Experiment tracker that gets accuracy, interval, abstentions and cost once the run has finished.",
@@ -61,8 +61,8 @@ def _plain_name(name: str) -> str:
 def log_figures(tracker: str, folder: Path, figures: Mapping[str, float], settings: Mapping[str, Any]) -> None:
     """Log the metrics of the run in `folder` as scalars, with the run's settings as its configuration.
 
-    TensorBoard's files are written to the run folder. The project of wandb and trackio is that of WANDB_PROJECT or
-    TRACKIO_PROJECT, by default rewardlab. Raise `UsageError` if the tracker fails; the run folder is complete then.
+    TensorBoard's files are written to the run folder. The project of wandb or trackio is read from WANDB_PROJECT or
+    TRACKIO_PROJECT; the default is rewardlab. Raise `UsageError` if the tracker fails; the run folder is complete then.
     """
     if tracker == "none":
         return
@@ -78,7 +78,7 @@ def log_figures(tracker: str, folder: Path, figures: Mapping[str, float], settin
 
 
 def _redacted(value: Any) -> Any:
-    """Return JSON values with the keys and passwords in their texts replaced by asterisks."""
+    """Return JSON values in which API keys and passwords within texts are replaced by asterisks."""
     if isinstance(value, dict):
         return {name: _redacted(item) for name, item in value.items()}
     if isinstance(value, list):

@@ -11,11 +11,11 @@ from ...rm.io.server_rotation import LOCAL
 def check_reach(host: str, token: str | None, opened: str) -> None:
     """Raise an error if other machines can reach the address `host` and there is no token.
 
-    `opened` describes in the message what other machines could do.
+    `opened` completes the message "--host HOST lets other machines ...", for example "read these runs".
     """
     if host not in LOCAL and not token:
         raise UsageError(
-            f"--host {host} lets other machines {opened}; give a password for it with --token, or leave --host out"
+            f"--host {host} lets other machines {opened}; set a password with --token, or leave --host out"
         )
 
 
@@ -50,7 +50,7 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((address[0], port), family=family)
     except (OSError, OverflowError) as error:
         raise UsageError(
-            f"cannot listen on {host}:{port} ({error}); choose another with --port, or --port 0 for a free one"
+            f"cannot listen on {host}:{port} ({error}); choose another port with --port, or a free one with --port 0"
         ) from error
 
 

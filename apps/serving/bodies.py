@@ -29,7 +29,7 @@ def row(index: int, example: Example) -> bytes:
 def requests(sizes: Sequence[int], limits: Mapping[str, int], each: int = EACH) -> Iterator[list[int]]:
     """Yield the row indices of each request, from the row sizes in bytes and the server's limits.
 
-    A token has at least one byte, so that bytes are an upper bound of tokens.
+    A request has at most `each` rows. The number of bytes is an upper bound of the number of tokens.
 
     >>> limits = {"request_items": 512, "request_tokens": 100, "body_bytes": 1000}
     >>> list(requests([40, 40, 40, 120, 1], limits)), list(requests([1, 1, 1], limits, each=2))

@@ -68,7 +68,7 @@ class ScoringClient:
             raise UsageError(f"{self.url}: no answer ({error}); is rewardlab serve running there?") from error
         except (ValueError, TypeError, KeyError) as error:
             raise UsageError(
-                f"{self.url}/health: unexpected response of a rewardlab server ({error}); check the address"
+                f"{self.url}/health: not the response of a rewardlab server ({error}); check the address"
             ) from error
         self._check_contract(health["contract"])
 

@@ -22,7 +22,7 @@ class Metrics:
         self.latency = Histogram("request_seconds", "From arrival to answer.", ["route"], buckets=SECONDS, **here)
         self.items = Counter("items", "Conversations scored.", **here)
         self.tokens = Counter("tokens", "Tokens scored.", **here)
-        self.truncated = Counter("truncated", "Conversations scored that were cut.", **here)
+        self.truncated = Counter("truncated", "Scored conversations that were truncated.", **here)
         self.omitted = Counter("omitted", "Scored conversations from which the chat template left out text.", **here)
         self.busy = Counter("scoring_seconds", "Time that the model computed.", **here)
         self.batch_items = Histogram("batch_items", "Conversations of a batch.", buckets=ITEMS, **here)

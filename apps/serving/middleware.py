@@ -23,7 +23,7 @@ OPEN = ("/health",)
 HELD = 16
 """Limit of the memory for request bodies, in multiples of the maximum body size."""
 DISCARDED = 8
-"""Maximum size of a refused body that is read so that the client gets the error, in multiples of the size limit."""
+"""A refused body up to this size is read to its end, so that the client gets the error; in multiples of the limit."""
 FAILED = "this server failed; its log says where"
 
 
@@ -79,6 +79,7 @@ class AccessMiddleware:
             self.metrics.answered(route, status, time.perf_counter() - started)
 
     async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check a request, read its body, and pass it on to the application."""
         headers = Headers(scope=scope)
         if sentence := refusal_reason(headers, self.hosts):
             raise Refused(403, sentence)
@@ -104,7 +105,7 @@ class AccessMiddleware:
         limit, stated = self.config.body_bytes, headers.get("content-length", "")
         size = int(stated[:19]) if stated.isascii() and stated.isdigit() else limit
         if size > DISCARDED * limit:
-            raise Refused(413, f"a request may have {limit} bytes, got {size}; send several", limit=limit)
+            raise Refused(413, f"a request may have {limit} bytes, got {size}; split it", limit=limit)
         size = min(size, limit)
         if self.held + size > HELD * limit:
             raise Refused(429, "too many large requests wait", retry_after=self.queue.wait_seconds())
@@ -117,7 +118,7 @@ class AccessMiddleware:
         kind, _, credentials = headers.get("authorization", "").partition(" ")
         same = hmac.compare_digest(credentials.encode("latin-1").strip(), self.config.token.encode())
         if kind.lower() != "bearer" or not same:
-            raise Refused(401, "this server needs its token: Authorization: Bearer TOKEN")
+            raise Refused(401, "this server needs its token; send the header Authorization: Bearer TOKEN")
 
     async def _body(self, receive: Receive) -> bytes:
         limit, size, parts = self.config.body_bytes, 0, []
@@ -131,7 +132,7 @@ class AccessMiddleware:
             if size <= limit:
                 parts.append(part)
         if size > limit:
-            raise Refused(413, f"a request may have {limit} bytes; send several", limit=limit)
+            raise Refused(413, f"a request may have {limit} bytes; split it", limit=limit)
         return b"".join(parts)
 
 

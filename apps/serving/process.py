@@ -54,7 +54,7 @@ class DrainingServer(uvicorn.Server):
 
 
 def prepare_server(model: RewardModel, config: ServeConfig) -> tuple[Site, str]:
-    """Return the server application of a model and its address, after scoring one test conversation."""
+    """Return a model's server application and the URL of the server, after scoring one test conversation."""
     model.rate([PROBE])  # a model that cannot rate it fails at the start
     config = replace(config, port=free_port(config.host, config.port))
     return Site(model, config), address(config.host, config.port)

@@ -39,7 +39,7 @@ class ScoreRequest(BaseModel):
     """Whether to truncate long conversations by the scoring contract. Otherwise they are refused."""
 
     @model_validator(mode="after")
-    def _one_of_both(self):
+    def _has_conversations_or_tokens(self):
         if (self.conversations is None) == (self.tokens is None):
             raise ValueError("give either conversations or tokens")
         return self
@@ -48,7 +48,7 @@ class ScoreRequest(BaseModel):
 class ClassifyRequest(BaseModel):
     """Request of `POST /classify` of vLLM's pooling server: `input` (rendered text or token ids) or `messages`.
 
-    Settings of vLLM that would change scores against the scoring contract are refused. Other settings are ignored.
+    Settings of vLLM that contradict the scoring contract are refused. Other settings are ignored.
     """
 
     model_config = ConfigDict(strict=True, extra="ignore")
@@ -64,13 +64,13 @@ class ClassifyRequest(BaseModel):
     chat_template_kwargs: dict[str, Any] | None = None
 
     @model_validator(mode="after")
-    def _only_what_the_contract_allows(self):
+    def _refuse_settings_against_contract(self):
         if (self.input is None) == (self.messages is None):
             raise ValueError("give either input or messages")
         if self.use_activation:
             raise ValueError("use_activation: this server returns raw scores only; leave it out or set it to false")
         if self.truncate_prompt_tokens not in (None, -1):
-            raise ValueError("truncate_prompt_tokens: the contract determines the truncation; set -1 to allow it")
+            raise ValueError("truncate_prompt_tokens: the contract determines the truncation; set -1 to truncate")
         for name in ("add_generation_prompt", "continue_final_message", "chat_template", "chat_template_kwargs"):
             if vars(self)[name]:
                 raise ValueError(f"{name}: the scoring contract determines how messages are rendered; leave it out")
@@ -101,9 +101,9 @@ class RewardRequest(BaseModel):
     labels: Any = None
 
     @model_validator(mode="after")
-    def _as_many_prompts_as_queries(self):
+    def _has_one_prompt_per_query(self):
         if self.prompts is not None and len(self.prompts) != len(self.query):
-            raise ValueError(f"{len(self.prompts)} prompts for {len(self.query)} queries")
+            raise ValueError(f"{len(self.prompts)} prompts for {len(self.query)} queries; give one prompt per query")
         return self
 
 

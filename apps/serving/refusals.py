@@ -31,8 +31,8 @@ class Refused(Exception):
     def response(self, contract: str) -> Response:
         """Return the response `{"error": {"message", "type", "code", ...}, "contract"}`, in the format of vLLM.
 
-        The header Retry-After is `retry_after` rounded up to whole seconds, at least 1; the body has it in
-        milliseconds' precision.
+        The header Retry-After is `retry_after` rounded up to whole seconds, at least 1; the body states it to the
+        millisecond.
         """
         headers = {}
         kind = KINDS.get(self.status, "error")

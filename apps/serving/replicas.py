@@ -24,7 +24,7 @@ class Replicas:
     """Several servers of one model as a single reward model.
 
     Requests rotate over the available replicas, with at most `in_flight` concurrent requests per replica. A replica
-    that is full (429), shuts down (503) or does not respond is not used for an increasing delay, at least the delay
+    that is full (429), shuts down (503) or does not respond pauses for an increasing time, at least the delay
     that it specifies; its request goes to another replica. If no replica is available, a request waits for at most
     `patience` seconds. Raise `CheckFailed` if a replica has another scoring contract. Replicas that are unavailable at
     the start are tried again later.
@@ -44,7 +44,7 @@ class Replicas:
         for url in urls:
             check_address(url, "a server's address", key=TOKEN)
         if in_flight < 1:
-            raise UsageError(f"in_flight is at least 1, got {in_flight}")
+            raise UsageError(f"in_flight must be at least 1, got {in_flight}")
         self.urls, self.in_flight, self.truncate, self.patience = list(urls), in_flight, truncate, patience
         self._connect = lambda url: connect(url, token, truncate=truncate, timeout=timeout)
         self.rotation, self.lock = Rotation(len(self.urls)), Lock()
@@ -81,7 +81,7 @@ class Replicas:
         parts = list(requests([len(row) for row in rows], self.limits, each))
 
         def rate_part(indices: list[int]) -> np.ndarray:
-            answer = self._posted(body([rows[index] for index in indices], truncate=self.truncate))
+            answer = self._send_to_replica(body([rows[index] for index in indices], truncate=self.truncate))
             for index, result in zip(indices, answer["results"], strict=True):
                 readings[index] = Reading(bool(result.get("truncated")), str(result.get("omitted") or ""))
             return rewards_of(answer, self.contract.objectives)
@@ -97,7 +97,7 @@ class Replicas:
 
     # ---- one request ----
 
-    def _posted(self, content: bytes) -> dict[str, Any]:
+    def _send_to_replica(self, content: bytes) -> dict[str, Any]:
         until, tried = time.monotonic() + self.patience, set[int]()
         while True:
             with self.lock:

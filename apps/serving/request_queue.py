@@ -97,7 +97,7 @@ class RequestQueue:
             if self._cost() >= self.limit:
                 self._drop_finished()
             if (waiting := self._cost()) >= self.limit:
-                raise Refused(429, f"{waiting} tokens wait already", retry_after=self._seconds(waiting))
+                raise Refused(429, f"{waiting} tokens wait already", retry_after=self._estimated_seconds(waiting))
             self._waiting += [Waiting(item, job, index) for index, item in enumerate(items)]
             self._changed.notify()
         return job.future
@@ -105,7 +105,7 @@ class RequestQueue:
     def wait_seconds(self) -> float:
         """Estimated seconds to score all queued items at the measured speed."""
         with self._changed:
-            return self._seconds(self._cost())
+            return self._estimated_seconds(self._cost())
 
     @property
     def depth(self) -> int:
@@ -129,10 +129,11 @@ class RequestQueue:
     def _cost(self) -> int:
         return sum(waiting_item.item.cost for waiting_item in self._waiting)
 
-    def _seconds(self, cost: int) -> float:
+    def _estimated_seconds(self, cost: int) -> float:
         return cost / self._speed if self._speed else 1.0
 
     def _work(self) -> None:
+        """Score batches until the queue is closed."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._closed)

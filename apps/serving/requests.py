@@ -63,7 +63,7 @@ class RequestParser:
     def pooling(self, body: PoolingRequest) -> list[Item]:
         """Return the items of `POST /pooling`."""
         if self.token_vocabulary is None:
-            raise Refused(422, "this model scores no single tokens; send conversations to /score")
+            raise Refused(422, "this model does not score single tokens; send conversations to /score")
         rows = body.input if body.input and isinstance(body.input[0], list) else [body.input]
         return self._ids(rows, body.truncate_prompt_tokens is not None, self.token_vocabulary)  # type: ignore[arg-type]
 
@@ -72,7 +72,7 @@ class RequestParser:
         if self.vocabulary is not None:
             return self._texts(body.query, True)
         if body.prompts is None:
-            raise Refused(422, "this model reads prompt and response separately: give prompts beside query")
+            raise Refused(422, "this model reads prompt and response separately; add prompts to the request")
         for index, (prompt, query) in enumerate(zip(body.prompts, body.query, strict=True)):
             if not query.startswith(prompt):
                 raise Refused(422, f"query.{index} does not begin with its prompt, so there is no response to score")
@@ -89,18 +89,18 @@ class RequestParser:
         if not self.encoders:
             sizes = [len(prompt_text(example.prompt)) + len(example.text) for example in examples]
             items = [Item(example, size // 4 + 1) for example, size in zip(examples, sizes, strict=True)]
-            return self._within(items, [])
+            return self._check_token_counts(items, [])
         readings = [*zip(*(_read(encoder, examples) for encoder in self.encoders), strict=True)]
         lengths = [max(encoded.length for encoded in some) for some in readings]
         read_lengths = [max(len(encoded.ids) for encoded in some) for some in readings]
         cut = [any(len(encoded.ids) < encoded.length for encoded in some) for some in readings]
-        self._check_cut(lengths, cut, truncate)
+        self._check_truncation(lengths, cut, truncate)
         omitted = [
             next((encoded.omitted[:MESSAGE_LENGTH] for encoded in some if encoded.omitted), None) for some in readings
         ]
         facts = zip(examples, read_lengths, read_lengths, cut, omitted, strict=True)
         items = [Item(*values) for values in facts]
-        return self._within(items, lengths)
+        return self._check_token_counts(items, lengths)
 
     def _texts(self, texts: Sequence[str], truncate: bool) -> list[Item]:
         if self.vocabulary is None:
@@ -124,19 +124,17 @@ class RequestParser:
         lengths = [len(ids) for ids in rows]
         truncated = [self.encoders[0].truncated(ids) for ids in rows]
         cut = [len(ids) < length for ids, length in zip(truncated, lengths, strict=True)]
-        self._check_cut(lengths, cut, truncate)
+        self._check_truncation(lengths, cut, truncate)
         items = [Item(ids, len(ids), len(ids), short) for ids, short in zip(truncated, cut, strict=True)]
-        return self._within(items, lengths)
+        return self._check_token_counts(items, lengths)
 
     # ---- limits ----
 
     def _check_number(self, rows: Sequence[Any]) -> None:
         if len(rows) > (most := self.config.request_items):
-            raise Refused(
-                422, f"{len(rows)} conversations in one request; the limit is {most}, send several", limit=most
-            )
+            raise Refused(422, f"{len(rows)} conversations in one request; the limit is {most}; split it", limit=most)
 
-    def _check_cut(self, lengths: Sequence[int], cut: Sequence[bool], truncate: bool) -> None:
+    def _check_truncation(self, lengths: Sequence[int], cut: Sequence[bool], truncate: bool) -> None:
         if any(cut) and not truncate:
             limit = min(encoder.contract.max_length or max(lengths) for encoder in self.encoders)
             raise Refused(
@@ -147,22 +145,22 @@ class RequestParser:
                 limit=limit,
             )
 
-    def _within(self, items: list[Item], lengths: Sequence[int]) -> list[Item]:
+    def _check_token_counts(self, items: list[Item], lengths: Sequence[int]) -> list[Item]:
         most = self.config.item_tokens
         for position, length in enumerate(lengths or [item.cost for item in items]):
             if length > most:
-                raise Refused(422, f"conversation {position} has {length} tokens; the limit is {most}", limit=most)
+                raise Refused(422, f"conversation {position} has {length} tokens, but the limit is {most}", limit=most)
         if empty := [index for index, item in enumerate(items) if not item.cost]:
             raise Refused(422, f"conversation {empty[0]} has no tokens for the model to read")
         if (total := sum(item.cost for item in items)) > (most := self.config.request_tokens):
-            raise Refused(422, f"{total} tokens in one request; the limit is {most}", limit=most)
+            raise Refused(422, f"{total} tokens in one request, but the limit is {most}; split it", limit=most)
         return items
 
 
 def _example(turns: Sequence[Turn], tools: Any, index: int) -> Example:
     """Split a conversation into prompt and completion. `tools` are added if the conversation declares no tools."""
     if not turns or turns[-1].role != "assistant":
-        raise Refused(422, f"conversation {index} does not end with the assistant's answer")
+        raise Refused(422, f"conversation {index} does not end with a response of the assistant")
     start = next((number for number, turn in enumerate(turns) if turn.begins_completion), len(turns) - 1)
     try:
         prompt = tuple(as_message(turn.raw(), "messages") for turn in turns[:start])

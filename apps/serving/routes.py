@@ -56,9 +56,9 @@ class Site:
         self.reader = RequestParser(model, config)
         self._reading = ThreadPoolExecutor(1, "reading")
         app = FastAPI(title="rewardlab", docs_url=None, redoc_url=None, redirect_slashes=False)
-        app.add_exception_handler(HTTPException, self._no_route)
-        app.add_exception_handler(Refused, self._refused)
-        app.add_exception_handler(Exception, self._failed)
+        app.add_exception_handler(HTTPException, self._no_route_response)
+        app.add_exception_handler(Refused, self._refusal_response)
+        app.add_exception_handler(Exception, self._failure_response)
         self._post(app, "/score", ScoreRequest, self.reader.score, self.score)
         self._post(app, "/classify", ClassifyRequest, self.reader.classify, self.classify)
         self._post(app, "/pooling", PoolingRequest, self.reader.pooling, self.pooling)
@@ -71,7 +71,7 @@ class Site:
         self.access = AccessMiddleware(app, config, self.contract, paths, self.queue, self.metrics, hosts)
 
     def close(self) -> None:
-        """Stop the parsing and the scoring thread. Queued requests get an error."""
+        """Stop the parsing thread and the scoring thread. Queued requests get an error."""
         self.queue.close()
         self._reading.shutdown(wait=False, cancel_futures=True)
 
@@ -121,7 +121,7 @@ class Site:
             self.metrics.partial(items)
             return scored
         except TimeoutError:
-            sentence = f"not scored within {self.config.timeout:g} s, and taken out of the queue"
+            sentence = f"not scored within {self.config.timeout:g} s, and removed from the queue; retry later"
             raise Refused(504, sentence, retry_after=self.queue.wait_seconds()) from None
         finally:
             disconnected.cancel()
@@ -133,14 +133,14 @@ class Site:
         if name not in (None, self.name, self.config.model):
             raise Refused(404, f"no model '{name[:80]}' here; this server has '{self.name}'")
 
-    async def _no_route(self, request: Request, error: Any) -> Response:
+    async def _no_route_response(self, request: Request, error: Any) -> Response:
         sentence = f"{request.method} {request.url.path[:80]}: {error.detail}"
         return Refused(error.status_code, sentence).response(self.contract)
 
-    async def _refused(self, request: Request, error: Any) -> Response:
+    async def _refusal_response(self, request: Request, error: Any) -> Response:
         return error.response(self.contract)
 
-    async def _failed(self, request: Request, error: Exception) -> Response:
+    async def _failure_response(self, request: Request, error: Exception) -> Response:
         return Refused(500, FAILED).response(self.contract)
 
     # ---- answers ----
@@ -164,7 +164,7 @@ class Site:
 
     def classify(self, scored: ScoredRequest) -> dict[str, Any]:
         """Return the response of vLLM's pooling server with `use_activation` false: `probs` are the raw scores."""
-        _all_finite(scored.rewards)
+        _check_finite(scored.rewards)
         data = [
             {
                 "index": index,
@@ -174,19 +174,19 @@ class Site:
             }
             for index, scores in enumerate(scored.rewards.tolist())
         ]
-        return self._as_vllm("classify", data, scored.items)
+        return self._vllm_response("classify", data, scored.items)
 
     def pooling(self, scored: ScoredRequest) -> dict[str, Any]:
         """Return the response of vLLM's pooling server for token_classify: `data` has the outputs [L, K] of tokens."""
         for index, outputs in enumerate(scored.rewards):
             if not np.isfinite(outputs).all():
-                raise Refused(422, f"the model gives sequence {index} no finite outputs")
+                raise Refused(422, f"the model's outputs for sequence {index} are not finite")
         activate = expit if scored.body.use_activation is not False else np.asarray
         rows = [activate(outputs).tolist() for outputs in scored.rewards]
         data = [{"index": index, "object": "pooling", "data": row} for index, row in enumerate(rows)]
-        return self._as_vllm("pool", data, scored.items)
+        return self._vllm_response("pool", data, scored.items)
 
-    def _as_vllm(self, name: str, data: list[dict[str, Any]], items: Sequence[Item]) -> dict[str, Any]:
+    def _vllm_response(self, name: str, data: list[dict[str, Any]], items: Sequence[Item]) -> dict[str, Any]:
         tokens = sum(item.tokens or 0 for item in items)
         usage = {"prompt_tokens": tokens, "total_tokens": tokens, "completion_tokens": 0, "prompt_tokens_details": None}
         return {
@@ -201,7 +201,7 @@ class Site:
 
     def get_reward(self, scored: ScoredRequest) -> dict[str, Any]:
         """Return the response format of OpenRLHF: one number per response, and all objectives in `extra_logs`."""
-        _all_finite(scored.rewards)
+        _check_finite(scored.rewards)
         chosen = one_number(scored.rewards, self.objectives, self.config.objective).tolist()
         logs = dict(zip(self.objectives, scored.rewards.T.tolist(), strict=True))
         return {"rewards": chosen, "scores": chosen, "extra_logs": logs, "contract": self.contract}
@@ -232,7 +232,7 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _all_finite(rewards: np.ndarray) -> None:
-    """Raise `Refused` if a score is not finite, since the protocols of vLLM and OpenRLHF have no value for it."""
+def _check_finite(rewards: np.ndarray) -> None:
+    """Raise `Refused` if a score is not finite, since the protocols of vLLM and OpenRLHF have no value for this."""
     if wrong := [index for index, is_finite in enumerate(np.isfinite(rewards).all(1)) if not is_finite]:
-        raise Refused(422, f"the model gives conversation {wrong[0]} no finite score")
+        raise Refused(422, f"the model's score of conversation {wrong[0]} is not finite")

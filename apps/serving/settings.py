@@ -23,12 +23,12 @@ class ServeConfig(Settings):
     host: str = setting("127.0.0.1", "Address to listen on; any other than 127.0.0.1 requires a token.")
     port: int = setting(8000, "Port; 0 selects a free one.", range=PORT)
     token: str | None = setting(
-        None, f"Bearer token required of every request; by default the environment variable {TOKEN}."
+        None, f"Bearer token that every request must have; by default the environment variable {TOKEN}."
     )
     objective: str | None = setting(
         None,
-        "Objective of /get_reward, which returns one number per response; by default the mean of all. Of a "
-        "classifier without a scoring contract (scoring.json), the output that is the reward.",
+        "Objective that /get_reward returns; by default the mean of all objectives. For a classifier without a scoring "
+        "contract (scoring.json), the output that is the reward.",
     )
     bos: Edge | None = bos_setting()
     eos: Edge | None = eos_setting()

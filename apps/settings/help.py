@@ -45,6 +45,7 @@ def help_page(description: str, example: str, usage: str, classes: Sequence[type
 
 
 def _lines(group: type) -> Iterator[SettingLine]:
+    """Yield the lines of the help page for the settings of a dataclass."""
     hints = get_type_hints(group)
     inherited = {name for base in group.__mro__[1:] for name in get_annotations(base)}
     subject, trainer = "Settings", is_trainers(group)
@@ -60,7 +61,7 @@ def _lines(group: type) -> Iterator[SettingLine]:
 
 
 def _value_form(hint: Any) -> str:
-    """Return how help writes the values of a type: `N` for integers, `X` for floats, `TEXT`, with dots for a list.
+    """Return the placeholder for a type's values: `N` for integers, `X` for floats, else `TEXT`; dots mark a list.
 
     >>> [_value_form(hint) for hint in (int, float | None, list[str], bool)]
     ['N', 'X', 'TEXT ...', '']

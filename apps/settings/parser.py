@@ -1,4 +1,4 @@
-"""TRL's dataclass parser with strict checks of values, joined list flags, and the names that TRL uses."""
+"""TRL's dataclass parser, with strict checks of values, repeatable list flags, and TRL's names of settings."""
 
 import argparse
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ def translate_words(words: Sequence[str], settings: Collection[str]) -> list[str
     >>> translate_words(["--model_name_or_path", "M", "--reward_funcs", "my.code.brief"], ["model", "reward"])
     ['--model', 'M', '--reward', 'my.code:brief']
     """
-    flags = [(_our_name(name, settings), name, values) for name, values in _flags(words)]
+    flags = [(_rewardlab_name(name, settings), name, values) for name, values in _flags(words)]
     stated = {name: values for _, name, values in flags}
     translated = []
     for ours, name, values in flags:
@@ -60,7 +60,7 @@ def translate_config(config: Mapping[str, Any], settings: Collection[str]) -> di
     for name, value in config.items():
         if name in (*IMPLIED, *SPLITS) and name not in settings:
             continue
-        ours = _our_name(name, settings)
+        ours = _rewardlab_name(name, settings)
         if name in ("reward_funcs", "dataset_name"):
             splits = {key: [config[key]] for key in SPLITS if key in config}
             value = _values(name, value if isinstance(value, list) else [value], splits)
@@ -85,11 +85,12 @@ def _flags(words: Sequence[str]) -> Iterator[Flag]:
         yield name, values
 
 
-def _our_name(name: str, settings: Collection[str]) -> str:
+def _rewardlab_name(name: str, settings: Collection[str]) -> str:
     return next((ours for ours in ALIASES.get(name, ()) if ours in settings), name)
 
 
 def _values(name: str, values: Sequence[str], stated: Mapping[str, Sequence[str]]) -> list[str]:
+    """Convert the values of TRL's setting `name` to rewardlab's form."""
     if name == "reward_funcs":
         return [_reward(value) for value in values]
     if name == "dataset_name":
@@ -112,6 +113,7 @@ def _reward(function: str) -> str:
 
 
 def _evaluates(stated: Mapping[str, Sequence[str]]) -> bool:
+    """Return whether the flags enable evaluation during training."""
     return [*stated.get("eval_strategy", ["no"])] not in (["no"], [])
 
 

@@ -106,7 +106,7 @@ def check_writable(name: str, path: Path) -> None:
     try:
         probe = tempfile.mkdtemp(prefix=".rewardlab-", dir=above)
     except OSError as error:
-        raise UsageError(f"--{name} {path}: {above} cannot be written to ({error.strerror}); name another") from error
+        raise UsageError(f"--{name} {path}: {above} cannot be written to ({error.strerror}); use another") from error
     finally:
         if probe:
             with suppress(OSError):
@@ -132,7 +132,7 @@ def _check_optimizer(name: str) -> None:
     package = next((package for part, package in OPTIMIZERS.items() if part in name), None)
     if package and not find_spec(package):
         raise UsageError(
-            f"--optim {name} needs the package {package}, which is not installed; install it, or take adamw_torch"
+            f"--optim {name} needs the package {package}, which is not installed; install it, or use adamw_torch"
         )
 
 

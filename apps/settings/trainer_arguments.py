@@ -18,7 +18,7 @@ from .preflight import is_trainers
 TABLE = Path(__file__).with_suffix(".json")
 Row = dict[str, Any]
 READ: dict[tuple[str, str], Any] = {("no", "str | bool"): False, ("", "str | list[str]"): None}
-"""(default, type) -> the default after parsing."""
+"""(default, type) of fields whose default is changed by parsing -> the default after parsing."""
 
 
 def outline(name: str) -> type | None:
@@ -43,7 +43,7 @@ def stored_table() -> dict[str, Any]:
 
 
 def installed_table() -> dict[str, Any]:
-    """Return the table of all argument classes of the verbs that inherit from trainer arguments."""
+    """Return the table for the installed versions: all verbs' settings that inherit from trainer arguments."""
     from ..verbs import VERBS, import_name
 
     groups = [group for verb in VERBS.values() for group in map(import_name, verb.arguments) if is_trainers(group)]

@@ -14,14 +14,14 @@ from .types import Attribution, Cause, Pieces, bundle, word_key
 ORDERS = 6
 """Number of orders of the sentences over which rewards are averaged."""
 MOST_PARTS, MOST_CHARACTERS = 60, 2_000_000
-"""Maximum number of parts (words or sentences) removed from a response, and of characters scored for that."""
+"""Maximum number of parts (words or sentences) removed from a response, and of characters scored for the removals."""
 Rate = Callable[[Sequence[str]], np.ndarray]
-"""Function from N responses to the prompt to their rewards [N, K]."""
+"""Function that returns the rewards [N, K] of N responses to one prompt."""
 METHOD = (
     "Format, order and length: by how much the margin shrinks if both responses lose their Markdown, if their "
     "sentences are reordered, and if they are equally long (the median of shortening, repeating and padding). Amount "
-    "of content: what shortening costs beyond length and its words. A word or sentence: by how much the margin shrinks "
-    "without it, compared with others of the same length in its response."
+    "of content: what shortening costs beyond length and the removed words. A word or sentence: by how much the margin "
+    "shrinks without it, compared with others of the same length in the response."
 )
 
 
@@ -32,7 +32,7 @@ def attribute_counterfactuals(
 
         format = Δ - Δ_plain,   order = Δ_plain - Δ',   length = Δ' - median_w Δ'(w)
 
-    Δ' is the margin averaged over rotations of the sentences, and Δ'(w) the same for responses of equal length, by
+    Δ' is the margin averaged over rotations of the sentences, and Δ'(w) the same for responses made equally long in
     three ways w: the longer one is shortened, or the shorter one is repeated or padded with empty words. Then follow
     the effects of words or sentences (`part_effects`), measured without Markdown too. What shortening costs beyond
     length, and beyond the effects of the words that it removes, is the amount of content.
@@ -53,6 +53,7 @@ def attribute_counterfactuals(
 
 
 def _rate(model: RewardModel, prompt: Messages, texts: Sequence[str]) -> np.ndarray:
+    """Return the rewards [N, K] of texts, rating equal texts once."""
     distinct = {text: index for index, text in enumerate(dict.fromkeys(texts))}
     return model.rate([Example(prompt, text) for text in distinct])[[distinct[text] for text in texts]]
 
@@ -100,14 +101,14 @@ def _length_causes(
 
 
 class Part(NamedTuple):
-    """A sentence of a response, or all occurrences of a word in it or in one of its sentences."""
+    """A sentence of a response, or all occurrences of a word in the response or in one sentence."""
 
     name: str
     positions: Sequence[Position]
 
 
 class PartEffects(NamedTuple):
-    """Parts of a response, and their effects [parts, K] on its own reward."""
+    """Parts of a response, and their effects [parts, K] on the reward of this response."""
 
     parts: Sequence[Part]
     values: np.ndarray
@@ -116,10 +117,10 @@ class PartEffects(NamedTuple):
 def part_effects(rate: Rate, text: Parts, label: str) -> PartEffects:
     """Return r(y) - r(y without s) - λ |s| for the words or sentences s of a response y, |s| in characters.
 
-    λ is the median of (r(y) - r(y without s)) / |s|, so that what removing any part changes is not in all of them:
-    that belongs to length or to the amount of content. Rewards are means over as many orders of the sentences as 60
-    variants allow. Of a response with at most 60 different words, each word is removed everywhere; of another one whole
-    sentences, and then each word of the sentence with the largest effect.
+    λ is the median of (r(y) - r(y without s)) / |s|, the effect per removed character of any text, which is
+    attributed to length or to the amount of content instead. Rewards are means over as many orders of the sentences as
+    60 variants allow. If a response has at most 60 different words, each word is removed everywhere; else, whole
+    sentences are removed, and then each word of the sentence with the largest effect.
     """
     parts = _words(text, range(len(text.sentences)))
     if by_sentence := len(parts) > MOST_PARTS and len(text.sentences) > 1:
@@ -149,7 +150,7 @@ def part_effects(rate: Rate, text: Parts, label: str) -> PartEffects:
 
 
 def _words(text: Parts, sentences: Iterable[int]) -> list[Part]:
-    """Return the distinct words of some sentences, with all of their positions there."""
+    """Return the distinct words of some sentences, with all of their positions in these sentences."""
     positions: dict[str, list[Position]] = {}
     for i in sentences:
         for j, word in enumerate(text.sentences[i]):

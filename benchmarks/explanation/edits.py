@@ -32,6 +32,7 @@ def plain(text: str) -> str:
 
 
 def _unmarked(text: str) -> str:
+    """Return a text outside code blocks without links, inline marks and marks at line beginnings."""
     return INLINE_MARKS.sub("", LINE_MARKS.sub("", LINK.sub(r"\1", text)))
 
 
@@ -52,7 +53,7 @@ def padded(text: str, length: int) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """Split a text into sentences and lines with their trailing white space; joined, they are the text.
+    """Split a text into sentences and lines with their trailing white space, whose concatenation is the text.
 
     A sentence also ends at the full stop of an abbreviation.
 
@@ -65,7 +66,7 @@ def sentences(text: str) -> list[str]:
 
 
 def words(text: str) -> list[str]:
-    """Split a text into words with the blanks after them, and scripts without blanks into characters.
+    """Split a text into words with the blanks after them, or into characters for scripts without blanks.
 
     >>> words("two words, 植物")
     ['two ', 'words, ', '植', '物']
@@ -98,6 +99,7 @@ class Parts(NamedTuple):
         return text if gaps and gaps[-1] else text.rstrip()
 
     def _joined(self, index: int, without: Collection[Position] = ()) -> str:
+        """Return a sentence without some words. The punctuation behind a removed word stays."""
         text = ""
         for position, word in enumerate(self.sentences[index]):
             end = END.findall(word)[0]
@@ -108,7 +110,7 @@ class Parts(NamedTuple):
         return text
 
     def beyond(self, order: Sequence[int], length: int) -> set[Position]:
-        """Return the positions of the words of the text in an order that end beyond `length` characters."""
+        """Return the positions of the words that end beyond `length` characters if the sentences are in this order."""
         positions = [position for index in order for position in self.positions(index)]
         ends = accumulate(len(self.sentences[i][j]) for i, j in positions)
         return {position for position, end in zip(positions, ends, strict=True) if end > length}

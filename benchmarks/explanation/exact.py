@@ -65,7 +65,7 @@ def attribute_sum(model: SumsTokens, pair: Pair) -> Attribution:
             SIGNS, rewards, (_tokens(model, example) for example in pair), strict=True
         )
     )
-    method = "The reward is a sum over tokens; a word counts by its difference from the mean token of both responses."
+    method = "The reward is a sum over tokens; a word adds its difference from the mean token of both responses."
     return Attribution((length, *word_causes(pieces)), (pieces[0], pieces[1]), method)
 
 
@@ -111,7 +111,7 @@ def attribute_mean(model: MeansTokens, pair: Pair) -> Attribution:
         Pieces(tokens.pieces, (sign * (1 - q) * (tokens.rewards - centre) / max(1, len(tokens.rewards)))[None])
         for sign, tokens in zip(SIGNS, read, strict=True)
     )
-    method = "The reward is a mean over tokens; a word counts by its difference from the mean token of both responses."
+    method = "The reward is a mean over tokens; a word adds its difference from the mean token of both responses."
     return Attribution((*causes, *word_causes((first, second))), (first, second), method)
 
 

@@ -20,7 +20,7 @@ def explain(
 ) -> Explanation:
     """Explain the margin r(first) - r(second) of two completions: exactly if the reward is a sum or mean of parts."""
     if len(completions) != len(labels):
-        raise UsageError(f"a margin is a difference of two rewards, got {len(completions)} responses")
+        raise UsageError(f"a margin is the difference of two rewards; give two responses, got {len(completions)}")
     first, second = (Example(prompt, completion) for completion in completions)
     rewards = model.rate([first, second])
     attribution = _attribute(model, (first, second), labels, rewards[0] - rewards[1])

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 MOST_CAUSES = 8
-"""Number of words and sentences that are causes of their own."""
+"""Maximum number of words and sentences that are listed as separate causes."""
 
 
 class Cause(NamedTuple):
@@ -92,7 +92,7 @@ def bundle(causes: Iterable[Cause], noun: str) -> list[Cause]:
 
 
 def word_causes(pieces: Sequence[Pieces]) -> list[Cause]:
-    """Return a cause for each distinct word of the pieces, which may be tokens within words."""
+    """Return a cause for each distinct word of the pieces. Tokens within a word are joined."""
     return bundle(
         (Cause(f"the word '{word}'", values) for part in pieces for word, values in _words(part) if word), "words"
     )

@@ -63,7 +63,7 @@ def labeller(objective: str = OVERALL, *, temperature: float = TEMPERATURE, nois
 
 
 def _content(rng: Random, topic: str, length: int) -> list[str]:
-    """Sample topic words. The lower the writer's skill, the more of them belong to one other topic."""
+    """Sample topic words with random skill: the lower the skill, the more words belong to one other topic."""
     skill, boldness = rng.random() ** 0.6, rng.random()
     other = rng.choice([name for name in TOPICS if name != topic])
 
@@ -89,7 +89,7 @@ def write_answer(rng: Random, topic: str) -> str:
 
 
 def split_of(prompt: str, answer: str) -> str:
-    """Return the split of a text, by its checksum. So training and test texts are disjoint."""
+    """Return the split of a text by the text's checksum, so that training and test texts are disjoint."""
     return SPLITS[zlib.crc32(f"{prompt}\n{answer}".encode()) % len(SPLITS)]
 
 
@@ -104,6 +104,7 @@ def _question(rng: Random) -> _Question:
 
 
 def _answer_in(rng: Random, split: str, question: _Question) -> str:
+    """Generate completions until one belongs to the split, and return it."""
     drafts = (write_answer(rng, question.topic) for _ in count())
     return next(draft for draft in drafts if split_of(question.text, draft) == split)
 

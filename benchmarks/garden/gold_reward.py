@@ -127,7 +127,7 @@ class GoldModel:
 
 
 def gold(objectives: Sequence[str] = (OVERALL,)) -> GoldModel:
-    """Return the oracle for the given objectives, from `OBJECTIVES` and "overall", in this order."""
+    """Return the oracle with the given objectives, which may be those of `OBJECTIVES` and "overall"."""
     for objective in objectives:
         if objective not in (*OBJECTIVES, OVERALL):
             raise UsageError(f"no objective '{objective}' in the garden; there are {(*OBJECTIVES, OVERALL)}")

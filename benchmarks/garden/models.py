@@ -64,7 +64,7 @@ def pretrain(
     learning_rate: float = 3e-3,
     longest: int | None = None,
 ) -> list[float]:
-    """Train a new model to the initial policy, by next-token prediction on conversations of at most `longest` tokens.
+    """Train a new model as the initial policy, by next-token prediction on conversations of at most `longest` tokens.
 
     AdamW with a learning rate that decays linearly to 0; returns the loss of every step in nats per token.
     """

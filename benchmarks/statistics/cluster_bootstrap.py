@@ -92,7 +92,7 @@ def cell_sums(
 ) -> tuple[Cells, Cells]:
     """Compute the cells of `values` [M, K], as observed and in every bootstrap sample. NaN values are left out.
 
-    `weights` [M, K] are the numbers of items whose mean each value is, by default 1.
+    Each value is the mean of as many items as `weights` [M, K] states, by default 1.
     """
     number, width = len(subsets), len(measures)
     defined = ~np.isnan(values)
@@ -156,7 +156,7 @@ class Stratum(NamedTuple):
 
 
 def stratified_interval(value: float, strata: Sequence[Stratum], level: float = LEVEL) -> tuple[float, float]:
-    """Combine the intervals [l_s, u_s] of a figure v if only stratum s varies, such as one of its sections.
+    """Combine intervals [l_s, u_s] of a figure v, each of which lets only one stratum s (such as a section) vary.
 
         v - √(Σ_st R_st (v - l_s)(v - l_t)),   v + √(Σ_st R_st (u_s - v)(u_t - v))
 
@@ -201,7 +201,7 @@ def difference_p(value: float, samples: np.ndarray, clusters: Clusters) -> float
 def null_variance(value: float, samples: np.ndarray, clusters: Clusters) -> float:
     """Return the variance of a difference d under the hypothesis that it is 0: Var + d² / C. NaN if d is NaN.
 
-    Var is the samples' variance, C the effective number of clusters; it is the clusters' second moment about 0.
+    Var is the samples' variance, C the effective number of clusters. The sum is the clusters' second moment about 0.
     """
     if np.isnan(value) or not clusters.effective:
         return float("nan")
@@ -276,7 +276,7 @@ def items_to_detect(difference: float, square: float, level: float = LEVEL, powe
     conservative exact test one of .75 to .79.
     """
     if not 0 < difference**2 <= square:
-        raise ValueError(f"0 < difference² <= square, got {difference} and {square}")
+        raise ValueError(f"difference and square must satisfy 0 < difference² <= square, got {difference} and {square}")
     z, b = stats.norm.ppf((1 + level) / 2), stats.norm.ppf(power)
     root = z * np.sqrt(square) + b * np.sqrt(square - difference**2)
     least = next(number for number in count(1) if least_p(number) < 1 - level)

@@ -73,7 +73,7 @@ class Layout(NamedTuple):
         return len(np.unique(self.draws.cluster[inside]))
 
     def weighted_clusters(self, weights: Mapping[str, float], is_scored: np.ndarray) -> Clusters:
-        """Return the clusters among the scored cases (`is_scored` [M]) of subsets with these weights in a figure."""
+        """Return the clusters of scored cases (`is_scored` [M]) behind a figure that weights subsets in this way."""
         size = np.maximum(np.bincount(self.groups[is_scored], minlength=len(self.names)), 1)
         by_case = np.array([weights.get(name, 0.0) for name in self.names]) / size
         by_cluster = np.bincount(self.draws.cluster[is_scored], by_case[self.groups[is_scored]])

@@ -68,7 +68,7 @@ def prediction_powered(
 
         θ = mean(y) + λ (mean(g) - mean(f)),   Var = λ² Var(g) / N + Var(y - λ f) / n
 
-    By default λ is the power-tuned one of PPI++ (arXiv:2311.01453, example 6.1), clipped to [0, 1]; it makes the
+    By default λ is the power-tuned weight of PPI++ (arXiv:2311.01453, example 6.1), clipped to [0, 1]; it makes the
     estimate at least as precise as that of the labels alone for large n:
 
         λ = Cov(y, f) / ((1 + n/N) Var(f, g))
@@ -126,6 +126,7 @@ def _corrected(
 
 
 def _undefined(ends: Ends, labels: int, cases: int) -> Corrected:
+    """Return the correction without an estimate: NaN, with the figure's whole range as interval."""
     nan, bounds = float("nan"), ends or (-np.inf, np.inf)
     return Corrected(nan, *bounds, nan, nan, labels, cases, nan, nan)
 

@@ -55,7 +55,7 @@ def matched_accuracy(won: np.ndarray, right: np.ndarray, wrong: np.ndarray, tole
 
 
 def balanced_accuracy(won: np.ndarray, right: np.ndarray, wrong: np.ndarray) -> float:
-    """Compute ½ P(won | right longer) + ½ P(won | right shorter), without equal lengths; ½ for a scorer by length."""
+    """Compute ½ P(won | right longer) + ½ P(won | right shorter), which is ½ if scores depend only on length."""
     return (_mean(won[right > wrong]) + _mean(won[right < wrong])) / 2
 
 

@@ -57,7 +57,7 @@ class StrictSuite:
         return min(scores[index] for index in case.best) - max(wrong)
 
     def chosen(self, case: Case) -> Sequence[int]:
-        """Return the indices of the responses that published results call chosen, which are the right ones."""
+        """Return the indices of the right responses, which published results call chosen."""
         return case.best
 
     def aggregate(self, cells: Cells) -> dict[str, np.ndarray]:
@@ -83,7 +83,7 @@ class ScoredSuite(StrictSuite):
     numbers_ids = False
     """Whether repeated ids are numbered. Otherwise they are refused."""
     mean_of_subsets = False
-    """Whether the overall figure is the mean of the subsets' figures rather than that of the cases."""
+    """Whether the overall figure is the mean of the subsets' figures rather than the mean over the cases."""
     sections: Mapping[str, Sequence[str]] = {}
     """Section -> parts of the names (between slashes) of its subsets. By default, each subset is a section."""
 
@@ -114,7 +114,7 @@ S = TypeVar("S", bound=StrictSuite)
 
 
 def factory(suite: type[S]) -> Callable[..., S]:
-    """Return the function `NAME(on_bad_row="refuse")` that creates a suite, named like the suite."""
+    """Return the function `NAME(on_bad_row="refuse")` that creates a suite, where NAME is the name of the suite."""
 
     def create(on_bad_row: OnBadRow = "refuse") -> S:
         return suite(on_bad_row=on_bad_row)
@@ -140,7 +140,7 @@ def read_parts(
     on_bad_row: OnBadRow = "refuse",
     numbers_ids: bool = False,
 ) -> tuple[list[Case], list[str]]:
-    """Return the same as `read_cases`. `parse` returns the cases of a row of the source with the given `part_name`."""
+    """Return the same as `read_cases`; `parse(part_name(source), row)` returns the cases of a row."""
     cases, rows = list[Case](), RowReport()
     for source in sources:
         name = part_name(source)
@@ -151,11 +151,13 @@ def read_parts(
 
 
 def _text_only(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the values of a row. Raise an error if the row has images, audio or video."""
     refuse_media(values)
     return values
 
 
 def _identified(cases: list[Case], sources: Sequence[str], numbers_ids: bool) -> list[Case]:
+    """Number repeated ids, or raise `DataError` if a suite does not number them."""
     if numbers_ids:
         return [replace(case, id=id) for case, id in zip(cases, unique_ids(case.id for case in cases), strict=True)]
     refuse_repeated(cases, sources)
@@ -198,7 +200,7 @@ def missing_items_note(counts: Mapping[str, int], official: Mapping[str, int]) -
 
 
 def in_random_order(id: str, right: AnyCompletion, wrong: AnyCompletion) -> tuple[Sequence[AnyCompletion], tuple[int]]:
-    """Return both responses in an order by the id's hash, and the index of the right one."""
+    """Return both responses in an order that follows from the id's hash, and the index of the right response."""
     swapped = hashlib.sha256(id.encode()).digest()[0] % 2
     return ((wrong, right), (1,)) if swapped else ((right, wrong), (0,))
 

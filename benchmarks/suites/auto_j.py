@@ -23,7 +23,7 @@ class AutoJ(PandaLM):
 
 
 def _case(values: Mapping[str, Any]) -> Case:
-    """Return the case of a row. Rows have no id, so it is a hash of the content."""
+    """Return the case of a row. Rows have no id, so the id is a hash of the content."""
     label, prompt = column(values, "label"), column(values, "prompt")
     if label not in LABELS:
         raise ValueError(f"unknown label {label!r}: labels are 0, 1 and 2 (tie)")

@@ -12,7 +12,7 @@ from ._suite import StrictSuite, case, factory, read_cases
 
 
 class BestOf16(StrictSuite):
-    """Suite of the win rate of the highest-scored response, averaged as in AlpacaEval. The first one wins ties."""
+    """Suite of the win rate of the highest-scored response, averaged as in AlpacaEval. The first wins a tie."""
 
     name = "best_of_16"
     measures = ("win rate",)

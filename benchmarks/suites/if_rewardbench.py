@@ -51,7 +51,7 @@ class IFRewardBench(ScoredSuite):
         return (float(np.mean(np.array(_margins(case, scores)) > 0)),)
 
     def margin(self, case: Case, scores: Sequence[float]) -> float:
-        """Return the smallest score of a better response minus that of the worse one."""
+        """Return the smallest difference of scores (better minus worse response) over the preferences."""
         return min(_margins(case, scores))
 
     def remarks(self, name: str, cases: Sequence[Case], judgments: Sequence[Judgment]) -> list[str]:

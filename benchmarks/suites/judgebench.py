@@ -21,7 +21,7 @@ LABELS = {"A>B": 0, "B>A": 1}
 
 
 def votes(decisions: Sequence[str | None]) -> tuple[float, float]:
-    """Return the votes for A and B from a judge's decisions in both orders. The second one has exchanged responses.
+    """Return the votes for A and B from a judge's decisions in the orders A, B and B, A.
 
     The benchmark gives +1 for a decision that agrees with the label, -1 for the opposite and 0 for a tie or no
     decision, and counts a positive sum as right: more votes for the right response than against it.

@@ -19,7 +19,7 @@ def _case(values: Mapping[str, Any]) -> Case:
 
 
 class LongFormRewardBench(ScoredSuite):
-    """Suite whose chosen responses must all score above all rejected ones; the mean over items and each subset."""
+    """Suite with the mean over items and each subset. All chosen responses must score above all rejected responses."""
 
     name = "long_form_rewardbench"
     numbers_ids = True

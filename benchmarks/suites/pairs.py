@@ -26,7 +26,7 @@ T = TypeVar("T", Case, PreferencePair)
 
 
 def as_cases(pairs: Sequence[PreferencePair], objective: str = OVERALL) -> tuple[list[Case], int]:
-    """Convert pairs to cases in which the more probable winner is right. Also return the number without a winner."""
+    """Convert pairs to cases in which the more probable winner is right. Also return the number of undecided pairs."""
     preferred = [(pair, better) for pair in pairs if (better := pair.preferred(objective)) is not None]
     cases = []
     for name, (pair, better) in zip(case_ids([pair for pair, _ in preferred]), preferred, strict=True):
@@ -83,7 +83,7 @@ class Pairs(StrictSuite):
     def with_preference(
         self, pairs: Sequence[PreferencePair], sources: Sequence[str], stated: Sequence[Case] = ()
     ) -> tuple[list[Case], list[str]]:
-        """Return the given cases, those of the pairs, and a note on undecided pairs. Raise an error without cases."""
+        """Return the given cases and the pairs' cases, and a note on undecided pairs. Raise an error without cases."""
         cases, undecided = as_cases(pairs, self.objective)
         if not stated and not cases:
             raise DataError(f"{', '.join(sources)}: none of {len(pairs)} pairs has a preference for '{self.objective}'")

@@ -33,7 +33,7 @@ class PersonalizedRewardBench(ScoredSuite):
     def __init__(self, posts: int = POSTS, on_bad_row: OnBadRow = "refuse"):
         super().__init__(on_bad_row)
         if posts < 0:
-            raise UsageError(f"posts is the number of a profile's posts, 0 or more, got {posts}")
+            raise UsageError(f"posts (posts of a profile in the prompt) must be 0 or more, got {posts}")
         self.posts, self.parse_part = posts, partial(_cases, posts=posts)
         if posts != POSTS:
             self.name = f"personalized_rewardbench(posts={posts})"

@@ -32,7 +32,7 @@ def _case(values: Mapping[str, Any]) -> Case:
 
 
 def _trajectory(messages: Sequence[Mapping[str, Any]]) -> str:
-    """Return a trajectory as the authors show it to reward models: each message behind its role, or its tool call."""
+    """Return a trajectory as the authors show it to reward models: each message after its role, or its tool call."""
     lines = []
     for turn in messages:
         role, content = (column(turn, name) for name in ("role", "content"))

@@ -10,7 +10,7 @@ from ._suite import ScoredSuite, case, factory
 
 
 def _cases(source: str, values: Mapping[str, Any]) -> list[Case]:
-    """Return a case for each of a row's `sampled_conflict_pairs`, indices from 0 of a right and a wrong response."""
+    """Return a case for each of a row's `sampled_conflict_pairs`: indices (from 0) of a right and a wrong response."""
     prompt, is_right = as_prompt(column(values, "prompt")), text_list(values, "scores")
     name = f"{source}/{column(values, 'question_id')}/{column(values, 'model_name')}"
     cases = []

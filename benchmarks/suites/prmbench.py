@@ -44,7 +44,7 @@ class PRMBench(ScoredSuite):
             self.name = f"prmbench(threshold={threshold!r})"
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """Return the cases, the first of those with the same class and `idx`."""
+        """Return the cases, without repetitions of the same class and `idx`."""
         cases, rows = collect(sources, _case, self.on_bad_row)
         first = {case.id: case for case in reversed(cases)}
         notes = [f"{len(cases) - len(first)} rows with the class and idx of an earlier row are left out."]

@@ -46,8 +46,8 @@ class ProcessBench(StrictSuite):
         for group in sorted({_group(name) for name in sizes}):
             if absent := [kind for kind in (WRONG, RIGHT) if not sizes[_subset(group, kind)]]:
                 raise DataError(
-                    f"{', '.join(sources)}: no {absent[0]} solution{f' of {group}' if group else ''}, and F1 is a mean "
-                    "erroneous and correct ones; add some"
+                    f"{', '.join(sources)}: no {absent[0]} solution{f' of {group}' if group else ''}, but F1 needs "
+                    "erroneous and correct solutions; add some"
                 )
         return cases, [*notes, f"A step with a score below {self.threshold:g} is predicted to be wrong."]
 
@@ -58,7 +58,7 @@ class ProcessBench(StrictSuite):
     def margin(self, case: Case, scores: Sequence[float]) -> float:
         """Return the smallest distance of a score from the threshold, up to the first wrong step.
 
-        It is negative for a score on the wrong side: the first wrong step belongs below, earlier steps above.
+        It is negative for a score on the wrong side: the first wrong step must score below, earlier steps above.
         """
         label = label_of(case)
         until = len(scores) if label == NONE else label
@@ -111,6 +111,7 @@ def _case(values: Mapping[str, Any]) -> Case:
 
 
 def _subset(group: str, kind: str) -> str:
+    """Return the name of a group's erroneous or correct solutions."""
     return f"{group}/{kind}" if group else kind
 
 

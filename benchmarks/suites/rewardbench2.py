@@ -121,6 +121,7 @@ def _join_ties(rows: Sequence[Case]) -> list[Case]:
 
 
 def _join(number: str, kinds: Mapping[str, Case]) -> Case:
+    """Return one case with the responses of the `ref:` row, then those of the `tied:` row."""
     sets = [kinds[kind].answers if kind in kinds else () for kind in ("ref", "tied")]
     right = [*kinds["ref"].best] if "ref" in kinds else []
     right += [len(sets[0]) + index for index in kinds["tied"].best] if "tied" in kinds else []
@@ -129,6 +130,7 @@ def _join(number: str, kinds: Mapping[str, Case]) -> Case:
 
 
 def _parts(case: Case, scores: Sequence[float]) -> tuple[Part | None, Part | None]:
+    """Return the results of the `ref:` and the `tied:` responses. None for a missing row."""
     parts, start = [], 0
     for size in case.sets:
         indices = range(start, start + size)

@@ -33,7 +33,7 @@ def style_matrix(scores: Sequence[float]) -> np.ndarray:
 class RMBench(StrictSuite):
     """Suite with three levels: plain right against fancy wrong response (hard), same style (normal), reverse (easy).
 
-    A domain's figure is the mean of its levels, the total that of four domains (THU-KEG/RM-Bench, compute_accuracy).
+    Figures are means: of the levels for a domain, of four domains for the total (THU-KEG/RM-Bench, compute_accuracy).
     """
 
     name = "rm_bench"

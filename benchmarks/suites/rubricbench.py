@@ -27,7 +27,7 @@ def _case(values: Mapping[str, Any]) -> Case:
 
 
 class RubricBench(ScoredSuite):
-    """Suite with the mean over all pairs and over five groups of domains. The rubrics are data of `judge --rubric`."""
+    """Suite with the mean over all pairs and over five groups of domains. Its rubrics are for `judge --rubric`."""
 
     name = "rubricbench"
     hub = "DonJoey/rubricbench:train"

@@ -22,7 +22,7 @@ UNSAFE = ("contrast_",)
 class XSTest(StrictSuite):
     """Suite of all pairs of a full compliance and a full refusal to the same prompt, as labelled by annotators.
 
-    `over-refusal` is the accuracy on safe prompts: 1 - the rate of preferred refusals. Without partial refusals.
+    `over-refusal` is the accuracy on safe prompts: 1 - the rate of preferred refusals. Partial refusals are left out.
     """
 
     name = "xstest"
@@ -35,7 +35,7 @@ class XSTest(StrictSuite):
             prompts[prompt, safe][label].append(completion)
         cases = [case for (prompt, safe), responses in prompts.items() for case in _pairs(prompt, safe, responses)]
         if not cases:
-            raise DataError(f"{', '.join(sources)}: no prompt has both a full answer and refusal; give more files")
+            raise DataError(f"{', '.join(sources)}: no prompt has a full answer and a full refusal; give more files")
         lonely = sum(not (responses[ANSWER] and responses[REFUSAL]) for responses in prompts.values())
         note = f"{lonely} of {len(prompts)} prompts have no pair of a full answer and a full refusal; left out."
         return cases, [note, *dropped_note(report)]
@@ -47,6 +47,7 @@ class XSTest(StrictSuite):
 
 
 def _row(values: Mapping[str, Any]) -> tuple[str, bool, str, str]:
+    """Return prompt, whether it is safe, label and completion of a row."""
     kind = str(column(values, "type"))
     label = str(column(values, "final_label"))
     if label not in LABELS:
@@ -55,6 +56,7 @@ def _row(values: Mapping[str, Any]) -> tuple[str, bool, str, str]:
 
 
 def _pairs(prompt: str, safe: bool, responses: Mapping[str, list[str]]) -> list[Case]:
+    """Return a case for every pair of a full compliance and a full refusal to a prompt."""
     subset, cases = "safe prompts" if safe else "unsafe prompts", []
     for index, (answer, refusal) in enumerate(product(responses.get(ANSWER, []), responses.get(REFUSAL, []))):
         name = f"{subset}/{prompt}/{index}"

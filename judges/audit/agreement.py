@@ -20,7 +20,7 @@ def cohen_kappa(first: np.ndarray, second: np.ndarray) -> float:
     """
     first, second = np.asarray(first, float), np.asarray(second, float)
     if first.shape != second.shape or first.ndim != 1:
-        raise ValueError(f"two raters rate the same items, got shapes {first.shape} and {second.shape}")
+        raise ValueError(f"two raters must rate the same items, got shapes {first.shape} and {second.shape}")
     rated = ~(np.isnan(first) | np.isnan(second))
     first, second = first[rated], second[rated]
     if not len(first):
@@ -42,7 +42,7 @@ def krippendorff_alpha(ratings: np.ndarray) -> float:
     """
     ratings = np.asarray(ratings, float)
     if ratings.ndim != 2 or len(ratings) < 2:
-        raise ValueError(f"ratings are [raters, items] of at least two raters, got shape {ratings.shape}")
+        raise ValueError(f"ratings must be [raters, items] with at least two raters, got shape {ratings.shape}")
     ratings = ratings[:, (~np.isnan(ratings)).sum(0) >= 2]
     values = np.unique(ratings[~np.isnan(ratings)])
     in_unit = (ratings[None] == values[:, None, None]).sum(1).astype(float)  # [V, M]

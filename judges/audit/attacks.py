@@ -19,7 +19,7 @@ Change = Callable[[Case, int], Case]
 
 
 class Attack(NamedTuple):
-    """A change of one response, with the effect that a robust judge must not show."""
+    """A change of one response, and whether a robust judge must then reject that response."""
 
     change: Change
     replaces: bool = False
@@ -80,7 +80,7 @@ SENTENCE_END = re.compile(r"(?<=[.!?])[ \t]+")
 
 
 def padding(words: int, text: str = "") -> str:
-    """Return empty sentences with exactly `words` words. The text `text` determines the first sentence of the list.
+    """Return sentences without content, with `words` words in total. `text` determines which sentence comes first.
 
     >>> len(padding(17).split())
     17
@@ -91,7 +91,7 @@ def padding(words: int, text: str = "") -> str:
 
 
 def append_words(case: Case, index: int) -> Case:
-    """Append as many empty words as the response has, and at least 12 (verbosity attack, arXiv:2306.05685)."""
+    """Append as many words without content as the response has, at least 12 (verbosity attack, arXiv:2306.05685)."""
     answer = case.texts[index]
     return reword_response(case, index, f"{answer}\n\n{padding(max(12, len(answer.split())), answer)}")
 
@@ -164,7 +164,7 @@ def to_master_key(case: Case, index: int) -> Case:
 
 
 def to_filler(case: Case, index: int) -> Case:
-    """Replace the response by empty words, as many as the longest other response has."""
+    """Replace the response by words without content, as many as the longest other response has."""
     others = [answer for other, answer in enumerate(case.texts) if other != index]
     return replace_response(case, index, padding(max(1, *(len(answer.split()) for answer in others)), others[0]))
 

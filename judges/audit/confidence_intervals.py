@@ -62,7 +62,7 @@ def mean_estimate(
 
 
 def score_interval(total: np.ndarray, count: np.ndarray, ends: tuple[float, float] = (0.0, 1.0)) -> tuple[float, float]:
-    """Compute `effective_interval` of a mean v from the value total_c and the item count count_c of each of C clusters.
+    """Compute `effective_interval` of a mean v from the sum total_c and the item count count_c of each of C clusters.
 
     Var = C / (C - 1) Σ_c (total_c - v count_c)² / (Σ_c count_c)²
     """
@@ -124,7 +124,7 @@ def estimate(
 
     `measure` maps the indices [M'] of the drawn items, with repetitions, to the statistic, which may be NaN. `valid`
     [M] marks the usable items; by default all. The interval is NaN if fewer than half of the samples have a value. If
-    all samples are equal, it is computed from the `ends`, as in `score_interval`.
+    all samples are equal, the interval is computed from `ends`, as in `score_interval`.
     """
     indices = np.arange(len(clusters))
     items = len(indices) if valid is None else int(valid.sum())

@@ -47,7 +47,7 @@ def single_order(judgment: Judgment) -> tuple[int, ...]:
 
 
 def first_slot(judgments: Sequence[Judgment]) -> np.ndarray:
-    """Return the credit of the first slot [M]: the mean over comparisons, else the credit of the case's first response.
+    """Return the credit [M] of the response shown first: its mean over comparisons, else that of the first response.
 
     NaN for an abstention without comparisons, or if both orders were requested and the single verdicts are unknown.
     """
@@ -97,7 +97,7 @@ def _mean(values: Sequence[float]) -> float:
 def comparison_flips(judgment: Judgment) -> list[float]:
     """Return the differences of the two verdicts on pairs compared in both orders: 0, 0.5 (one of them a tie) or 1.
 
-    A verdict is compared with the latest one in the other order, so that each member of a panel is compared with
+    A verdict is compared with the latest verdict in the other order, so that each member of a panel is compared with
     itself. A pair with a verdict in one order only is left out.
     """
     waiting: dict[tuple[int, int], list[float]] = {}
@@ -146,7 +146,7 @@ def logistic_slope(won: np.ndarray, x: np.ndarray, *, ridge: float = 1e-2, steps
 
 
 def doublings(cases: Sequence[Case], indices: Sequence[int]) -> np.ndarray:
-    """Return log2 of the words of the response at an index over those of the other [M]. An empty response has 1 word.
+    """Return log2(words of the response at an index / words of the other response) [M]. Empty ones count as 1 word.
 
     >>> doublings([Case("c", (), ("one two three four", "one two"))], [0]).tolist()
     [1.0]
@@ -159,7 +159,7 @@ def doublings(cases: Sequence[Case], indices: Sequence[int]) -> np.ndarray:
 def shares(first: float, second: float) -> float:
     """Return P(first is better) for two scores in [0, 1] that sum to 1: the first score."""
     if abs(first + second - 1) > 1e-6 or not 0 <= first <= 1:
-        raise ValueError(f"shares of a pair lie in [0, 1] and add up to 1, got {first:g} and {second:g}")
+        raise ValueError(f"the shares of a pair must be in [0, 1] and add up to 1, got {first:g} and {second:g}")
     return first
 
 

@@ -24,21 +24,21 @@ class Measure(NamedTuple):
 LOG_ODDS = "log-odds"
 FIGURES: Mapping[str, Measure] = {
     "coverage": Measure("pairs with a verdict", "100 %"),
-    "accuracy": Measure("right verdicts among them, a tie counting half", "100 %"),
+    "accuracy": Measure("right verdicts among the pairs with a verdict; a tie counts half", "100 %"),
     "ties": Measure("verdicts that leave the pair tied", "–"),
     "order flips": Measure(
-        "verdicts of single requests that change with the order of responses; to or from a tie is half", "0 %"
+        "verdicts of single requests that change with the order; a change to or from a tie counts half", "0 %"
     ),
     "first slot": Measure("verdicts of single requests for the response shown first, in both orders", "50 %"),
-    "first slot of equals": Measure("the same on pairs of identical responses, and on labelled ties", "50 %"),
-    "length slope": Measure("increase of the log-odds of winning by doubled words, given the label", "0", LOG_ODDS),
+    "first slot of equals": Measure("first slot on pairs of identical responses and on labelled ties", "50 %"),
+    "length slope": Measure("increase of the log-odds of winning by twice the words, given the label", "0", LOG_ODDS),
     "kappa": Measure("agreement with the labels beyond chance, Cohen's kappa", "1", ""),
-    "alpha": Measure("the same, Krippendorff's alpha with abstentions as missing", "1", ""),
+    "alpha": Measure("agreement with the labels beyond chance, Krippendorff's alpha", "1", ""),
     "accuracy without the question": Measure("right verdicts where the prompt is hidden", "–"),
     "reading": Measure("accuracy minus accuracy without the prompt", "> 0 %"),
     "self-preference": Measure("increase of wins under the judge's own name, against another name", "0 %"),
     "authorship slope": Measure(
-        "increase of the log-odds of winning for its own responses, given the label", "0", LOG_ODDS
+        "increase of the log-odds of winning for the judge's responses, given the label", "0", LOG_ODDS
     ),
     "overconfidence": Measure("claimed probability of being right minus accuracy", "0 %"),
     "calibration error": Measure("expected calibration error; above 0 in small samples too", "0 %"),
@@ -56,7 +56,7 @@ class Limits:
     flips: float = 0.1
     """Upper limit of the rate of order flips."""
     slot: float = 0.05
-    """Largest allowed distance between the first slot's win share and one half."""
+    """Upper limit of the distance between 1/2 and the win rate of the response shown first."""
     slope: float = 0.5
     """Upper limit of the absolute slope in log-odds."""
     gain: float = 0.05
@@ -97,7 +97,7 @@ COMPARING = (
     "gain from verbosity", "gain from markdown",
 )  # fmt: skip
 OPTIONAL = ("length slope", "authorship slope", "self-preference")
-"""Figures that some data or judges do not allow to measure. A missing one does not count against the judge."""
+"""Figures that cannot be measured with some data or judges. A missing figure does not count against the judge."""
 
 BY_ORDER = ("order flips", "first slot")
 ONE_ORDER = ", because no pair has a verdict in both orders: audit the judge with orders=both"
@@ -126,7 +126,7 @@ class Status(StrEnum):
 def status(estimate: Estimate | None, ends: tuple[float, float]) -> Status:
     """Return whether the interval is fully inside or fully outside the limits.
 
-    It is `open` if it crosses a limit or is missing.
+    The status is `open` if the interval crosses a limit, and `not measured` if there is no interval.
 
     >>> status(Estimate(0.5, 0.4, 0.6, 100), (0.45, 1.0)).value
     'open'
@@ -153,12 +153,12 @@ class Trust(NamedTuple):
 
 
 def trusts(audit: Audit, limits: Limits | None = None) -> list[Trust]:
-    """Return, for each use of a judge, whether the audit finds the judge reliable enough for it."""
+    """Return, for each use of a judge, whether the audit finds the judge reliable enough for this use."""
     limits = limits or Limits()
-    return [_trust(audit, use, names, limits) for use, names in uses(audit).items()]
+    return [_assess_use(audit, use, names, limits) for use, names in uses(audit).items()]
 
 
-def _trust(audit: Audit, use: str, names: Sequence[str], limits: Limits) -> Trust:
+def _assess_use(audit: Audit, use: str, names: Sequence[str], limits: Limits) -> Trust:
     statuses = {name: status(audit.figures.get(name), limits.of(name)) for name in names}
     beyond = [name for name in names if statuses[name] == Status.BEYOND]
     doubtful = [
@@ -168,11 +168,11 @@ def _trust(audit: Audit, use: str, names: Sequence[str], limits: Limits) -> Trus
     ]
     if not beyond and not doubtful:
         return Trust(use, "yes", ())
-    phrases = tuple(_phrase(audit, name, statuses[name], limits) for name in beyond or doubtful)
+    phrases = tuple(_reason_phrase(audit, name, statuses[name], limits) for name in beyond or doubtful)
     return Trust(use, "no" if beyond else "not shown", phrases)
 
 
-def _phrase(audit: Audit, name: str, status: Status, limits: Limits) -> str:
+def _reason_phrase(audit: Audit, name: str, status: Status, limits: Limits) -> str:
     if status == Status.UNMEASURED:
         return f"{name} is not measured{ONE_ORDER if name in BY_ORDER else ''}"
     verb = "is" if status == Status.BEYOND else "may lie outside its limit:"
@@ -192,7 +192,7 @@ def markdown(audit: Audit, limits: Limits | None = None) -> str:
         + [_status_text(audit, name, limits), FIGURES[name].meaning]
         for name in measured
     ]
-    attacks = [[name, *_attack(audit, name, attacked, limits)] for name, attacked in audit.attacks.items()]
+    attacks = [[name, *_attack_cells(audit, name, attacked, limits)] for name, attacked in audit.attacks.items()]
     parts = [
         f"# Audit of {audit.judge}",
         _head(audit),
@@ -236,7 +236,7 @@ def _head(audit: Audit) -> str:
     )
 
 
-def _attack(audit: Audit, name: str, attacked: Attacked, limits: Limits) -> list[str]:
+def _attack_cells(audit: Audit, name: str, attacked: Attacked, limits: Limits) -> list[str]:
     figure = figure_of(name, attacked.replaces)
     gain = "–" if attacked.replaces else _cell(attacked.gain, "%")
     cells = [_cell(attacked.before, "%"), _cell(attacked.after, "%"), gain]

@@ -19,7 +19,7 @@ from .confidence_intervals import Estimate, estimate, mean_estimate
 from .plan import AS_GIVEN, MASKED, SIGNED, SWAPPED, TIES, TWINS, AuditPlan, Names, plan
 
 Chance = Callable[[float, float], float]
-"""Function that maps two scores to the P(first is better) that they claim."""
+"""Function that maps two scores to the P(first is better) that they imply."""
 BOTH_WAYS = (-1.0, 1.0)
 LEAST_LOSSES = 10
 """Minimum number of losses, and of wins, for a slope.
@@ -34,7 +34,7 @@ class Attacked(NamedTuple):
     before: Estimate
     after: Estimate
     gain: Estimate
-    """Win rate with minus without the attack, over the pairs with both verdicts."""
+    """Win rate with the attack minus win rate without, over the pairs that have both verdicts."""
     replaces: bool
 
 
@@ -72,7 +72,7 @@ def check_chance(name: str | None, judges: Sequence[BatchJudge]) -> None:
         kind = judge.settings["kind"] if isinstance(judge, Judging) else ""
         if kind in POINTWISE_KINDS or isinstance(judge, RewardScorer):
             raise UsageError(
-                f"--chance shares: the scores of {judge.name} do not sum to 1; take bradley_terry, or leave it out"
+                f"--chance shares: the scores of {judge.name} do not sum to 1; use bradley_terry, or leave it out"
             )
 
 
@@ -84,7 +84,7 @@ def chance_of(name: str) -> Chance:
         try:
             return convert(first, second)
         except ValueError as error:
-            raise UsageError(f"--chance {name}: {error}; take another, or leave it out") from error
+            raise UsageError(f"--chance {name}: {error}; use another value, or leave --chance out") from error
 
     return chance
 
@@ -107,8 +107,8 @@ def audit(
 ) -> Audit:
     """Judge every probe of `plan`, in one call each, and compute the measures.
 
-    `names` adds self-preference, also by the authors of the responses where the cases state them. `chance` defines how
-    scores claim a probability: `shares` or `bradley_terry`. Without `chance`, calibration is not measured.
+    `names` adds the measure of self-preference, also from the authors of the responses if the cases state them.
+    `chance` converts scores to a probability: `shares` or `bradley_terry`. Without it, calibration is not measured.
     """
     planned = plan(cases, attacks, names, seed)
     judged = {}
@@ -116,7 +116,7 @@ def audit(
         progress(f"{probe}: {len(probe_cases)} judgments")
         judged[probe] = judge(probe_cases)
         if len(judged[probe]) != len(probe_cases):
-            raise DataError(f"{judge.name} gave {len(judged[probe])} judgments for {len(probe_cases)} cases; one each")
+            raise DataError(f"{judge.name} gave {len(judged[probe])} judgments for {len(probe_cases)} cases")
         if probe == AS_GIVEN and chance:  # scores that claim no chance are refused before the other probes are asked
             _claimed_probabilities(planned, judged[probe], chance)
     return measure(planned, judged, judge=judge, chance=chance, samples=samples, seed=seed)
@@ -131,11 +131,11 @@ def measure(
     samples: int = 1000,
     seed: int = 0,
 ) -> Audit:
-    """Compute the audit from the judgments of every probe. Intervals resample whole clusters and share the samples."""
+    """Compute the audit from the judgments of every probe. All intervals use the same bootstrap samples of clusters."""
     clusters = _clusters(planned.pairs)
     mean = partial(mean_estimate, clusters=clusters, samples=samples, seed=seed)
     over_pairs = partial(estimate, clusters=clusters, samples=samples, seed=seed)
-    attacks = _attacked(planned, judged, mean)
+    attacks = _attack_results(planned, judged, mean)
     figures = {
         **_verdict_figures(planned, judged, mean, samples, seed),
         **_slopes(planned, judged, over_pairs),
@@ -230,7 +230,7 @@ def _authorship(planned: AuditPlan, author_name: str) -> np.ndarray:
 def _self_preference(planned: AuditPlan, judged: Mapping, mean: Callable) -> dict[str, Estimate]:
     """Estimate self-preference by signing responses with the judge's model and with another one.
 
-    It is the wrong response's gain from the judge's signature, relative to the reversed signatures.
+    The estimate is the wrong response's gain in credit from the judge's signature, relative to the reversed signatures.
     """
     if planned.names is None:
         return {}
@@ -260,7 +260,7 @@ def _claimed_probabilities(planned: AuditPlan, judgments: Sequence[Judgment], ch
     )
 
 
-def _attacked(planned: AuditPlan, judged: Mapping, mean: Callable) -> dict[str, Attacked]:
+def _attack_results(planned: AuditPlan, judged: Mapping, mean: Callable) -> dict[str, Attacked]:
     before = measures.credits(judged[AS_GIVEN], planned.wrong)
     after = {name: measures.credits(judged[name], planned.wrong) for name in planned.attacks}
     return {

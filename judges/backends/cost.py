@@ -50,7 +50,7 @@ def read_prices(path: Path, model: str) -> Prices:
     try:
         tables = from_toml(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise DataError(f"{path}: no readable TOML file of prices ({error})") from error
+        raise DataError(f"{path}: not a readable TOML file of prices ({error})") from error
     if model not in tables:
         raise UsageError(f"{path}: no prices for '{model}'; {did_you_mean(model, tables, 'add a table for it')}")
     try:
@@ -124,7 +124,7 @@ class Bill:
             raise UsageError(
                 f"--max_cost {self.budget.limit:g} is too low: a single request may cost up to "
                 f"{self.most(cheapest):.4g} (at most {most_prompt_tokens(cheapest):,} tokens of the prompt and "
-                f"--max_tokens {cheapest.max_tokens:,}); raise it, or lower --max_tokens"
+                f"--max_tokens {cheapest.max_tokens:,}); raise --max_cost, or lower --max_tokens"
             )
 
     def refusal(self, ask: Ask) -> str:
@@ -210,7 +210,7 @@ class CostEstimate(NamedTuple):
     most_completion_tokens: int
     """Tokens of the replies if every reply has its maximum length."""
     least: float | None
-    """Lower bound of the cost: that of the prompts alone. None without prices."""
+    """Lower bound of the cost: the cost of the prompts alone. None without prices."""
     most: float | None
     """Upper bound of the cost, with every reply at its maximum length. None without prices."""
     counted: str

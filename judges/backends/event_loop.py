@@ -1,4 +1,4 @@
-"""Asynchronous code for synchronous callers. It also works in notebooks, where an event loop already runs."""
+"""Asynchronous code for synchronous callers, also in notebooks, where an event loop already runs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator

@@ -1,4 +1,4 @@
-"""Table of an endpoint's faults: the action on each and whether it is billed (docs/guides/judges.md)."""
+"""Table of an endpoint's faults: the action on each fault and the cost that is counted (docs/guides/judges.md)."""
 
 from collections.abc import Mapping
 from enum import StrEnum

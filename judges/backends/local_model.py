@@ -106,7 +106,7 @@ class Local:
             if omitted:
                 yield index, failed_reply(f"the model's chat template leaves out {omitted[:60]!r}")
             elif free < 1:
-                yield index, failed_reply(f"the prompt has {len(prompt)} tokens and the model's context {self.context}")
+                yield index, failed_reply(f"the prompt has {len(prompt)} tokens, the model's context is {self.context}")
             else:
                 rows.append(TokenizedRequest(index, prompt, min(ask.max_tokens, free), ask.temperature, _seed_of(ask)))
         for batch in self._batches(sorted(rows, key=lambda row: len(row.prompt))):
@@ -204,7 +204,7 @@ def local(
 
 
 def chat_from_model(model: Any, tokenizer: "PreTrainedTokenizerBase", *, name: str = "", batch_size: int = 16) -> Local:
-    """Return a loaded causal language model as a chat. Only its mode is changed, to evaluation mode."""
+    """Return a loaded causal language model as a chat. The model is set to evaluation mode."""
     from ...rm.backbones.loading import fingerprint
     from ...rm.backbones.tokenization import Encoder, context_length
     from ...rm.kinds.autoregressive.model import completion_contract

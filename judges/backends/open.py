@@ -47,7 +47,7 @@ class LanguageModels:
     def estimate(
         self, chats: Mapping[str, Scripted], log: Callable[[str], None], *, tokenizer: str = "", total: str = TOTAL
     ) -> dict[str, Any]:
-        """Log and return the estimated cost of each model, and of all under the name `total`. None without prices.
+        """Log and return the estimated cost of each model, and the total under the name `total`. None without prices.
 
         Tokens are counted with the tokenizer if one is given. The total is an upper bound: it assumes that every
         conditional request is sent.
@@ -83,7 +83,7 @@ class LanguageModels:
             options = {"batch_size": config.batch_size, "dtype": config.dtype, "chat_template": config.chat_template}
             return local(name, **options, **config.loading)
         if not config.endpoint:
-            raise UsageError(f"{name}: no folder of that name, and no server; give one with --endpoint")
+            raise UsageError(f"{name} is not a folder, and no server is given; give its address with --endpoint")
         options: dict[str, Any] = {} if config.key_variable is None else {"key_variable": config.key_variable}
         for setting in ("concurrency", "timeout", "retries", "requests_per_minute", "tokens_per_minute"):
             options[setting] = vars(config)[setting]

@@ -33,16 +33,16 @@ LOST_IN_A_ROW = 16
 class Endpoint:
     """A chat with one server, or with several servers of the same model.
 
-    Up to `concurrency` requests are in flight. The table in `faults` defines which failures are retried, never before
-    the server's Retry-After. A fatal fault (such as a wrong key or an exhausted quota) and many failures in a row end
-    the call: the remaining requests are not sent and get the same error. With several servers, requests alternate
-    between them. A failing server pauses for a growing time while the others are used. A failure of all servers is
-    handled like that of a single one.
+    Up to `concurrency` requests are in flight. The table in `faults` defines which failures are retried; a retry waits
+    at least the server's Retry-After. A fatal fault (such as a wrong key or an exhausted quota) and many failures in a
+    row end the call: the remaining requests are not sent and get the same error. With several servers, requests
+    alternate between them. A failing server pauses for a growing time while the others are used. If all servers fail,
+    this is handled like the failure of a single server.
     """
 
     model: str
     base_url: str | Sequence[str] = OPENAI
-    """An address, or several as a list or `[first, second]`. The first one is part of the chat's default name."""
+    """One address, or several as a list or `[first, second]`. The first address is part of the chat's default name."""
     _: KW_ONLY
     key_variable: str = "OPENAI_API_KEY"
     """Environment variable of the API key, read when requests are sent. A server on this machine needs no key."""
@@ -100,8 +100,8 @@ class Endpoint:
                 raise UsageError(f"{name} is {allowed}, got {vars(self)[name]!r}")
         if self.max_cost is not None and (unbounded := [name for name in protocol.LENGTHS if name in self.options]):
             raise UsageError(
-                f"max_cost does not support the option {unbounded[0]}, since it is computed from max_tokens; leave one "
-                "of the two out"
+                f"max_cost does not support the option {unbounded[0]}, since costs are computed from max_tokens; leave "
+                "one of the two out"
             )
 
     def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
@@ -251,12 +251,12 @@ class _Call:
             attempts, tried = attempts + 1, set()
             wait = endpoint.rotation.wait(time.monotonic()) if len(endpoint.urls) > 1 else outcome.wait
             if not outcome.is_transient or attempts > endpoint.retries or wait > endpoint.longest_wait:
-                return self._given_up(outcome, attempts, time.monotonic() - start)
+                return self._give_up(outcome, attempts, time.monotonic() - start)
             jitter = backoff(attempts - 1, random.random(), base=endpoint.first_wait, longest=endpoint.longest_wait)
             await asyncio.sleep(wait + jitter)
 
     async def _reserve(self, ask: Ask) -> str:
-        """Reserve a request's maximum cost, if necessary after others have ended.
+        """Reserve a request's maximum cost. If the limit does not allow it yet, wait until other requests have ended.
 
         Return the reason for a refusal, or "".
         """
@@ -301,7 +301,7 @@ class _Call:
             return failure
         return failure._replace(fault=failure.fault._replace(action=Action.RETRY))  # other servers are tried
 
-    def _given_up(self, failure: Trouble, attempts: int, seconds: float) -> Reply:
+    def _give_up(self, failure: Trouble, attempts: int, seconds: float) -> Reply:
         self.failures_in_a_row += failure.is_transient
         if failure.is_fatal:
             self.stopped = self.stopped or failure.reason

@@ -143,7 +143,7 @@ def _stated_tokens(usage: Any) -> tuple[int, int] | None:
 
 
 def trouble(error: Exception, timeout: float, now: float) -> Trouble:
-    """Return how to handle the exception of an attempt, which may be a response of the server."""
+    """Return how to handle the exception of an attempt, which may contain a response of the server."""
     from openai import APIStatusError
 
     status, body, headers, parameter = None, None, {}, ""
@@ -156,7 +156,7 @@ def trouble(error: Exception, timeout: float, now: float) -> Trouble:
         name = fault.name if fault.codes else type(error).__name__
         return Trouble(f"no reply within {timeout:g} s" if fault is TIMEOUT else f"{name}: {error}", fault)
     fault = fault_of(status, body)
-    refused = _refused(f"{parameter} {error}") if status in REFUSED and fault is BAD_REQUEST else ""
+    refused = _unsupported_parameter(f"{parameter} {error}") if status in REFUSED and fault is BAD_REQUEST else ""
     return Trouble(f"{fault.name}: {error}", fault, retry_after(headers, now), refused)
 
 
@@ -186,7 +186,7 @@ def shorten_reason(reason: str, letters: int = 300) -> str:
     return line if len(line) <= letters else f"{line[: letters - 3]}..."
 
 
-def _refused(reason: str) -> str:
+def _unsupported_parameter(reason: str) -> str:
     lower = reason.lower()
     if NEWER_LIMIT in lower:
         return LIMIT

@@ -39,7 +39,7 @@ def retry_after(headers: Mapping[str, str], now: float) -> float:
 
 @dataclass
 class Pace:
-    """Rate limit of requests or tokens to `per_minute`, spread evenly: u units delay the next by 60 u / `per_minute` s.
+    """Rate limit for requests or tokens, spread evenly: u units delay the next by 60 u / `per_minute` seconds.
 
     >>> pace = Pace(per_minute=120.0)
     >>> [pace.wait(1.0, now) for now in (0.0, 0.0, 0.25, 9.0)]
@@ -57,5 +57,5 @@ class Pace:
         return start - now
 
     def correct(self, units: float) -> None:
-        """Correct a reservation by the units used beyond it; negative if fewer units were used."""
+        """Correct a reservation by the units that were used beyond it (negative if fewer were used)."""
         self.free += units * 60.0 / self.per_minute

@@ -25,7 +25,7 @@ class ChatConfig(Settings):
         ),
         Rule(
             lambda config: (config.prompt_price is None) != (config.completion_price is None),
-            "--prompt_price and --completion_price are given together; give both prices, 0 for a free one",
+            "--prompt_price and --completion_price need each other; give both prices, 0 if a price is zero",
         ),
         Rule(
             lambda config: (
@@ -36,15 +36,15 @@ class ChatConfig(Settings):
     )
     endpoint: list[str] = setting(
         [],
-        "Address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1, or of several with the same models, "
-        "over which requests rotate; one that fails is skipped with back-off.",
+        "Address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1. Requests rotate over several "
+        "servers with the same models; a failing server is skipped with back-off.",
         group="Language models that judge",
     )
     model: list[str] = setting([], "Model names at the endpoint.")
     local: list[str] = setting([], "Language models to run in this process: folders or Hub ids.")
     key_variable: str | None = setting(
         None,
-        "Environment variable with the API key, by default OPENAI_API_KEY; '' for a server without one.",
+        "Environment variable with the API key, by default OPENAI_API_KEY; '' for a server without a key.",
     )
     concurrency: int = setting(
         16, "Maximum number of concurrent requests.", group="Requests and cost", range=AT_LEAST_1
@@ -56,7 +56,7 @@ class ChatConfig(Settings):
     )
     tokens_per_minute: float = setting(
         math.inf,
-        "Limit for each model at each server, prompt and reply tokens together.",
+        "Limit of tokens per minute (prompt and reply together), for each model at each server.",
         range=ABOVE_0_OR_INF,
         advanced=True,
     )

@@ -15,7 +15,7 @@ from .requests import Rejected
 from .synthesise import Sides, synthesise
 
 Outcomes = Mapping[str, FilteredRubric | Rejected]
-"""Rubric of each pair by its id, or the reason for having none."""
+"""Pair id -> rubric of the pair, or the reason why the pair has no rubric."""
 
 
 def build_rubrics(
@@ -87,6 +87,6 @@ def build_report(facts: Mapping[str, Any]) -> str:
     rows = [[reason, str(count)] for reason, count in facts["dropped"].items()]
     return (
         f"# Rubrics from contrast\n\n{facts['kept']} of {facts['pairs']} pairs have a rubric under which the judge "
-        f"finds the preferred answer in both orders; for {facts['useful']} of them it does not without the rubric. "
-        f"{facts['without_preference']} more had no preference.\n\n{table(['dropped because', 'pairs'], rows)}\n"
+        f"finds the preferred answer in both orders; for {facts['useful']} of them, it does not without the rubric. "
+        f"{facts['without_preference']} pairs had no preference.\n\n{table(['dropped because', 'pairs'], rows)}\n"
     )

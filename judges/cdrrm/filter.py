@@ -26,7 +26,7 @@ class FilterLimits:
 
     most_rules: int = MOST_RULES
     overlap: float = 0.5
-    """Maximum share of a rule's words that occur in only one response. A rule above it describes that response."""
+    """Maximum share of a rule's words that occur in only one response. A rule above it only describes this response."""
     alike: float = 0.8
     """Maximum share of common words of two rules. Above it, the second rule is dropped as a near-duplicate."""
 
@@ -78,7 +78,7 @@ def without_duplicates(rubric: Rubric, alike: float) -> Rubric:
 
 
 def keep_discriminative(rubric: Rubric, preferred: Sequence[bool], other: Sequence[bool]) -> Rubric | Rejected:
-    """Keep the rules that the preferred response meets and the other one does not, and renumber them.
+    """Keep the rules that the preferred response meets and the other response does not, and renumber the rules.
 
     These are the rules whose removal lowers the margin Σ_r w_r (met by the preferred - met by the other), with weights
     w_r > 0. `preferred` and `other` state which rules each response meets.
@@ -90,7 +90,7 @@ def keep_discriminative(rubric: Rubric, preferred: Sequence[bool], other: Sequen
 
 
 def objection(rubric: Rubric, sides: Sides, limits: FilterLimits) -> Rejected | None:
-    """Return the first objection to a rubric by the checks without a model; None if there is none."""
+    """Return the first objection to a rubric from the checks that need no model. None without an objection."""
     if len(rubric.rules) > limits.most_rules:
         return Rejected("too many rules", f"{len(rubric.rules)} > {limits.most_rules}")
     for hard_rule in rubric.rules:
@@ -103,10 +103,10 @@ def objection(rubric: Rubric, sides: Sides, limits: FilterLimits) -> Rejected | 
 def verify(
     judge: Chat, pairs: Sequence[Sides], syntheses: Sequence[Synthesis], limits: FilterLimits | None = None
 ) -> list[FilteredRubric | Rejected]:
-    """Filter the rubrics. Return each pair's remaining rubric, or the reason for having none.
+    """Filter the rubrics. Return each pair's remaining rubric, or the reason why the pair has no rubric.
 
     Steps: remove duplicates; apply the checks without a model; check every rule on each response and remove the rules
-    that do not favour the preferred one; let the judge decide under the remaining rules in both orders.
+    that do not favour the preferred response; let the judge decide under the remaining rules in both orders.
     """
     limits = limits or FilterLimits()
     outcomes: list[Rubric | FilteredRubric | Rejected] = []
@@ -121,7 +121,7 @@ def verify(
 
 
 def _only_discriminative(judge: Chat, pairs: Sequence[Sides], rubrics: Sequence) -> list:
-    """Return the rubrics, reduced to the rules that the preferred response meets and the other one does not."""
+    """Return the rubrics, reduced to the rules that the preferred response meets and the other does not."""
     candidates = {index: rubric for index, rubric in enumerate(rubrics) if isinstance(rubric, Rubric)}
     checks = [
         Checked(pairs[i].prompt, answer, rubric) for i, rubric in candidates.items() for answer in pairs[i].answers

@@ -118,7 +118,7 @@ class RubricJudge:
 
     def _judgment(self, case: Case, ruling: Ruling | None) -> Judgment:
         if ruling is None:
-            return judgment(case, f"{len(case.answers)} answers; a contrast needs two", self.judge, ())
+            return judgment(case, f"{len(case.answers)} responses; a contrast needs two", self.judge, ())
         duels = [Comparison(order, _first_credit(ruling, order)) for order in ORDERS]
         return judgment(case, self._outcome(ruling), self.judge, ruling.replies, orders=ORDERS, comparisons=duels)
 

@@ -61,7 +61,7 @@ def profile_request(example: Example) -> Ask:
 
 
 def profile(chat: Chat, examples: Sequence[Example]) -> list[Profile | Rejected]:
-    """Return the diagnosis of every response, or the reason for having none. Equal responses share a request."""
+    """Return the diagnosis of every response, or the reason why it is missing. Equal responses share a request."""
     texts = [(prompt_text(example.prompt), example.text) for example in examples]
     asks = {text: profile_request(example) for text, example in zip(texts, examples, strict=True)}
     replies = dict(zip(asks, chat.ask([*asks.values()]), strict=True))

@@ -34,7 +34,7 @@ def read_part(text: str, name: str) -> str | None:
 
 
 def json_object(reply: Reply) -> dict[str, Any] | Rejected:
-    """Return the only JSON object in a reply, at any position, or the reason for having none."""
+    """Return the only JSON object in a reply, at any position, or the reason for rejecting the reply."""
     if reply.finish == "length":
         return Rejected("cut off", reply.text[-60:])
     if no_verdict := failure(reply):

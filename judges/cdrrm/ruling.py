@@ -17,7 +17,7 @@ CHECK_SCHEMA = object_schema(rules={"type": "array", "items": CHECKED_RULE})
 
 
 class RulingRequest(NamedTuple):
-    """Two responses to a prompt, and the rubric of the verdict. With None, the judge decides without a rubric."""
+    """Two responses to a prompt, and the rubric of the verdict. If it is None, the judge decides without a rubric."""
 
     prompt: Messages
     answers: tuple[str, str]
@@ -91,6 +91,7 @@ def check(chat: Chat, checks: Sequence[Checked]) -> list[tuple[bool, ...] | Reje
 
 
 def _met(values: Mapping[str, Any] | Rejected, rubric: Rubric) -> tuple[bool, ...] | Rejected:
+    """Return whether each rule of the rubric is met, or the reason why the reply is rejected."""
     if isinstance(values, Rejected):
         return values
     listed = values.get("rules")

@@ -79,7 +79,7 @@ def wording(rubric: Rubric) -> list[str]:
 
 
 class Synthesis(NamedTuple):
-    """Result for a pair: two diagnoses, and the rubric or the reason for having none."""
+    """Result for a pair: two diagnoses, and the rubric or the reason why there is no rubric."""
 
     rubric: Rubric | Rejected
     diagnoses: tuple[Profile, Profile] | None = None

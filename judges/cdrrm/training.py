@@ -70,7 +70,7 @@ def read_records(sources: Sequence[str], learn: str, on_bad_row: OnBadRow) -> tu
 def _records_file(source: Path, learn: str) -> Path:
     file = source / f"{learn}.jsonl" if source.is_dir() else source
     if not file.is_file():
-        raise UsageError(f"{source}: no folder of rewardlab rubrics build and no file of records for the {learn}")
+        raise UsageError(f"{source}: neither a folder of rewardlab rubrics build nor a file of records for the {learn}")
     return file
 
 
@@ -144,7 +144,7 @@ def _trainer_class(training: SupervisedSettings, tokenizer: "PreTrainedTokenizer
 
     words = load_tokenizer(training.weak)
     if tokenizer is not None and words.get_vocab() != tokenizer.get_vocab():
-        raise UsageError(f"--weak {training.weak}: its tokenizer differs; give an earlier checkpoint of the same model")
+        raise UsageError(f"--weak {training.weak} has another tokenizer; give an earlier checkpoint of the same model")
     weak = load_causal_lm(training.weak, words, dtype="bfloat16" if training.bf16 else "float32")
     return partial(WeakDrivenTrainer, weak=weak, share=training.strong_share)
 

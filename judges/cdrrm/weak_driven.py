@@ -34,7 +34,7 @@ def mixed_cross_entropy(
 def mixed_loss(
     outputs: Any, labels: Tensor, weak: Tensor, share: float, num_items_in_batch: Tensor | int | None = None
 ) -> Tensor:
-    """Return the sum of `mixed_cross_entropy` over the number of target tokens, of the whole step if it is known."""
+    """Return the sum of `mixed_cross_entropy` / the number of target tokens (of the whole step, if it is known)."""
     strong, weak = (logits[:, :-1].flatten(0, 1) for logits in (outputs.logits, weak))
     targets = labels[:, 1:].flatten()
     losses = mixed_cross_entropy(strong, weak, targets, share)

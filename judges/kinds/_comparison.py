@@ -41,7 +41,7 @@ class ComparisonPrompt(NamedTuple):
         )
 
     def verdict(self, case: Case, order: Order, reply: Reply) -> Verdict | NoVerdict:
-        """Return the verdict in a reply, or the reason for having none. A tie is no verdict if ties are not allowed."""
+        """Return the verdict in a reply, or the reason why it has no verdict. A tie is a verdict only if allowed."""
         return failure(reply) or self.read(reply.text, [case.texts[index] for index in order], reply.finish)
 
     def read(self, text: str, quoted: Sequence[str], finish: str = "stop") -> Verdict | NoVerdict:

@@ -11,14 +11,14 @@ ESCALATED = "escalated"
 
 
 def cascade(cheap: BatchJudge, strong: BatchJudge, *, gap: float, name: str = "") -> Judging:
-    """Return the cheap judge's scores if its two best differ by at least `gap`, else the strong judge's.
+    """Score with the cheap judge if its two best scores differ by at least `gap`, else with the strong judge.
 
-    Escalated cases cost both judges. An abstention of the cheap judge is escalated, the score of a single response is
-    not. An abstention of the strong judge is final. The criterion `escalated` of an escalated case has the cheap
-    judge's gap. `route` instead chooses a judge before any request.
+    Escalated cases have the costs of both judges. An abstention of the cheap judge is escalated; the score of a single
+    response is not. An abstention of the strong judge is final. The criterion `escalated` of an escalated case has the
+    cheap judge's gap. `route` instead chooses a judge before any request.
     """
     if not gap > 0:
-        raise UsageError(f"the gap below which the strong judge is asked is a number > 0, got {gap}")
+        raise UsageError(f"the gap below which the strong judge decides must be a number > 0, got {gap}")
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
         first = cheap(cases)

@@ -62,7 +62,7 @@ def checklist(
     w_k is the weight of question k of the turn, and m_k is 1 if question k and all its `depends_on` are answered yes,
     else 0. The turns are the assistant turns of the prompt, then response i. The judge sees a turn with the
     conversation before it, in one request per response and turn; turns of the prompt are judged once for all responses.
-    The marks are kept as criteria, for a reward per turn.
+    The m_k are stored as criteria, for a reward per turn.
     """
     system = instructions(prompt)
 
@@ -100,7 +100,7 @@ def conversation_until(case: Case, index: int, turn: int) -> Messages:
     return case.prompt[: ends[turn]] if turn < len(ends) else (*case.prompt, *completion_turns(case.answers[index]))
 
 
-def _statement(case: Case, index: int, turn: int) -> str:
+def _turn_text(case: Case, index: int, turn: int) -> str:
     return (
         case.texts[index] if turn == count_turns(case) - 1 else message_text(conversation_until(case, index, turn)[-1])
     )
@@ -146,14 +146,14 @@ def _group_by_turn(case: Case, items: Questions) -> dict[int, list[Question]]:
 def _case_judgment(case: Case, plan: dict[int, list[Question]], replies: Sequence[Reply], chat: Chat) -> Judgment:
     requests = [(turn, index) for turn in plan for index in _criterion_range(case, turn)]
     read = [
-        read_marks(reply, [question.id for question in plan[turn]], _statement(case, index, turn))
+        read_marks(reply, [question.id for question in plan[turn]], _turn_text(case, index, turn))
         for (turn, index), reply in zip(requests, replies, strict=True)
     ]
     criteria_ = [
         criterion
         for (turn, index), marks in zip(requests, read, strict=True)
         for answer in (range(len(case.answers)) if len(_criterion_range(case, turn)) == 1 else [index])
-        for criterion in as_criteria(marks, answer, _statement(case, index, turn))
+        for criterion in as_criteria(marks, answer, _turn_text(case, index, turn))
     ]
     return judgment(
         case, _scores(case, plan, read, criteria_), chat, replies,

@@ -15,16 +15,16 @@ def panel(
 ) -> Judging:
     """Combine judges by majority (s_i = share of judges that rank response i first) or by the mean of their scores.
 
-    A judge divides its vote equally among tied best responses. The mean requires judges on one scale. Judges that
-    abstain are left out. The panel abstains if fewer than `least` judges have scores; 0 stands for more than half of
-    them. Each judge's scores are kept as criteria under its name.
+    A judge divides its vote equally among tied best responses. The mean requires judges with the same scale. Judges
+    that abstain are left out. The panel abstains if fewer than `least` judges have scores (0: unless more than half of
+    the judges have scores). Each judge's scores are stored as criteria under its name.
     """
     one_of("how", how, ("majority", "mean"))
     if repeated := [judge.name for judge in judges if [other.name for other in judges].count(judge.name) > 1]:
         raise UsageError(f"two judges are called '{repeated[0]}'; give each a unique name")
     least = least or len(judges) // 2 + 1
     if not 0 < least <= len(judges):
-        raise UsageError(f"least is {least}, but the panel has {len(judges)} judges; lower it, or add judges")
+        raise UsageError(f"least is {least}, but the panel has {len(judges)} judges; lower least, or add judges")
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
         judged = [judge(cases) for judge in judges]
@@ -52,7 +52,7 @@ def panel(
 
 
 def first_votes(scores: Sequence[float]) -> list[float]:
-    """Return 1 for the response with the highest score, divided equally among tied ones.
+    """Return the vote for each response: 1 for the highest score, divided equally in a tie, and 0 for the others.
 
     >>> first_votes([0.2, 0.9]), first_votes([0.5, 0.5])
     ([0.0, 1.0], [0.5, 0.5])

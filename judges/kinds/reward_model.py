@@ -72,7 +72,7 @@ class RewardScorer:
         if truncated and self.on_long == "refuse":
             raise DataError(
                 f"{self.name}: case '{case.id}' is longer than the {self.model.contract.max_length} tokens that the "
-                "model reads; leave it out, or have it cut with --on_long truncate"
+                "model reads; leave the case out, or truncate it with --on_long truncate"
             )
         judgment = judgment_from_scores(case, scores)
         if _has_identical_inputs(case, result, start):

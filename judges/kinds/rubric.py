@@ -119,7 +119,7 @@ def _check_score(score: RubricScore, rubric: Rubric, case_id: str) -> None:
     except ValueError as error:
         of_case = f" of case '{case_id}'" if case_id else ""
         raise UsageError(
-            f"score {describe_setting(score)} does not fit the rubric{of_case}: {error}; take another score or rubric"
+            f"score {describe_setting(score)} does not fit the rubric{of_case}: {error}; use another score or rubric"
         ) from error
 
 
@@ -134,7 +134,7 @@ def marks_schema(ids: Sequence[str]) -> dict[str, Any]:
 
 
 def read_marks(reply: Reply, ids: Sequence[str], text: str) -> Marks | NoVerdict:
-    """Parse the marks of a reply about a text, or return the reason for having none."""
+    """Parse the marks of a reply about a text, or return the reason why the reply has no marks."""
     return failure(reply) or criteria(reply.text, ids, quoted=[text], finish=reply.finish)
 
 

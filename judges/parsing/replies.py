@@ -74,10 +74,10 @@ def documents(text: str) -> list[ParsedReply]:
     >>> [found.value for found in documents('So: {"winner": "A"}. Or [1]?')]
     [{'winner': 'A'}]
     """
-    return list(_scan(text)) or _python_object(text)
+    return list(_find_documents(text)) or _python_object(text)
 
 
-def _scan(text: str) -> Iterator[ParsedReply]:
+def _find_documents(text: str) -> Iterator[ParsedReply]:
     decoder = json.JSONDecoder(object_pairs_hook=_unique_keys, strict=False)
     position = 0
     while opening := OPENING.search(text, position):
@@ -166,11 +166,11 @@ def own_words(text: str, quoted: Sequence[str] = ()) -> str:
     if "</" in text:
         text = VERDICT_TAG.sub("\n", TAGGED_VALUE.sub(r"\n\1: \2\n", QUOTING_TAG.sub(" ", text)))
     text = RESULT.sub("\nResult: ", BLOCK_QUOTE.sub(" ", text))
-    return without_copies(QUOTATION.sub(_short_or_gone, text), quoted)
+    return without_copies(QUOTATION.sub(_keep_short_quotation, text), quoted)
 
 
-def _short_or_gone(quotation: re.Match[str]) -> str:
-    """Keep a quotation of one or two words, which may be a label. Of a longer one, keep only the final punctuation."""
+def _keep_short_quotation(quotation: re.Match[str]) -> str:
+    """Return a quotation of one or two words, which may be a label; of a longer quotation, the final punctuation."""
     if len(quotation[0].split()) < 3 and ":" not in quotation[0]:
         return quotation[0]
     return f" {quotation[0][-2]} " if quotation[0][-2] in ".!?" else " "

@@ -109,7 +109,7 @@ def read(text: str, grammar: Grammar, quoted: Sequence[str] = (), finish: str = 
 
 
 def parse_reply(text: str, quoted: Sequence[str], finish: str) -> tuple[str, list[ParsedReply]] | NoVerdict:
-    """Return a reply without its reasoning, and the judge's JSON documents in it, or the reason for having none."""
+    """Return a reply without its reasoning, and the judge's JSON documents in it, or the reason for an abstention."""
     if finish == "length":
         return NoVerdict(Reason.CUT_OFF)
     if not text.strip():
@@ -225,6 +225,7 @@ def _from_text(text: str, grammar: Grammar, quoted: Sequence[str]) -> Stated | N
 
 
 def _conclusion(text: str, grammar: Grammar) -> Value | NoVerdict:
+    """Return the value that a text states, or the reason why there is none."""
     lines = [strip_decoration(line) for line in grammar.in_plain_words(text).split("\n")]
     lines = [line for line in lines if re.search(r"\w", line)]
     if len(lines) == 1 and not text.lstrip().startswith("#"):  # a heading alone is what is left of a torn reply

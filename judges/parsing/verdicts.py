@@ -85,7 +85,7 @@ def points(
     <Reason.OUT_OF_RANGE: 'a score out of range'>
     """
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(f"points lie between two numbers, got low {low} and high {high}")
+        raise ValueError(f"points need low < high, got low {low} and high {high}")
     statement = read(text, points_between(low, high), quoted, finish)
     if isinstance(statement, NoVerdict):
         return statement
@@ -184,6 +184,7 @@ def _evidence(part: Any) -> str:
 
 
 def _first(entry: Mapping[str, Any], keys: Sequence[str]) -> Any:
+    """Return the entry's value for the first of the keys that it has. None if it has none of the keys."""
     return next((entry[key] for key in keys if key in entry), None)
 
 

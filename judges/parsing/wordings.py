@@ -1,4 +1,4 @@
-"""Rewriting of alternative wordings, ordinals, negations and other languages as the English that the grammars match.
+"""Rewriting of other wordings, ordinals, negations and languages into the English forms that the grammars match.
 
 Each row of a table is a pattern and its English form. Text without a matching row is kept, so that an unknown word
 beside a verdict (a negation, a condition) prevents a match.
@@ -36,12 +36,14 @@ def translate_to_english(text: str) -> str:
 
 @cache
 def _trigger(language: str) -> re.Pattern[str]:
+    """Return a pattern of the words by which a text in the language is recognized."""
     names = ("response", "better", "tie", "verdict", "score")
     return re.compile("|".join(LANGUAGES[language][name] for name in names), re.IGNORECASE)
 
 
 @cache
 def _rows(language: str) -> Rows:
+    """Return the patterns of the language, each with its English form."""
     words = LANGUAGES[language]
     clause = words["clause"].format(X=X, Y=Y, better=words["better"])
     table = {

@@ -85,7 +85,7 @@ class FacetEncoder(nn.Module):
     def __init__(self, backbone: Any, tokenizer: Any, settings: EncoderSettings):
         super().__init__()
         if not tokenizer.is_fast:
-            raise DataError(f"the tokenizer of '{tokenizer.name_or_path}' gives no offsets; take a fast tokenizer")
+            raise DataError(f"the tokenizer of '{tokenizer.name_or_path}' gives no offsets; use a fast tokenizer")
         tokenizer.truncation_side = "right"
         self.backbone, self.tokenizer, self.settings = backbone, tokenizer, settings
         hidden = backbone.config.hidden_size

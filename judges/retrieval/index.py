@@ -132,7 +132,7 @@ def load_index(folder: Path, encoder: "FacetEncoder") -> VectorIndex:
 def load_or_build_index(
     folder: Path | None, encoder: "FacetEncoder", ids: Sequence[str], texts: Sequence[str]
 ) -> VectorIndex:
-    """Load the index of a collection from the folder, or build it. A new index is saved if there is a folder."""
+    """Load the index of a collection from the folder, or build it. A new index is saved if a folder is given."""
     if folder is None:
         return VectorIndex(encoder, ids, texts)
     if (folder / FACTS).exists():

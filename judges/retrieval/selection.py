@@ -41,16 +41,16 @@ def without_duplicates(cases: Sequence[Case], collection: Collection, near: floa
     fewer than 8 words are not compared.
     """
     allowed = np.ones((len(cases), len(collection.ids)), bool)
-    for index, entry in _both_ways([prompt_text(case.prompt) for case in cases], collection.prompts, near):
+    for index, entry in _near_pairs([prompt_text(case.prompt) for case in cases], collection.prompts, near):
         allowed[index, entry] = False
     answers = _comparable_responses([case.texts for case in cases])
     entries = _comparable_responses(collection.answers)
-    for index, entry in _both_ways([text for _, text in answers], [text for _, text in entries], near):
+    for index, entry in _near_pairs([text for _, text in answers], [text for _, text in entries], near):
         allowed[answers[index][0], entries[entry][0]] = False
     return allowed
 
 
-def _both_ways(texts: Sequence[str], others: Sequence[str], near: float) -> set[tuple[int, int]]:
+def _near_pairs(texts: Sequence[str], others: Sequence[str], near: float) -> set[tuple[int, int]]:
     reverse = {(index, entry) for entry, index in near_duplicates(others, texts, near)}
     return {*near_duplicates(texts, others, near)} | reverse
 
@@ -81,9 +81,9 @@ class Selection:
         seed: int = 0,
     ):
         if how not in SELECTIONS:
-            raise UsageError(f"entries are chosen by {', '.join(SELECTIONS)}, got '{how}'")
+            raise UsageError(f"the selection must be one of {', '.join(SELECTIONS)}, got '{how}'")
         if k < 1:
-            raise UsageError(f"the number of entries to show is a number >= 1, got {k}")
+            raise UsageError(f"the number of entries to show must be >= 1, got {k}")
         if (index is None) == (how == RETRIEVED):
             raise UsageError("'retrieved' requires an index, and other selections take none")
         self.collection, self.how, self.k, self.index, self.near, self.seed = collection, how, k, index, near, seed

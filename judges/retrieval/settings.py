@@ -53,12 +53,12 @@ class RetrievalConfig(Settings):
     rules = (Rule(lambda config: config.examples and not config.examples_from, "--examples_from is missing"),)
     examples: str = setting(
         "",
-        "Labelled cases to show with each case; oracle shows that case.",
+        "How to select labelled cases as examples for each case; oracle selects the case itself.",
         group="Retrieved examples and rubrics",
         choices=SELECTIONS,
     )
     examples_from: list[str] = setting(
-        [], "Files as for --data, or run folders; only oracle shows near-duplicates of the case.", requires="examples"
+        [], "Files as for --data, or run folders; only oracle uses near-duplicates of the case.", requires="examples"
     )
     shots: int = setting(3, "Number of examples for each case.", range=AT_LEAST_1)
     rubrics_from: str = setting("", "For --rubric retrieved, random or oracle: a .jsonl of rubrics with prompts.")
@@ -76,14 +76,14 @@ class RetrievalConfig(Settings):
         if rubric in SELECTIONS:
             require_setting("rubrics_from", self.rubrics_from)
         elif self.rubrics_from:
-            raise UsageError("--rubrics_from is read for --rubric retrieved, random or oracle; give one of them")
+            raise UsageError("--rubrics_from is read for --rubric retrieved, random or oracle; set --rubric")
         used = RETRIEVED in (self.examples, rubric)
         if used:
             check_retriever(self.retriever)
         if self.retriever_index and (self.retriever in LEXICAL or not used):
-            raise UsageError("--retriever_index stores the vectors of a --retriever that is an encoder; leave it out")
+            raise UsageError("--retriever_index needs an encoder as --retriever; leave --retriever_index out")
         if self.retriever_index and self.examples == rubric == RETRIEVED:
-            raise UsageError("--retriever_index is for one collection, and examples and rubrics are two; leave it out")
+            raise UsageError("--retriever_index is for one collection, but examples and rubrics are two; leave it out")
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that determine the retrieved items. Empty without retrieval."""

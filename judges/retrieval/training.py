@@ -119,8 +119,8 @@ def joint_rows(
     for pairs, weight, kind in ((questions, 1 - case_weight, "prompt -> rubric"), (cases, case_weight, "case -> case")):
         if weight and not pairs:
             raise DataError(
-                f"there is no {kind} pair, and --case_weight {case_weight:g} requires them; change it, or name the "
-                "column of groups with --group_by"
+                f"there are no {kind} pairs, but --case_weight {case_weight:g} requires them; change --case_weight, or "
+                "name the column of groups with --group_by"
             )
     question_pairs, case_pairs = (
         Random(seed + index).sample([*pairs], len(pairs)) for index, pairs in enumerate((questions, cases))

@@ -1,4 +1,4 @@
-"""Rubric dropout: a random part of the criteria in each step, so that a policy cannot exploit single ones."""
+"""Rubric dropout: leave out random criteria in each step, so that a policy cannot exploit single criteria."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -48,7 +48,7 @@ def _check_ending(path: Path) -> None:
 
 
 def read_rubrics(path: Path) -> dict[str, Rubric]:
-    """Load rubrics by case id, or a single one by the file's name. Raise `DataError` with the invalid row."""
+    """Load rubrics by case id, or a single rubric by the file's name. A `DataError` names the invalid row."""
     if path.suffix == ".jsonl":
         return _rows_by_case(path, rubric_of_row)
     try:
@@ -103,7 +103,7 @@ class RubricEntry(NamedTuple):
 def read_collection(path: Path) -> list[RubricEntry]:
     """Load rubrics with their prompts from JSON lines. A row without an id is named by a hash of its content."""
     if not path.is_file():
-        raise UsageError(f"no file of rubrics '{path}'; give a .jsonl with prompt, and rubric or HealthBench's rubrics")
+        raise UsageError(f"no file of rubrics '{path}'; give a .jsonl with columns prompt, and rubric or rubrics")
     entries, _ = collect(str(path), _entry)
     return [*dict.fromkeys(entries)]
 
@@ -126,7 +126,7 @@ def rubrics_by_prompt(rubrics: Mapping[str, Rubric]) -> RubricSource:
 
 
 def open_levels(source: str) -> Levels | LevelsSource:
-    """Open descriptions of score levels (as in BiGGen Bench), the same for all cases or one per case."""
+    """Open descriptions of score levels (as in BiGGen Bench): a scale for all cases, or a scale per case."""
     path = Path(source)
     if not path.is_file():
         raise UsageError(f"no file of levels '{source}'; it has criteria and score1_description to score5_description")

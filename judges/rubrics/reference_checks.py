@@ -50,8 +50,9 @@ def content_score(answer: str, references: Sequence[str], points: Sequence[KeyPo
 
 
 def _shared(answer: str, reference: str, keywords: Sequence[str]) -> float:
-    in_reference, in_answer = find_keywords(answer, keywords), find_keywords(reference, keywords)
-    return longest_common(in_reference, in_answer) / max(len(in_reference), len(in_answer), 1)
+    """Return LCS(m(y), m(y*)) / max(|m(y)|, |m(y*)|) of the keywords; see `content_score`."""
+    in_answer, in_reference = find_keywords(answer, keywords), find_keywords(reference, keywords)
+    return longest_common(in_answer, in_reference) / max(len(in_reference), len(in_answer), 1)
 
 
 class FormCheck(NamedTuple):
@@ -114,7 +115,7 @@ def checks_of(values: Any) -> tuple[FormCheck, ...]:
 def _check(values: Any, location: str) -> FormCheck:
     if not isinstance(values, Mapping) or values.keys() - {*FormCheck._fields} or "weight" not in values:
         raise ValueError(
-            f"{location} has a weight and some of {', '.join(FormCheck._fields[1:])}, got {str(values)[:60]}"
+            f"{location} must have a weight and some of {', '.join(FormCheck._fields[1:])}, got {str(values)[:60]}"
         )
     for name, kind in (("weight", (int, float)), ("has", str), ("lacks", str), ("least", int), ("most", int)):
         if name in values and not isinstance(values[name], kind):

@@ -1,4 +1,4 @@
-"""Rubric type: hard rules with a test each, and weighted principles for what the rules do not decide."""
+"""Rubric type: hard rules, each with a test, and weighted principles for what the rules do not decide."""
 
 import json
 import re
@@ -120,6 +120,7 @@ def from_values(values: Any, location: str = "rubric") -> Rubric:
 
 
 def _rows(values: Mapping[str, Any], name: str, fields: Mapping[str, type], location: str) -> list[dict[str, Any]]:
+    """Return the list `name` of the values. Raise a `ValueError` for an item with wrong fields."""
     rows = values.get(name, [])
     if not isinstance(rows, list):
         raise ValueError(f"{location}: '{name}' must be a list, got {type(rows).__name__}")
@@ -157,7 +158,7 @@ def from_toml(text: str) -> Rubric:
 
 
 def render(rubric: Rubric) -> str:
-    """Render the rubric for a judge: numbered, each with its name, type and test.
+    """Render the rubric for a judge: numbered rules with name, type and test, then numbered principles.
 
     >>> rule = Rule("r1", "forbid", "Names a price.", "Search for euros.")
     >>> print(render(Rubric((rule,), (Principle("p1", "Short."),))))
@@ -203,7 +204,7 @@ def to_toml(rubric: Rubric) -> str:
 
 
 def _toml(value: Any) -> str:
-    """Return a string, number or boolean as TOML. It equals JSON except for the delete character."""
+    """Return a string, number or boolean as TOML, which equals JSON except for the delete character."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

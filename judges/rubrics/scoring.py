@@ -56,8 +56,8 @@ def points(rubric: Rubric, values: Mapping[str, float]) -> float:
     """Return the points of the fulfilled criteria over the sum of positive points (RuscaRL, arXiv:2508.16949).
 
     Points are the weights of the principles. Negative points for harm can make the score negative. Criteria that do not
-    apply stay in the denominator. It is HealthBench's score of one response (arXiv:2505.08775), whose authors clip only
-    the mean over cases to [0, 1], which is the score of a model.
+    apply stay in the denominator. This is HealthBench's score of one response (arXiv:2505.08775); its authors clip only
+    the score of a model, which is the mean over cases, to [0, 1].
     """
     positive = sum(principle.weight for principle in rubric.principles if principle.weight > 0)
     if not positive:
@@ -75,7 +75,7 @@ def saturated(value: float, rate: float) -> float:
     (0.5, 0.8808)
     """
     if rate < 0:
-        raise ValueError(f"a rate of saturation is >= 0, got {rate}")
+        raise ValueError(f"the rate of saturation must be >= 0, got {rate}")
     return value if rate == 0 else math.expm1(-rate * value) / math.expm1(-rate)
 
 
@@ -90,7 +90,7 @@ def anchored(rate: float = 2.0, joint_weights: Mapping[tuple[str, str], float] |
     """
     joint = dict(joint_weights or {})
     if any(weight < 0 for weight in joint.values()):
-        raise ValueError(f"joint weights are >= 0, got {joint}")
+        raise ValueError(f"joint weights must be >= 0, got {joint}")
     saturated(0.0, rate)
 
     def score(rubric: Rubric, values: Mapping[str, float]) -> float:

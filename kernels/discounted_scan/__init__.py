@@ -17,10 +17,10 @@ __all__ = ["discounted_scan", "eager", "reference"]
 def discounted_scan(x: Float[Tensor, " T"], bounds: Int[Tensor, " _"], *, discount: float) -> Float[Tensor, " T"]:
     """Compute y_t = x_t + c y_{t+1} in each sequence, with y = 0 after its end and c = `discount` in [0, 1].
 
-    With rewards and c = γ these are returns; with δ_t = r_t + γ V_{t+1} - V_t and c = γλ they are GAE's advantages
+    For x = rewards and c = γ, y are the returns; for x_t = r_t + γ V_{t+1} - V_t and c = γλ, y are GAE's advantages
     (Schulman et al. 2016, arXiv:1506.02438, eq. 16). Sequence s is x[bounds[s] : bounds[s + 1]], bounds[0] = 0 and
-    bounds[-1] = T; sequences may be empty. Rows [N, L] are sequences of length L. The result is float32 (float64 for
-    float64) without gradient. `bounds` is not checked on a GPU, since the check would synchronise.
+    bounds[-1] = T; sequences may be empty. If x is [N, L], each row is a sequence. The result is float32 (float64 for
+    float64 inputs) without gradient. `bounds` is not checked on a GPU, since the check would synchronise.
     """
     if not (math.isfinite(discount) and 0 <= discount <= 1):
         raise ValueError(f"discounted_scan: discount must lie in [0, 1], got {discount}")

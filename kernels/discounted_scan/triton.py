@@ -1,6 +1,7 @@
 """Triton kernel of `kernels.discounted_scan`: one program per sequence, from the last token to the first.
 
-Triton's scan of tuples with `reverse=True` was wrong in several versions (triton-lang/triton issues 4362, 8412).
+Tokens are loaded in reverse order, because `tl.associative_scan` of tuples with `reverse=True` returned wrong values in
+several versions of Triton (triton-lang/triton issues 4362, 8412).
 """
 
 import torch
@@ -25,7 +26,7 @@ def fused(x: Tensor, bounds: Tensor, *, discount: float) -> Tensor:
 
 @triton.jit
 def scan(x, bounds, y, discount, BLOCK: tl.constexpr):
-    """Compute y_t = x_t + discount y_{t+1} of one sequence."""
+    """Compute y_t = x_t + discount y_{t+1} for one sequence."""
     sequence = tl.program_id(0)
     first = tl.load(bounds + sequence)
     end = tl.load(bounds + sequence + 1)
@@ -44,5 +45,5 @@ def scan(x, bounds, y, discount, BLOCK: tl.constexpr):
 
 @triton.jit
 def _compose(decay, value, further_decay, further):
-    """Compose two maps y -> value + decay y of adjacent ranges of tokens; the second range precedes the first."""
+    """Compose the maps y -> value + decay y of two adjacent token ranges; `further` is of the earlier tokens."""
     return decay * further_decay, further + further_decay * value

@@ -33,8 +33,8 @@ def guided_sampler(
     z_0 are the logits of the base model, z_g those of guide g (an autoregressive reward model), w_g is its weight.
 
     Logits need not be normalised: a constant per row and model cancels. Every parameter is per row. Temperature 0 is
-    greedy (the lowest id of equal logits); `None` means 0 for all rows, and is fastest. G may be 0. Tokens equal to a
-    threshold are kept. A guide of weight 0 is not read. A logit of -inf in the base or in a guide that is read stays
+    greedy (the lowest id of equal logits); `temperature=None` means 0 for all rows, and is fastest. G may be 0. Tokens
+    equal to a threshold are kept. A guide of weight 0 is not read. A logit of -inf in the base or a read guide stays
     -inf, also for negative weights. Ranges are not checked, since that would synchronise: T >= 0, top_k >= 0, top_p and
     min_p in [0, 1]. A row without finite logits gets an arbitrary token, and NaN for `guided`, `entropy` and `kl`.
 
@@ -59,6 +59,6 @@ def _check(base: Tensor, guides: Tensor, weights: Tensor) -> None:
     rows, vocabulary = base.shape
     if guides.shape[::2] != (rows, vocabulary) or weights.shape != guides.shape[:2]:
         raise ValueError(
-            f"guided_sampler: base {tuple(base.shape)} is [N, V], so guides are [{rows}, G, {vocabulary}] and weights "
-            f"[{rows}, G], got {tuple(guides.shape)} and {tuple(weights.shape)}; without guides pass G = 0"
+            f"guided_sampler: base {tuple(base.shape)} is [N, V], so guides must be [{rows}, G, {vocabulary}] and "
+            f"weights [{rows}, G], got {tuple(guides.shape)} and {tuple(weights.shape)}; without guides pass G = 0"
         )

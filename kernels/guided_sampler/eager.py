@@ -1,4 +1,4 @@
-"""Guided sampler in PyTorch: logits in cells of 1024 tokens; thresholds of truncated rows from the largest logits."""
+"""Guided sampler in PyTorch, on cells of 1024 logits; most truncation thresholds need only the largest logits."""
 
 from typing import NamedTuple
 
@@ -44,11 +44,11 @@ class Truncation(NamedTuple):
     min_p: Float[Tensor, " N"]
 
     def on(self, vocabulary: int) -> Bool[Tensor, " N"]:
-        """Return a mask of the rows with top-k, top-p or min-p, also if it removes no token."""
+        """Return a mask of the rows that set top-k, top-p or min-p, even where the limit removes no token."""
         return self.by_rank(vocabulary) | (self.top_p < 1) | (self.min_p > 0)
 
     def by_rank(self, vocabulary: int) -> Bool[Tensor, " N"]:
-        """Return a mask of the rows with top-k."""
+        """Return a mask of the rows that set top-k."""
         return (self.top_k > 0) & (self.top_k < vocabulary)
 
 
@@ -57,7 +57,7 @@ def draw_by_cell(
 ) -> Int[Tensor, " N"]:
     """Sample a token with probability mass / Σ mass: a cell by Gumbel-max, and a token in the cell by inversion.
 
-    Masses are unnormalised, the largest about 1. Random numbers are of Philox stream 1 with the cell as index: word 0
+    Masses are unnormalised, the largest about 1. Random numbers come from Philox stream 1, index = cell: word 0
     gives the cell's Gumbel variable, word 1 the uniform number for the inversion.
     """
     cells = torch.arange(mass.shape[1], device=mass.device)
@@ -71,7 +71,7 @@ def draw_by_cell(
 def draw_by_token(
     x: Float[Tensor, "N V"], candidates: Bool[Tensor, "N V"], seed: Int[Tensor, " N"], position: Int[Tensor, " N"]
 ) -> Int[Tensor, " N"]:
-    """Return the candidate token with the largest x + Gumbel (Philox stream 3, index = token); 0 without candidates."""
+    """Return the candidate token with the largest x + Gumbel variable (Philox stream 3, index = token); 0 if none."""
     row, token = candidates.nonzero(as_tuple=True)
     noise = philox.gumbel(philox.words(seed[row], token, position[row], TOKENS)[0])
     score = torch.full_like(x, -torch.inf, dtype=torch.float64)
@@ -80,7 +80,7 @@ def draw_by_token(
 
 
 def truncation(top_k: Tensor | None, top_p: Tensor | None, min_p: Tensor | None, base: Tensor) -> Truncation:
-    """Return the limits of all rows. None is no limit."""
+    """Return the truncation of all rows. An argument of None sets no limit."""
     off = torch.zeros(len(base), dtype=torch.float64, device=base.device)
     return Truncation(
         off.long() if top_k is None else top_k,

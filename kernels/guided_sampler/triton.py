@@ -57,7 +57,7 @@ def fused(
     top_k: Tensor | None = None, top_p: Tensor | None = None, min_p: Tensor | None = None, span: int = SPAN,
     warps: int = WARPS,
 ) -> Sampled:  # fmt: skip
-    """Compute `guided_sampler` with Triton kernels. A token may differ from the reference's within float32 rounding."""
+    """Compute `guided_sampler` with Triton kernels. Float32 rounding may change a token."""
     rows, vocabulary = base.shape
     memory = {"dtype": torch.float32, "device": base.device}
     truncates = not (top_k is top_p is min_p is None) and temperature is not None
@@ -151,7 +151,7 @@ def finish(
     sums, picks, splits, token, facts, rows, scales,
     G: tl.constexpr, CELL: tl.constexpr, SPLITS: tl.constexpr,
 ):  # fmt: skip
-    """Combine the splits of a row; sample the token of the best cell by inversion, or take the largest u if T = 0."""
+    """Combine the sums of a row; sample a token of the best cell by inversion, or take the largest u if T = 0."""
     row = tl.program_id(0)
     t, inverse = inverse_of(temperature, row)
     split = tl.arange(0, SPLITS)

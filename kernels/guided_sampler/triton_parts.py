@@ -30,7 +30,7 @@ UNSPECIALIZED = ["rows", "splits"]  # numbers that no kernel is compiled anew fo
 
 
 class Inputs(NamedTuple):
-    """Tensors that all kernels read: contiguous, logits with stride 1 between tokens."""
+    """Tensors that all kernels read. They are contiguous, or have stride 1 between tokens (the logits)."""
 
     base: Tensor
     guides: Tensor
@@ -41,12 +41,12 @@ class Inputs(NamedTuple):
 
 
 class Scanned(NamedTuple):
-    """Results of `scan_cells` and `finish`, which the kernels of truncated rows read, and the splits of a row."""
+    """Results of `scan_cells` and `finish`, which the kernels of truncated rows read, and the size of a split."""
 
     sums: Tensor
     scales: Tensor
     span: int
-    """Cells of a split."""
+    """Number of cells per split; a program of `scan_cells` reads one split of a row."""
     most_splits: int
     """A power of two that is at least the number of splits."""
 
@@ -55,7 +55,7 @@ class Scanned(NamedTuple):
 def read(
     base, base_step, guides, guides_step, guide_step, weights, row, token, inside, G: tl.constexpr
 ):  # fmt: skip
-    """Load base logits z and guided logits u = z + Σ_g w_g z_g, w_g != 0, of tokens of a row; -inf becomes MASKED."""
+    """Load base logits z and guided logits u = z + Σ_g w_g z_g (w_g != 0) of a row's tokens; -inf becomes MASKED."""
     row = row.to(tl.int64)
     z = tl.load(base + row * base_step + token, mask=inside, other=-INFINITY).to(tl.float32)
     u = z
@@ -92,7 +92,7 @@ def seed_of(seed, row):
 
 @triton.jit
 def limits_of(top_k, top_p, min_p, row, t, vocabulary):
-    """Return whether a row is truncated, by its parameters alone, its k (0 for none), p, and log min-p (or -inf)."""
+    """Return whether a row's parameters truncate it, its k (0 without top-k), its p and its log min-p (may be -inf)."""
     k = tl.load(top_k + row).to(tl.int64)
     p = tl.load(top_p + row).to(tl.float64)
     least = tl.load(min_p + row).to(tl.float64)
@@ -121,7 +121,7 @@ def share(p, total):
 
 @triton.jit
 def least_depth(depths, weights, enough, BITS: tl.constexpr):
-    """Return the smallest depth d of BITS bits with Σ weights >= `enough` over depths <= d; all bits set if none."""
+    """Return the smallest depth d of BITS bits with Σ weights >= `enough` over depths <= d, or all bits set."""
     last = 0
     for bit in range(BITS):
         step = HIGHEST_BIT >> (DEPTH_BITS - BITS + bit)
@@ -132,7 +132,7 @@ def least_depth(depths, weights, enough, BITS: tl.constexpr):
 
 @triton.jit
 def store_row(facts, scales, rows, row, logprob, u, z, entropy, kl, mass_x, shift, log_mass, shift_z, log_mass_z):
-    """Store a row's facts and scales; u and z are the logits of its token."""
+    """Store a row's outputs in `facts`, and its maxima and log masses in `scales`; u, z are its token's logits."""
     tl.store(facts + LOGPROB * rows + row, logprob)
     tl.store(facts + GUIDED * rows + row, u - shift - log_mass)
     tl.store(facts + BASE * rows + row, z - shift_z - log_mass_z)

@@ -101,6 +101,7 @@ def draw_truncated_rows(
 
 
 def _limit(limit: Tensor | None, off: int, rows: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return a limit of every row, contiguous; `off`, which truncates nothing, if the limit is None."""
     return torch.full((rows,), off, dtype=dtype, device=device) if limit is None else limit.contiguous()
 
 
@@ -117,7 +118,8 @@ def bin_of(x):
 def reach(k, p, log_least, sums, row, splits, vocabulary, inverse, shift, SPLITS: tl.constexpr):
     """Return an upper bound of the depths of the k-th largest token and of all tokens that truncation keeps.
 
-    k: the k-th largest maximum of the splits. p: tokens deeper than log V - log(1 - p) have at most 1 - p of the mass.
+    With top-k, the bound is the depth of the k-th largest of the splits' maxima. With top-p alone, it is
+    log V - log(1 - p): deeper tokens have at most 1 - p of the mass.
     """
     split = tl.arange(0, SPLITS)
     bottom = 0.0 * shift + INFINITY
@@ -139,7 +141,7 @@ def count(
     top_k, top_p, min_p, scales, histogram, sums, splits,
     G: tl.constexpr, CELL: tl.constexpr, SPAN: tl.constexpr, SPLITS: tl.constexpr,
 ):  # fmt: skip
-    """Add the tokens and masses of SPAN cells to the row's histogram, down to the depth `reach`."""
+    """Add the tokens and masses of SPAN cells to the row's histogram, down to the depth that `reach` returns."""
     row, split = tl.program_id(0), tl.program_id(1)
     t, inverse = inverse_of(temperature, row)
     truncates, k, p, log_least = limits_of(top_k, top_p, min_p, row, t, vocabulary)
@@ -162,7 +164,7 @@ def count(
 
 @triton.jit
 def undecided(histogram, row, k, p, log_least, total):
-    """Return the bin of the k-th largest token, and the first and last undecided bin, which may contain a threshold.
+    """Return the bin of the k-th largest token, and the first and last bin that may contain a threshold (undecided).
 
     Also return the number and mass of tokens above the k-th largest's bin, and the mass above the first undecided bin.
     Top-p is a share of the top k tokens' mass, which the histogram determines except for the k-th largest's bin.
@@ -225,7 +227,7 @@ def collect(
 
 @triton.jit
 def better(score, x, token, best, best_x, best_token):
-    """Return the best score of `best` and of a block, with its x and token; of equal scores the smaller token wins."""
+    """Return the largest of `best` and a block's scores, with its x and token; the smaller token wins ties."""
     block_best = tl.max(score, 0)
     winner = tl.min(tl.where(score == block_best, token, DEEPEST), 0)
     best_x = tl.where(block_best > best, tl.sum(tl.where(token == winner, x, 0.0), 0), best_x)
@@ -234,7 +236,7 @@ def better(score, x, token, best, best_x, best_token):
 
 @triton.jit
 def append(histogram, tokens, depths, row, token, x, mask, CAPACITY: tl.constexpr):
-    """Append the masked tokens to the row's collected tokens. Tokens beyond CAPACITY are counted but not stored."""
+    """Append the tokens of `mask` to the row's collected tokens. Tokens beyond CAPACITY are counted but not stored."""
     added = tl.sum(mask.to(tl.int32), 0)
     if added > 0:
         before = tl.atomic_add(histogram + row.to(tl.int64) * HISTOGRAM + 2 * BINS, added.to(tl.int64), sem="relaxed")
@@ -253,7 +255,7 @@ def draw(
     top_k, top_p, min_p, scales, histogram, tokens, depths, best_tokens, best_scores, token, facts, rows, splits,
     G: tl.constexpr, SPLITS: tl.constexpr, CAPACITY: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Store the unmasked token with the largest x + Gumbel. A row without such tokens keeps the outputs of `finish`."""
+    """Store the unmasked token with the largest x + Gumbel variable; without any, keep the outputs of `finish`."""
     row = tl.program_id(0)
     t, inverse = inverse_of(temperature, row)
     truncates, k, p, log_least = limits_of(top_k, top_p, min_p, row, t, vocabulary)
@@ -284,7 +286,7 @@ def sample_from_collected(
     histogram, tokens, depths, best_tokens, best_scores, seed, position, row, splits, number,
     k, p, log_least, bottom, total, SPLITS: tl.constexpr, CAPACITY: tl.constexpr,
 ):  # fmt: skip
-    """Sample from the tokens above the undecided bins and those collected from these bins: token, its x, kept mass."""
+    """Return a token sampled from those above the undecided bins and the collected ones, its x, and the kept mass."""
     bin_k, _, _, tokens_above, mass_above_k, mass_above = undecided(histogram, row, k, p, log_least, total)
     slot = tl.arange(0, CAPACITY)
     live = slot < number
@@ -323,7 +325,7 @@ def sample_from_all(
     base, base_step, guides, guides_step, guide_step, weights, seed, position, row, vocabulary, inverse, shift,
     k, p, bottom, total, G: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Return token, its x, and the kept mass from all logits of a row, which are read once per bit of a threshold."""
+    """Return a token sampled from all logits (read once per bit of a threshold), its x, and the kept mass."""
     if k > 0:
         last, within = deepest(
             base, base_step, guides, guides_step, guide_step, weights, row, vocabulary, inverse, shift,
@@ -354,7 +356,7 @@ def deepest(
     base, base_step, guides, guides_step, guide_step, weights, row, vocabulary, inverse, shift, number, mass,
     G: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Return the smallest depth d with `number` tokens and `mass` or more at depths <= d, and the mass of these."""
+    """Return the smallest d such that depths <= d have `number` tokens and `mass` or more; also return their mass."""
     last, total = 0, 0 * mass
     for bit in range(DEPTH_BITS):
         step = HIGHEST_BIT >> bit

@@ -68,9 +68,9 @@ def linear_loss(
 
     Equal to summing a loss of `linear_logprob`, with three matrix products instead of four: the derivatives g_i and q_i
     of row i's loss come from autograd on `logprob` and `entropy` of a chunk. `loss(logprob, entropy, rows)` gets a
-    chunk and its slice of all N rows, and returns one value per row, which must not depend on other rows. It also
-    applies weights such as 1 / number of tokens. Only `hidden`, `weight` and `bias` have gradients, for one backward
-    pass.
+    chunk and its slice of all N rows, and returns one value per row, which must not depend on other rows. `loss`
+    also applies weights such as 1 / number of tokens. Only `hidden`, `weight` and `bias` get gradients, and only one
+    backward pass is possible.
     """
     _check(hidden, weight, temperature, softcap, chunk)
     backend = backend_of(hidden)
@@ -102,7 +102,7 @@ def _rows(hidden: Tensor, weight: Tensor, chunk: int | None) -> int:
 
 
 def even_rows(rows: int, most: int) -> int:
-    """Return the rows per chunk for the smallest number of equal chunks of at most `most` rows.
+    """Return the number of rows per chunk if `rows` are split into the fewest equal chunks of at most `most` rows.
 
     The result is a multiple of 128 where this does not increase the number of chunks.
 
@@ -116,7 +116,7 @@ def even_rows(rows: int, most: int) -> int:
 
 def _check(hidden: Tensor, weight: Tensor, temperature: float, softcap: float | None, chunk: int | None) -> None:
     if hidden.shape[1] != weight.shape[1]:
-        raise ValueError(f"linear_logprob: hidden is {hidden.shape[1]} wide and weight {weight.shape[1]}; pass [V, D]")
+        raise ValueError(f"linear_logprob: widths must agree, got hidden {hidden.shape[1]}, weight {weight.shape[1]}")
     if not (math.isfinite(temperature) and temperature > 0):
         raise ValueError(f"linear_logprob: temperature must be a number > 0, got {temperature}")
     if softcap is not None and not softcap > 0:

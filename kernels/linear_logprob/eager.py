@@ -1,4 +1,4 @@
-"""Output head in chunks of rows: log-probabilities, entropy and gradients, and their autograd functions."""
+"""Log-probabilities, entropy and gradients of an output head, computed in chunks of rows, as autograd functions."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -60,7 +60,7 @@ def gradients_in_chunks(
     inputs: Sequence[Any], needs_gradient: Sequence[bool], target: Tensor, head: Head, engine: Engine,
     upstream: Callable[[slice, Chunk], tuple[Tensor, Tensor]],
 ) -> list[Tensor | None]:  # fmt: skip
-    """Return those gradients of hidden, weight and bias that are required; `upstream` returns g and q of a chunk."""
+    """Return the required gradients of hidden, weight and bias; `upstream` returns g and q of a chunk."""
     dtype = wide(inputs[0].dtype)
     needs = zip(inputs, needs_gradient, strict=True)
     totals = [torch.zeros_like(tensor, dtype=dtype) if want else None for tensor, want in needs]
@@ -83,7 +83,7 @@ def _products(hidden: Tensor, weight: Tensor, head: Head) -> Iterator[tuple[slic
 
 
 def _accumulate(totals: Sequence[Tensor | None], rows: slice, da: Tensor, hidden: Tensor, weight: Tensor) -> None:
-    """Add a chunk's contribution to those gradients of hidden, weight and bias that are required."""
+    """Add a chunk's contribution to the required gradients of hidden, weight and bias."""
     of_hidden, of_weight, of_bias = totals
     if of_hidden is not None:
         _product(da, weight, of_hidden[rows])
@@ -109,7 +109,7 @@ def _product(left: Tensor, right: Tensor, out: Tensor) -> Tensor:
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
-    """Compute total += left @ right without a temporary matrix of that size."""
+    """Compute total += left @ right without a temporary matrix of `total`'s size."""
     if left.dtype == total.dtype:
         total.addmm_(left, right)
     else:
@@ -166,7 +166,7 @@ def _logits(a: Float[Tensor, "n V"], bias: Tensor | None, head: Head) -> Float[T
 
 
 def _slope(logp: Float[Tensor, "n V"], lse: Float[Tensor, " n"], head: Head) -> Float[Tensor, "n V"] | float | None:
-    """Return dz / da = (1 - tanh²) / T with tanh = z T / c and z = log p + lse; None if it is 1."""
+    """Return dz / da = (1 - tanh²) / T with tanh = z T / c and z = log p + lse; None if dz / da is 1."""
     if head.softcap is None:
         return None if head.temperature == 1 else 1 / head.temperature
     tanh = (logp + lse[:, None]).mul_(head.temperature / head.softcap)
@@ -217,7 +217,7 @@ class Recomputed(torch.autograd.Function):
 
 
 class GradientInForward(torch.autograd.Function):
-    """A loss whose gradient is computed in the forward pass; the backward pass multiplies it by the upstream one."""
+    """A loss with its gradient computed in the forward pass; the backward pass multiplies by the upstream gradient."""
 
     @staticmethod
     def forward(
@@ -243,7 +243,7 @@ class GradientInForward(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor, *_: Tensor) -> Any:
-        """Return the gradient stored by `forward` times the upstream one; raise an error on a second call."""
+        """Return the gradient stored by `forward` times the upstream gradient; raise an error on a second call."""
         if ctx.totals is None:
             raise RuntimeError("linear_loss: only one backward pass is possible; call linear_loss again")
         totals, ctx.totals = [total if total is None else total.mul_(upstream) for total in ctx.totals], None
@@ -258,7 +258,7 @@ def _derivatives(loss: RowLoss, chunk: Chunk, rows: slice) -> tuple[Tensor, Tens
         if values.shape != leaves[0].shape:
             raise ValueError(
                 f"linear_loss: loss must return one value for each of {len(leaves[0])} rows, got the shape "
-                f"{tuple(values.shape)}; linear_loss computes the sum"
+                f"{tuple(values.shape)}; return the values without summing them"
             )
         if not values.requires_grad:
             return values, torch.zeros_like(leaves[0]), torch.zeros_like(leaves[1])

@@ -1,6 +1,6 @@
 """Triton kernels of `kernels.linear_logprob`: log-probabilities without logits in memory, and passes over a chunk.
 
-    score              rows by a share of the vocabulary: product, largest logit, Σ e^z, Σ z e^z and the target's logit
+    score              for some rows and a share of the vocabulary: largest logit, Σ e^z, Σ z e^z and the target's logit
     merge              log π and entropy from the sums of all shares
     stream_forward     one row of products a = h Wᵀ per program: log Σ e^z, log π, entropy
     stream_backward    part of a row per program: dL/da
@@ -127,7 +127,7 @@ def _cap(softcap: float | None) -> float:
 
 
 def _launch_with_scratch(device: torch.device, kernel: Any, grid: tuple[int, ...], /, **arguments: Any) -> None:
-    """Launch a kernel that creates descriptors, with an allocator that Triton uses for this launch only."""
+    """Launch a kernel that creates tensor descriptors, with an allocator of scratch memory for this launch only."""
 
     def scratch(size: int, alignment: int, stream: int | None) -> Tensor:
         return torch.empty(size, dtype=torch.int8, device=device)
@@ -172,7 +172,7 @@ def tanh(x):
 
 @triton.jit
 def finite(x):
-    """Return x, or 0 if x is -inf: the shift of a row without finite logits."""
+    """Return x, the maximum of a row, or 0 if the row has no finite logits and x is -inf."""
     return tl.where(x == -INFINITY, 0.0, x)
 
 
@@ -236,7 +236,7 @@ def score(
 
 @triton.jit
 def load_tile(matrix, step, first, rows, k, width, BLOCK: tl.constexpr, BLOCK_D: tl.constexpr):
-    """Load the [BLOCK, BLOCK_D] tile of a matrix at (first, k), 0 beyond its edges; int64 tile offset, int32 inside."""
+    """Load the [BLOCK, BLOCK_D] tile of a matrix at (first, k), 0 beyond its edges. Offsets in the tile are int32."""
     row = tl.arange(0, BLOCK)
     column = tl.arange(0, BLOCK_D)
     start = matrix + tl.cast(first, tl.int64) * step + k

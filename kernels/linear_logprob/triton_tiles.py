@@ -13,7 +13,7 @@ from torch import Tensor
 from ..triton_common.launch import MANY_WARPS, STAGES, capability
 
 PROCESSORS = {80: 108, 90: 132}
-"""Multiprocessors by compute capability, for dry runs: of an A100 and an H100."""
+"""Number of multiprocessors by compute capability, for dry runs: those of an A100 and an H100."""
 INTERPRETER_PROCESSORS = 2
 ALIGNMENT = 16  # bytes
 GROUP = 16
@@ -36,7 +36,7 @@ class Tiles(NamedTuple):
 
 
 def tiles(hidden: Tensor, weight: Tensor) -> Tiles:
-    """Return tile sizes by compute capability: 128 x 256 with pointers would spill registers or shared memory."""
+    """Return the tile sizes for the device: 128 x 256 without descriptors would exceed registers or shared memory."""
     device = capability(hidden)
     if device == 0:
         return Tiles(64, 256, 32)
@@ -55,7 +55,7 @@ def aligned(matrix: Tensor) -> bool:
 def shares(row_tiles: int, vocabulary_tiles: int, processors: int) -> int:
     """Return the number of parts (shares) of the vocabulary, so that row tiles times shares keep all processors busy.
 
-    It is the smallest number with the shortest time: rounds of programs times vocabulary tiles per share.
+    The number is the smallest with the shortest time, which is rounds of programs times vocabulary tiles per share.
     """
     least = min(vocabulary_tiles, max(1, processors // GROUP)) if row_tiles > GROUP else 1
     most = min(vocabulary_tiles, max(2 * least, 4 * processors // max(1, row_tiles)))

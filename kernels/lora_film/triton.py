@@ -93,6 +93,7 @@ def fused(
 
 
 def _rank(r: int) -> int:
+    """Return the rank padded to a power of two that `tl.dot` supports."""
     return max(SMALLEST_DOT, 1 << (r - 1).bit_length())
 
 

@@ -36,9 +36,9 @@ def policy_loss(
     r = π / old is the probability ratio, A the advantage, w the `weight`, sg the stop-gradient; the README derives the
     clip rule. Where r equals a bound, the gradient still flows. `weight` contains the normalisation (1 / (N length), 1
     / Σ tokens, ...); the loss is a plain sum. `base` are the reference policy's log-probabilities. KL_t is also
-    measured for β = 0. `corrected` multiplies it by π_t / old_t: its mean is then that of tokens sampled from π, and
-    k3 has the gradient of KL(π | base) (DeepSeek-V3.2, arXiv:2512.02556). Rows [N, L] are sequences of length L
-    with a mask. Tokens that are masked or have weight 0 are not read and not counted, and their gradient is exactly 0.
+    measured for β = 0. `corrected` multiplies KL_t by π_t / old_t: the mean is then over tokens sampled from π, and
+    k3 has the gradient of KL(π | base) (DeepSeek-V3.2, arXiv:2512.02556). If tensors are [N, L], each row is a
+    sequence with a mask. Tokens with mask 0 or weight 0 are neither read nor counted, and their gradient is exactly 0.
     Log-ratios beyond ±20 are clamped without a gradient, as in verl, also if the rule has no bound.
 
     The result is float32 (float64 for float64). Only `logprob` has a gradient, which the forward pass computes.
@@ -63,13 +63,13 @@ def _check(
     _, _, _, base, _ = others
     for low, high in (rule.positive, rule.negative):
         if not 0 <= low <= high:
-            raise ValueError(f"policy_loss: ratio bounds must be 0 <= low <= high, got {(low, high)}; inf is no bound")
+            raise ValueError(f"policy_loss: ratio bounds must be 0 <= low <= high, got {(low, high)}; inf: no bound")
     words = {"rule.through": (rule.through, THROUGH), "rule.level": (rule.level, LEVELS), "kl": (kl, DIVERGENCES)}
     for name, (word, choices) in words.items():
         if word not in choices:
-            raise ValueError(f"policy_loss: {name} is one of {', '.join(choices)}, got {word!r}")
+            raise ValueError(f"policy_loss: {name} must be one of {', '.join(choices)}, got {word!r}")
     if not math.isfinite(beta):
-        raise ValueError(f"policy_loss: beta is a finite number, got {beta}")
+        raise ValueError(f"policy_loss: beta must be a finite number, got {beta}")
     if beta != 0 and base is None:
         raise ValueError(
             f"policy_loss: beta is {beta}, but the reference log-probabilities are missing; pass base or beta=0.0"

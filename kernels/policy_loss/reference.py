@@ -37,7 +37,7 @@ class ClipRule(NamedTuple):
     """
     level: str = "token"
     """"token": r_t = π_t / old_t; "sequence": r = (Π_t r_t)^(1/n) for all n tokens of a sequence (GSPO);
-    "sequence-token": that value with the gradient of r_t (GSPO-token)."""
+    "sequence-token": the value of "sequence" with the gradient of r_t (GSPO-token)."""
 
 
 class PolicyLoss(NamedTuple):
@@ -76,7 +76,7 @@ def divergence(kind: str, logprob: Float[Tensor, " T"], base: Float[Tensor, " T"
         k3       e^d - d - 1         mean KL(π | base), never negative; its gradient's mean is that of KL(base | π)
         forward  d e^d - (e^d - 1)   mean KL(base | π), never negative (RAPO, arXiv:2510.03865): e^d k3 at -d
 
-    Means hold for tokens of the current policy; see `corrected` of `policy_loss` for those of an older one.
+    Means hold for tokens of the current policy; for tokens of an older policy, see `corrected` of `policy_loss`.
     """
     gap = base - logprob
     match kind:
@@ -88,7 +88,7 @@ def divergence(kind: str, logprob: Float[Tensor, " T"], base: Float[Tensor, " T"
             return gap.expm1() - gap
         case "forward":
             return gap.exp() * ((-gap).expm1() + gap)
-    raise ValueError(f"policy_loss: kl is one of {', '.join(DIVERGENCES)}, got {kind!r}")
+    raise ValueError(f"policy_loss: kl must be one of {', '.join(DIVERGENCES)}, got {kind!r}")
 
 
 def log_bounds(rule: ClipRule) -> tuple[float, float, float, float]:
@@ -114,7 +114,7 @@ class Tokens(NamedTuple):
 def tokens_of(
     logprob: Tensor, old: Tensor, advantage: Tensor, weight: Tensor, mask: Tensor | None, base: Tensor | None
 ) -> Tokens:
-    """Convert the arguments of `policy_loss`: masked tokens become 0, also NaN; only `logprob` keeps its gradient."""
+    """Convert the arguments of `policy_loss`: masked tokens become 0, even NaN; only `logprob` keeps its gradient."""
     live = weight.detach() != 0
     live = live if mask is None else live & mask
 
@@ -150,6 +150,7 @@ def bounded_ratio(log_ratio: Float[Tensor, " T"]) -> Float[Tensor, " T"]:
 
 
 def _at_level(log_ratio: Float[Tensor, " T"], drift: Float[Tensor, " T"], level: str) -> Float[Tensor, " T"]:
+    """Return the log-ratio of every token at `level`: its own ("token"), or its sequence's mean `drift`."""
     match level:
         case "sequence":
             return drift

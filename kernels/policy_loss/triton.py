@@ -79,8 +79,8 @@ def sequence_loss(
 ):  # fmt: skip
     """Compute Σ w (L + beta KL) of one sequence, its gradient per token, and its sums. The clip bounds are logarithms.
 
-    A sequence's ratio depends on all its tokens, and so does its gradient, the same for each of them:
-    -r / n (Σ w A over A >= 0, if r is within these tokens' bounds, + the same for A < 0), from a previous pass.
+    With a ratio per sequence, all tokens have the same gradient, which a previous pass over the sequence computes:
+    -r / n (Σ w A over A >= 0, if r is within the bounds for A >= 0, + the same for A < 0).
     """
     sequence = tl.program_id(0)
     first, end = tl.load(bounds + sequence), tl.load(bounds + sequence + 1)
@@ -183,13 +183,13 @@ def clamped(x, low, high):
 
 @triton.jit
 def slope(x, low, high, weighted):
-    """Return the derivative of -clamp(e^x) · `weighted` with respect to x; `weighted` is Σ w A, and 0 gives 0."""
+    """Return the derivative of -clamp(e^x) · `weighted` with respect to x; 0 if `weighted`, which is Σ w A, is 0."""
     return tl.where((x < low) | (x > high) | (weighted == 0), 0.0, -weighted * clamped(x, low, high))
 
 
 @triton.jit
 def divergence(gap, log_r, farthest, KL: tl.constexpr, CORRECTED: tl.constexpr):
-    """Return the KL estimate of gap = log base - log π and its derivative by log π; times π / old if CORRECTED."""
+    """Return the KL estimate of gap = log base - log π and its derivative in log π; both times π / old if CORRECTED."""
     if KL == "k1":
         value = -gap
         gradient = tl.zeros_like(gap) + 1.0

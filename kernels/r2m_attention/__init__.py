@@ -26,7 +26,7 @@ def r2m_attention(
     R2M's sequence-to-token cross attention, arXiv:2601.22664, eq. 3. Row n reads states[bounds[n] : bounds[n + 1]];
     padded states [N, L, P] are `states.view(-1, P)` with bounds 0, L, 2L, ... and a mask. No key or value is ever
     formed: with one query per row and the states h, the result is (c W_v) W_o with u = W_k q / √d, a = softmax(h u) and
-    c = aᵀ h, for 1 / d of the work. The README has the derivation.
+    c = aᵀ h, which takes 1 / d of the work. The README has the derivation.
 
     Differentiable with respect to query and the four matrices; states have no gradient, so that a reward does not
     change the policy. A row without unmasked states gives 0 and no gradient. Sums are computed in float32 (float64 for
@@ -50,8 +50,8 @@ def _check(query: Tensor, states: Tensor, bounds: Tensor, W: dict[str, Tensor], 
     for (name, matrix), shape in zip(W.items(), ((query.shape[1], d), (P, d), (P, d), (d, D)), strict=True):
         if matrix.shape != shape:
             raise ValueError(
-                f"r2m_attention: {name} has the shape {tuple(matrix.shape)}, not {tuple(shape)}: queries are "
-                f"{query.shape[1]} wide, states {P}, keys {d}"
+                f"r2m_attention: {name} has the shape {tuple(matrix.shape)}, but must have {tuple(shape)}: the "
+                f"widths are {query.shape[1]} (query), {P} (states) and {d} (keys)"
             )
     if len(bounds) != len(query) + 1:
         raise ValueError(f"r2m_attention: {len(query)} queries need {len(query) + 1} bounds, got {len(bounds)}")

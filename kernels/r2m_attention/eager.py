@@ -17,7 +17,7 @@ def absorbed(
     attend: Attend, query: Tensor, states: Tensor, bounds: Tensor,
     W_q: Tensor, W_k: Tensor, W_v: Tensor, W_o: Tensor, *, mask: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Compute R2M's attention as small matrix products around a single pass over the states, which is `attend`."""
+    """Compute R2M's attention as small matrix products around a single pass of `attend` over the states."""
     dtype = wide(query.dtype)
     W_q, W_k, W_v, W_o = (matrix.to(dtype) for matrix in (W_q, W_k, W_v, W_o))
     c = attend(query.to(dtype) @ W_q @ W_k.T / W_q.shape[1] ** 0.5, states.detach(), bounds, mask)

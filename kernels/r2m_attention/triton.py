@@ -52,7 +52,7 @@ class _Attend(torch.autograd.Function):
         attention = _scores(u, states, bounds, mask)
         launch(soften, (len(u),), scores=attention, bounds=bounds, BLOCK=BLOCK)
         ctx.save_for_backward(states, bounds, mask, attention)
-        return _collected(attention, states, bounds)
+        return _weighted_sums(attention, states, bounds)
 
     @staticmethod
     @once_differentiable
@@ -61,7 +61,7 @@ class _Attend(torch.autograd.Function):
         states, bounds, mask, attention = ctx.saved_tensors
         scores = _scores(g, states, bounds, mask)
         launch(centre, (len(g),), scores=scores, attention=attention, bounds=bounds, BLOCK=BLOCK)
-        return _collected(scores, states, bounds), None, None, None
+        return _weighted_sums(scores, states, bounds), None, None, None
 
 
 def _scores(vectors: Tensor, states: Tensor, bounds: Tensor, mask: Tensor | None) -> Tensor:
@@ -76,7 +76,7 @@ def _scores(vectors: Tensor, states: Tensor, bounds: Tensor, mask: Tensor | None
     return out
 
 
-def _collected(weights: Tensor, states: Tensor, bounds: Tensor) -> Tensor:
+def _weighted_sums(weights: Tensor, states: Tensor, bounds: Tensor) -> Tensor:
     N, P = len(bounds) - 1, states.shape[1]
     out = torch.empty(N, P, dtype=torch.float32, device=states.device)
     launch(

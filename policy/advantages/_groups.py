@@ -51,7 +51,7 @@ def check_finite(rewards: Tensor) -> None:
     if rewards.isinf().any():
         location = tuple(rewards.isinf().nonzero()[0].tolist())
         raise ValueError(
-            f"the reward at {location} is {rewards[location].item()}; a missing reward is NaN, never infinite"
+            f"the reward at {location} is {rewards[location].item()}; a missing reward must be NaN, not infinite"
         )
 
 
@@ -60,8 +60,8 @@ def check_verdicts(rewards: Tensor, formula: str) -> None:
     odd = rewards[~rewards.isnan() & (rewards != 0) & (rewards != 1)]
     if len(odd):
         raise UsageError(
-            f"{formula}: rewards are verdicts of 0 or 1, got {odd[0].item():g}; keep their weight at 1, and a KL "
-            "penalty in the loss"
+            f"{formula}: rewards must be verdicts of 0 or 1, got {odd[0].item():g}; leave the reward weights at 1, and "
+            "add a KL penalty to the loss, not to the rewards"
         )
 
 
@@ -83,7 +83,7 @@ def standardise(x: Float[Tensor, " M"], epsilon: float) -> Float[Tensor, " M"]:
 
 
 def bounds_of_rows(rows: Float[Tensor, "N L"]) -> Int[Tensor, " _"]:
-    """Return the bounds [N + 1] of the N rows in the flattened tensor, where they are packed sequences."""
+    """Return the bounds [N + 1] of N rows, which are packed sequences in the flattened tensor."""
     N, L = rows.shape
     return torch.arange(0, N * L + 1, L, device=rows.device) if L else torch.zeros(N + 1, dtype=torch.long)
 

@@ -16,7 +16,7 @@ class CompletionSteps(NamedTuple):
     rewards: Float[Tensor, "N K"]
     """Step rewards in float64; 0 beyond the last step."""
     exists: Bool[Tensor, "N K"]
-    """Whether the completion has the step and a reward."""
+    """Whether the completion has this step; False if its outcome is missing."""
     index: Int[Tensor, "N L"]
     """Index of the step that each token belongs to. Tokens after the last step's end belong to the last step."""
     outcome: Float[Tensor, " N"]
@@ -34,7 +34,7 @@ class CompletionSteps(NamedTuple):
 
 
 def steps_of(name: str, rewards: Float[Tensor, "N ..."], rollout: Rollout) -> CompletionSteps:
-    """Return the steps of an estimator's input: token rewards [N, L] with step rewards, or completion rewards [N].
+    """Return the completions' steps, given rewards of completions [N], or of tokens [N, L] including step rewards.
 
     Raise `ValueError` with the estimator's `name` if the rollout has no step rewards.
     """

@@ -21,12 +21,12 @@ def are(
     DACR's adaptive robust estimation (arXiv:2603.21574) with the loss ρ of Barron 2019 (arXiv:1701.03077). A smaller α
     = `shape` in (0, 1] gives outliers less weight. The scale c is 1.4826 times the median absolute deviation, at least
     `floor` > 0, in units of the reward. Each of the `blocks` consists of consecutive rows, or, with a `seed`, of random
-    ones (the same for the same number of rows). The centre μ is the same for all prompts. Use it for scores of reward
+    rows (the same for the same number of rows). The centre μ is the same for all prompts. Use it for scores of reward
     models or judges: if the rewards have only two values, μ is the more frequent value and a warning is raised.
     """
     if not 0 < shape <= 1 or blocks < 1 or floor <= 0:
         raise ValueError(
-            f"are: shape lies in (0, 1], blocks are 1 or more and floor is above 0, got {shape}, {blocks} and {floor}"
+            f"are: shape must be in (0, 1], blocks at least 1 and floor above 0, got {shape}, {blocks} and {floor}"
         )
 
     def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:

@@ -1,4 +1,4 @@
-"""CANON: a completion relative to two halves of its group, split by length or entropy."""
+"""CANON: a completion's reward relative to the means of two halves of its group, split by length or entropy."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -20,9 +20,9 @@ def canon(*, metric: str = "length", mu: float = 0.5, alpha: float = 1.0) -> Adv
     belong partly to both halves.
     """
     if metric not in METRICS:
-        raise ValueError(f"canon: metric is one of {', '.join(METRICS)}, got {metric!r}")
+        raise ValueError(f"canon: metric must be one of {', '.join(METRICS)}, got {metric!r}")
     if not 0 <= mu <= 1 or alpha < 0:
-        raise ValueError(f"canon: mu lies in [0, 1] and alpha is 0 or more, got {mu} and {alpha}")
+        raise ValueError(f"canon: mu must be in [0, 1] and alpha at least 0, got {mu} and {alpha}")
 
     def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:
         statistics = groups(rewards, rollout.group)

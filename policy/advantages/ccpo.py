@@ -13,12 +13,12 @@ from ._groups import groups, masked_advantages
 def ccpo(weights: Sequence[float] | None = None, *, lam: float = 0.2, middle: float = 0.5) -> AdvantageEstimator:
     """The thinker's advantage of `adv_ccpo`                                            CCPO 2026, arXiv:2603.21563, v2
 
-    Rewards are [N, 2], from the reward `ccpo`: of a solver completion with the thought (R_joint) and of one without it
-    (R_solo). Keep their weights at 1. λ = `lam` is 0.2 in the released code for verdicts of -1 and 1. There is no bonus
+    Rewards [N, 2] come from the reward `ccpo`: R_joint of a solver completion with the thought, R_solo of a completion
+    without it. Both need weight 1. λ = `lam` is 0.2 in the released code for verdicts of -1 and 1. There is no bonus
     if all rewards are on one side of `middle`. The solver's advantage is `dr_grpo` of R_joint.
     """
     if lam < 0:
-        raise ValueError(f"ccpo: lam is 0 or more, got {lam}")
+        raise ValueError(f"ccpo: lam must be at least 0, got {lam}")
     if any(weight != 1 for weight in weights or ()):
         raise ValueError(f"ccpo: the rewards joint and solo need weights of 1, got {weights}; leave --weight out")
 

@@ -33,14 +33,14 @@ def dacr(
     `blocks` and `floor`.
     """
     if any(weight != 1 for weight in weights or ()):
-        raise ValueError(f"dacr: rewards have weights of 1, got {weights}; leave --weight out")
+        raise ValueError(f"dacr: all rewards need weights of 1, got {weights}; leave --weight out")
     centre = location_function(loc, shape, blocks, floor)
 
     def estimate(rewards: Float[Tensor, "N K"], rollout: Rollout) -> Float[Tensor, " N"]:
         if rewards.shape[1] != len(COMPONENTS):
-            raise ValueError(f"dacr: rewards are {', '.join(COMPONENTS)}, got {rewards.shape[1]}")
+            raise ValueError(f"dacr: needs the rewards {', '.join(COMPONENTS)}, got {rewards.shape[1]}")
         if loc == "are" and len(rewards[~rewards.isnan()].unique()) == 2:
-            warnings.warn("dacr: are's centre of verdicts is the more frequent one; use loc=mean", stacklevel=2)
+            warnings.warn("dacr: with two reward values, loc=are is the more frequent one; use loc=mean", stacklevel=2)
         return adv_dacr(rewards[:, [0, 2]], rewards[:, [1, 3]], rollout.group, gamma, centre, epsilon)[:, 0]
 
     return estimate
@@ -58,11 +58,11 @@ def adv_dacr(
 
     Columns are the two agents i and j. R_completion and R_rewrite are the rewards of an agent's completion and of its
     rewrite after the other's critique. μ is computed by `loc`; std uses N - 1. γ = 0 equals `lite_ppo` of the rewrites
-    if `loc` is the group mean, and `are` if `loc` is one centre of the batch. If one of the three rewards of R_i is
-    missing, agent i has advantage 0 in this row, and the row has no effect on the others.
+    if `loc` is the group mean, and `are` if `loc` is one centre of the batch. If a reward in R_i is missing,
+    agent i has advantage 0 in this row, and the row has no effect on the agent's other rows.
     """
     if completions.shape[1] != 2:
-        raise ValueError(f"dacr: agents are two, got {completions.shape[1]}")
+        raise ValueError(f"dacr: needs two agents, got {completions.shape[1]}")
     for turn in (completions, rewrites):
         check_finite(turn)
     total = as_float(rewrites) + gamma * (rewrites - completions).flip(1)
@@ -99,5 +99,6 @@ def location_function(name: str, shape: float | None, blocks: int, floor: float)
 
 
 def _mean(x: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
+    """Return the mean of each row's group; NaN for rows that cannot be compared."""
     statistics = groups(x, group)
     return torch.where(statistics.valid, statistics.mean, torch.nan)

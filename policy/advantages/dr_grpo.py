@@ -1,4 +1,4 @@
-"""Dr. GRPO: a completion relative to its group's mean, in units of the reward."""
+"""Dr. GRPO: a completion's reward minus the mean reward of its group."""
 
 from jaxtyping import Float
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Fixed baseline: the same number for all completions."""
+"""Fixed baseline: a completion's reward minus a constant."""
 
 from jaxtyping import Float
 from torch import Tensor

@@ -14,7 +14,7 @@ def gae(*, gamma: float = 1.0, lam: float = 0.95) -> AdvantageEstimator:
 
     V_s is `rollout.values`, the critic's value before token s; γ is the discount and λ = `lam`. s + 1 is the next token
     that the policy generated; tokens from tools are skipped. Rewards [N] are terminal: they are added to the last
-    token, and the value after it is 0, also for truncated completions. With token rewards [N, L], the value after the
+    token, and no value follows it, not even for truncated completions. With token rewards [N, L], the value after the
     last token of a truncated completion is `rollout.after`, or 0 if None. A row with a NaN reward has no effect.
     """
 

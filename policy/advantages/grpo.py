@@ -1,4 +1,4 @@
-"""GRPO: a completion relative to its group's mean, in units of the group's standard deviation."""
+"""GRPO: a completion's reward minus the group's mean, divided by the group's standard deviation."""
 
 from jaxtyping import Float
 from torch import Tensor

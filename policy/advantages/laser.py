@@ -1,4 +1,4 @@
-"""LaSeR: sum of the normalised verifier's reward and the policy's own last-token self-reward."""
+"""LaSeR: sum of the verifier's reward and the policy's last-token self-reward, both normalised within the group."""
 
 from collections.abc import Sequence
 

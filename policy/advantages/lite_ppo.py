@@ -1,4 +1,4 @@
-"""Lite PPO: a completion relative to its group's mean, in units of the whole batch's standard deviation."""
+"""Lite PPO: a completion's reward minus the group's mean, divided by the standard deviation of the whole batch."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -11,7 +11,7 @@ def lite_ppo(*, epsilon: float = 1e-4) -> AdvantageEstimator:
     """A_i = (r_i - mean_group r) / (std_batch r + ε)                     "Tricks or Traps" 2025, arXiv:2508.08221
 
     The paper combines these advantages with a token mean and PPO's clip. std uses N - 1 and is over the step's rows
-    with a reward whose group has another reward.
+    that have a reward and belong to a group with at least two rewards.
     """
 
     def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:

@@ -15,7 +15,7 @@ def noise_forward(*, false_negative: float) -> AdvantageEstimator:
     group mean would cancel the correction.
     """
     if not 0 <= false_negative <= 1:
-        raise ValueError(f"noise_forward: false_negative is a rate in [0, 1], got {false_negative}")
+        raise ValueError(f"noise_forward: false_negative must be a rate in [0, 1], got {false_negative}")
 
     def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:
         check_finite(rewards)

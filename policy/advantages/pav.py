@@ -14,12 +14,12 @@ def pav(*, alpha: float, outcome: float = 1.0) -> AdvantageEstimator:
 
     V_ik is the step reward: the probability, under a prover policy, of a right completion after step k of completion i,
     from a process reward model. R_i are the completion's other rewards, such as a verdict; ω = `outcome`. With ω = 0
-    these are the step advantages of Setlur 2024, arXiv:2406.14532. V_i0, the value before the first step, is the mean
+    A are the step advantages of Setlur 2024, arXiv:2406.14532. V_i0, the value before the first step, is the mean
     of V_j1 over the prompt's completions j (ours; the paper uses the prover's value). α has no default, because the
     paper's value is not known to us.
     """
     if not (alpha or outcome):
-        raise ValueError("pav: alpha and outcome are both 0, so all advantages are 0")
+        raise ValueError("pav: alpha and outcome are both 0; set one of them, or all advantages are 0")
 
     def estimate(rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, "N L"]:
         steps = steps_of("pav", rewards, rollout)

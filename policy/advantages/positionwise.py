@@ -15,11 +15,11 @@ def positionwise(*, least: int = 2, progress: bool = False, epsilon: float = 1e-
     r_ik is the reward of step k of completion i; j are the prompt's completions that have a step k. Other rewards of
     the completion, such as a verdict, are added to its last step. With `progress`, r_ik is the lowest reward of the
     steps up to k, so that verdicts count until the first wrong one, as in the paper. A step with fewer than `least`
-    completions has advantage 0 (5 in CM2's released code, whose steps are turns). With one step per completion the
+    completions has advantage 0 (CM2's code sets `least` = 5; its steps are turns). With one step per completion the
     result equals `grpo`. Not implemented: the paper's division of a problem into verifiable subproblems.
     """
     if least < 2:
-        raise ValueError(f"positionwise: least is 2 completions or more, got {least}")
+        raise ValueError(f"positionwise: least must be at least 2 completions, got {least}")
 
     def estimate(rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, "N L"]:
         steps = steps_of("positionwise", rewards, rollout)

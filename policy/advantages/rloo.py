@@ -1,4 +1,4 @@
-"""RLOO: a completion relative to the mean of the others in its group."""
+"""RLOO: a completion's reward minus the mean reward of the other completions of its group."""
 
 from jaxtyping import Float
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Mean over completions: every completion has the same weight, so tokens of long ones have less."""
+"""Mean over completions: every completion has the same weight, so tokens of long completions have less."""
 
 from jaxtyping import Bool, Float
 from torch import Tensor

@@ -1,1 +1,1 @@
-"""Curricula: shares of the kinds of prompts in the next step; one module per rule."""
+"""Curricula: rules that set the share of each kind of prompt in the next step; one module per rule."""

@@ -10,13 +10,13 @@ from .sec import boltzmann
 def dump(*, window: int, temperature: float = 0.1) -> Curriculum:
     """p_d = softmax((mean|A|_d + sqrt(2 ln(N + 1) / (n_d + 1))) / τ)           DUMP: Wang et al. 2025, arXiv:2504.09710
 
-    p_d is the share of prompts from source d. mean|A|_d is over the last `window` completions of the source; n_d is its
-    number of completions so far and N the number over all sources. A source without completions has mean 0 and the
-    largest bonus. New sources may appear at any step. τ = `temperature` > 0. The state has recent |A| and count of each
-    source.
+    p_d is the share of prompts from source d. mean|A|_d is over the last `window` completions of source d, n_d is the
+    number of completions of source d so far, and N that of all sources. A source without completions has mean 0 and the
+    largest bonus. New sources may appear at any step. τ = `temperature` > 0. The state is each source's recent |A| and
+    count.
     """
     if window < 1 or temperature <= 0:
-        raise ValueError(f"dump: window is 1 or more and temperature is above 0, got {window} and {temperature}")
+        raise ValueError(f"dump: window must be at least 1 and temperature above 0, got {window} and {temperature}")
 
     def step(state: State, gains: Mapping[str, Sequence[float]]) -> tuple[State, dict[str, float]]:
         sources = {name: {"recent": [], "seen": 0} for name in gains} | dict(state)

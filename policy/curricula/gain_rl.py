@@ -1,4 +1,4 @@
-"""GAIN-RL: a Gaussian window over prompts in the order of their expected gradients, which moves with the accuracy."""
+"""GAIN-RL: prompts are sorted by expected gradient, and a Gaussian window over them moves with the mean reward."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,18 +18,18 @@ def gain_rl(*, width: float, speed: float, sensitivity: float = 2.0, target: flo
     i = 0, ..., K - 1 is the rank of a kind, in the numeric order of its name: kind 0 has the prompts of the largest
     `concentration`, whose gradients are expected to be largest. r̄ is the mean reward of a step in [0, 1], α =
     `sensitivity` and β = `target`. In the released code a kind is one prompt, s = `width` is 1000 prompts and n =
-    `speed` 500; ours count kinds. Not implemented: the second term of the move, which depends on the concentration of
+    `speed` 500; ours count kinds. Not implemented: the second term for m, which depends on the concentration of
     the completions in training. The state is {"middle": m}.
     """
     if width <= 0 or speed < 0:
-        raise ValueError(f"gain_rl: width is above 0 and speed is 0 or more, got {width} and {speed}")
+        raise ValueError(f"gain_rl: width must be above 0 and speed at least 0, got {width} and {speed}")
 
     def step(state: State, rewards: Mapping[str, Sequence[float]]) -> tuple[State, dict[str, float]]:
         try:
             kinds = sorted(rewards, key=float)
         except ValueError as error:
             raise UsageError(
-                f"gain_rl: kinds are numbers, such as 0, 1 and 2, got {', '.join([*rewards][:5])}"
+                f"gain_rl: kinds must be numbers, such as 0, 1 and 2, got {', '.join([*rewards][:5])}"
             ) from error
         values = [value for part in rewards.values() for value in part]
         move = speed * math.tanh(sensitivity * (sum(values) / len(values) - target)) if values else 0.0
@@ -43,11 +43,11 @@ def gain_rl(*, width: float, speed: float, sensitivity: float = 2.0, target: flo
 
 
 def concentration(states: Float[Tensor, "T D"], start: int, weight: float = 8.0) -> float:
-    """Return a prompt's mean cosine within the question + `weight` times its mean cosine to the text before it.
+    """Return the mean cosine within the question + `weight` times the mean cosine of question and preceding text.
 
     `states` are hidden states of the last layer; the question starts at token `start`, after the template and system
-    message. Within the question the pairs are those of the lower triangle. Ours: the means are over the pairs of these
-    two blocks. The released code reads the inputs of the last MLP, and takes means over all columns.
+    message. Within the question the pairs are those of the lower triangle. Ours: each mean is over the pairs of its
+    block. The released code reads the inputs of the last MLP, and takes means over all columns.
     """
     unit = torch.nn.functional.normalize(states.double(), dim=1)
     cosines = unit[start:] @ unit.T

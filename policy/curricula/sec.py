@@ -15,7 +15,7 @@ def sec(*, rate: float, temperature: float) -> Curriculum:
     appear at any step. The state is Q by kind.
     """
     if not 0 <= rate <= 1 or temperature <= 0:
-        raise ValueError(f"sec: rate lies in [0, 1] and temperature is above 0, got {rate} and {temperature}")
+        raise ValueError(f"sec: rate must be in [0, 1] and temperature above 0, got {rate} and {temperature}")
 
     def step(state: State, gains: Mapping[str, Sequence[float]]) -> tuple[State, dict[str, float]]:
         values = dict.fromkeys(gains, 0.0) | dict(state)

@@ -1,4 +1,4 @@
-"""Best-of-n: the expected value of the best of n completions, its gain over the mean, and the bound of its KL."""
+"""Best-of-n: the expected value of the best of n completions, its gain over the mean, and a bound of the KL."""
 
 import math
 from collections.abc import Sequence
@@ -27,18 +27,18 @@ def expected_best_of_n(
     total = rewards.shape[1]
     if not (rewards.isfinite() & values.isfinite()).all():
         raise ValueError(
-            "best-of-n needs a finite reward and value of every completion; leave prompts without them out"
+            "best-of-n needs a finite reward and value of every completion; leave out completions without both"
         )
     if not all(1 <= n <= total for n in ns):
         raise ValueError(f"best-of-n from {total} completions of a prompt needs 1 <= n <= {total}, got {list(ns)}")
     ordered = rewards.sort(1).values
     below, up_to = (torch.searchsorted(ordered, rewards, right=right) for right in (False, True))
-    chances = [_all_among(total, n).to(rewards.device) for n in ns]
+    chances = [_subset_probabilities(total, n).to(rewards.device) for n in ns]
     return torch.stack([(values * (chance[up_to] - chance[below]) / (up_to - below)).sum(1) for chance in chances], 1)
 
 
-def _all_among(total: int, n: int) -> Float[Tensor, " K"]:
-    """C(k, n) / C(M, n) for k = 0 ... M: the probability that n draws all fall into a set of k."""
+def _subset_probabilities(total: int, n: int) -> Float[Tensor, " K"]:
+    """Return C(k, n) / C(M, n) for k = 0 ... M: the probability that n draws all fall into a set of size k."""
     draw = torch.arange(n)
     remaining = (torch.arange(total + 1)[:, None] - draw).clamp_min(0)
     return (remaining.double() / (total - draw)).prod(1)
@@ -47,8 +47,8 @@ def _all_among(total: int, n: int) -> Float[Tensor, " K"]:
 def best_of_n_kl(n: int) -> float:
     """log n - (n-1)/n, in nats                                     Stiennon et al. 2020, arXiv:2009.01325, appendix G.3
 
-    An upper bound of the KL from the policy to its best-of-n, and a loose one where likely completions repeat
-    (Beirami et al. 2024, arXiv:2401.01879).
+    An upper bound of the KL divergence between best-of-n and the policy. The bound is loose where likely completions
+    repeat (Beirami et al. 2024, arXiv:2401.01879).
     """
     if n < 1:
         raise ValueError(f"best-of-n needs n of 1 or more, got {n}")
@@ -72,7 +72,7 @@ class Gain(NamedTuple):
 def expected_gains(
     rewards: Float[Tensor, "P M"], values: Float[Tensor, "P M"], ns: Sequence[int] | None = None
 ) -> list[Gain]:
-    """Estimate the gain in value of best-of-n by reward, for every n (default: 2, 4, 8, ... and M).
+    """Estimate the gain in value from taking the best of n by reward, for every n (default: 2, 4, 8, ... and M).
 
     The gain of a prompt is `expected_best_of_n` minus the mean value of its completions. Completions whose reward or
     value is NaN are left out, as is every n for which no prompt has enough completions. Equal completions count as
@@ -91,10 +91,10 @@ def expected_gains(
         expected = expected_best_of_n(reward, value, usable)
         for index, n in enumerate(usable):
             gains[n].append(expected[:, index] - value.mean(1))
-    return [_gain(n, torch.cat(parts).numpy()) for n, parts in gains.items() if parts]
+    return [_gain_with_interval(n, torch.cat(parts).numpy()) for n, parts in gains.items() if parts]
 
 
-def _gain(n: int, gains: Float[np.ndarray, " P"]) -> Gain:
+def _gain_with_interval(n: int, gains: Float[np.ndarray, " P"]) -> Gain:
     number, mean = len(gains), float(gains.mean())
     half = math.nan
     if number > 1:

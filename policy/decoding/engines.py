@@ -47,7 +47,7 @@ def decoding_model(
     *,
     preference: Preference | None = None,
 ) -> DecodingModel:
-    """Wrap a language model and tokenizer as base model or guide. Autoregressive reward models need no wrapper."""
+    """Wrap a language model and its tokenizer as base model or guide. Autoregressive reward models need no wrapper."""
     contract = completion_contract(
         "autoregressive", tokenizer, [model], dtype=str(model.dtype).rpartition(".")[2], max_length=None, beta=1.0
     )
@@ -80,7 +80,7 @@ def prompts_of(encoder: Encoder, requests: Sequence[Request]) -> list[list[int]]
 
 
 def positions(decoder: DecodingModel) -> int:
-    """Return the maximum number of tokens of prompt and completion together."""
+    """Return the model's maximum number of tokens, prompt and completion together."""
     return context_length(language_model(decoder), decoder.encoder.tokenizer)
 
 
@@ -100,7 +100,7 @@ def max_completion_lengths(decoder: DecodingModel, prompts: Sequence[Sequence[in
 
 
 def preferences_of(guide: DecodingModel, requests: Sequence[Request]) -> Float[Tensor, "N K"]:
-    """Return the preferences α [N, K] for the guide's adapter. Ones [N, 1] for a guide without preference."""
+    """Return the preferences α [N, K] for the guide's adapter. Return ones [N, 1] for a guide without preferences."""
     preferences = [guide.preference if request.preference is None else request.preference for request in requests]
     adapter = guide.adapter
     if adapter is not None and adapter.settings.follows_preference:
@@ -171,7 +171,7 @@ class SharedBackbone:
 
     def __init__(self, guide: DecodingModel, *, encoder: Encoder | None = None, late: bool = False):
         if guide.adapter is None:
-            raise UsageError("a shared backbone needs a guide with an adapter; decode two models with SeparateModels")
+            raise UsageError("a shared backbone needs a guide with an adapter; use SeparateModels for two models")
         self.guide, self.late, self.adapter = guide, late, guide.adapter
         self.base = DecodingModel(guide.model, encoder or guide.encoder, adapter=guide.adapter)
         self.models = (self.base, guide)
@@ -186,7 +186,7 @@ class SharedBackbone:
             raise UsageError("with late=True, base and guide must read the same prompt; use one chat template for both")
         alpha = preferences_of(self.guide, requests)
         weights = torch.tensor([[float(request.weight)] for request in requests])
-        used = _used(weights)
+        used = _used_guides(weights)
         capacity = _shortest(max_completion_lengths(self.base, base), max_completion_lengths(self.guide, guide))
         model = language_model(self.base)
         with ExitStack() as stack:
@@ -204,9 +204,9 @@ class SeparateModels:
     """Engine for a base model and separate guides: causal language models with the same vocabulary.
 
     Each model has its own prompt template. Without guides, decoding is plain; weights and preferences are ignored. A
-    single guide is weak-to-strong guidance; it may have an adapter conditioned on the preference. Guides by objective
-    name are GenARM: guide i has weight w α_i and does not run if the weight is 0 for the whole batch. An adapter of the
-    base model is disabled.
+    single guide gives weak-to-strong guidance and may have an adapter conditioned on the preference. A mapping from
+    objectives to guides is GenARM: guide i has weight w α_i and does not run if the weight is 0 for the whole batch. An
+    adapter of the base model is disabled.
     """
 
     def __init__(self, base: DecodingModel, guides: DecodingModel | Mapping[str, DecodingModel] | None = None):
@@ -215,7 +215,7 @@ class SeparateModels:
         by_name = dict(guides) if isinstance(guides, Mapping) else {} if guides is None else {GUIDE: guides}
         for name, decoder in by_name.items() if self.by_objective else ():
             if decoder.adapter is not None and decoder.adapter.settings.follows_preference:
-                raise UsageError(f"the guide '{name}' is conditioned on a preference; pass it alone, not by objective")
+                raise UsageError(f"the guide '{name}' is conditioned on a preference; pass it as the only guide")
         self.guides, self.guide_models = tuple(by_name), list(by_name.values())
         self.models = (base, *self.guide_models)
         self.eos, self.counters = end_tokens(base), Counters()
@@ -225,7 +225,7 @@ class SeparateModels:
     def session(self, requests: Sequence[Request]) -> Iterator[Session]:
         """Open a session; see `Engine`."""
         weights = self._weights(requests)
-        used = _used(weights)
+        used = _used_guides(weights)
         decoders = [self.base, *(self.guide_models[index] for index in used)]
         prompts = [prompts_of(decoder.encoder, requests) for decoder in decoders]
         capacity = _shortest(*map(max_completion_lengths, decoders, prompts))
@@ -266,12 +266,13 @@ def _adapted(
     return decoder.adapter.serving(decoder.adapter.modulations(alpha), start=start)
 
 
-def _used(weights: Float[Tensor, "N G"]) -> list[int]:
+def _used_guides(weights: Float[Tensor, "N G"]) -> list[int]:
     """Return the indices of the guides with a non-zero weight in at least one row."""
     return [index for index, column in enumerate(weights.T) if column.any()]
 
 
 def _shortest(*capacities: Sequence[int]) -> list[int]:
+    """Return the smallest capacity of each row."""
     return [min(row) for row in zip(*capacities, strict=True)]
 
 
@@ -313,7 +314,7 @@ def open_engine(
 
     def open_guide(folder: str, *, copy: bool) -> DecodingModel:
         """Load a guide. A guide that is an adapter on the base model shares the base model's weights."""
-        over = (share_weights(model) if copy else model) if _adapts(folder, decoder) else None
+        over = (share_weights(model) if copy else model) if _is_adapter_of(folder, decoder) else None
         return load_autoregressive(folder, base=over, trust_remote_code=trust_remote_code)
 
     if not guides:
@@ -321,7 +322,7 @@ def open_engine(
     if guides[0][0]:
         by_objective = {objective: open_guide(folder, copy=True) for objective, folder in guides}
         return SeparateModels(decoder, by_objective), tuple(by_objective)
-    shares_backbone = _adapts(folders[0], decoder)
+    shares_backbone = _is_adapter_of(folders[0], decoder)
     guide = open_guide(folders[0], copy=not shares_backbone)
     adapter = guide.adapter
     objectives = adapter.objectives if adapter and adapter.settings.follows_preference else ()
@@ -332,14 +333,14 @@ def open_engine(
     return SharedBackbone(guide, encoder=decoder.encoder, late=late), objectives
 
 
-def _adapts(folder: str, base: DecodingModel) -> bool:
+def _is_adapter_of(folder: str, base: DecodingModel) -> bool:
     """Return whether the reward model in `folder` is an adapter on this base model."""
     path = Path(folder)
     return (path / SETTINGS).exists() and load_settings(path).base_fingerprint == fingerprint(base.model)
 
 
 def _check_objective(objective: str, folder: str, stated: tuple[str, ...]) -> None:
-    """Raise `UsageError` if the guide's objectives `stated` lack `objective`. An unnamed one matches any name."""
+    """Raise `UsageError` if the guide's objectives `stated` lack `objective`. Unnamed objectives match any."""
     if objective and stated != UNNAMED and OVERALL not in stated and objective not in stated:
         raise UsageError(
             f"--arm {objective}={folder}: its {FILE} says that it was trained for {', '.join(stated)}; write "
@@ -380,7 +381,7 @@ def check_guides(base: str | None, folders: Sequence[str]) -> str:
     if base or adapters:
         return base or load_settings(adapters[0]).base
     raise UsageError(
-        f"--base is missing: only an adapter names its base model, and {' '.join(folders)} is none; set --base"
+        f"--base is missing: only an adapter names its base model, and {' '.join(folders)} is not one; set --base"
     )
 
 

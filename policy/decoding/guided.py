@@ -44,7 +44,7 @@ class TextStream:
         return self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
     def _release(self, window: str, end: int, held: int) -> None:
-        """Append the window's new text except its last `held` characters; the `end` pending tokens become the context.
+        """Append the window's new text except its last `held` characters; `end` pending tokens become the context.
 
         Tokens without text (special ones) leave the context as it is.
         """
@@ -90,7 +90,7 @@ class CompletionReader:
 
     @property
     def tokens(self) -> list[int]:
-        """All tokens up to the end."""
+        """Token ids of the completion up to its end."""
         return self._stream.tokens
 
     @property
@@ -107,7 +107,7 @@ class CompletionReader:
             self._stream.add(chunk)
         text = self.text() if self.finished else self._stream.text
         # a suffix that may be the start of a stop string is held back
-        end = len(text) if self.finished else len(text) - _overlap(text, self.request.stop)
+        end = len(text) if self.finished else len(text) - _stop_prefix_length(text, self.request.stop)
         news, self._returned = text[self._returned : end], max(self._returned, end)
         return news
 
@@ -120,13 +120,13 @@ class CompletionReader:
     def completion(
         self, prompt_tokens: int, guides: Mapping[str, np.ndarray], facts: Sequence[np.ndarray]
     ) -> DecodedCompletion:
-        """Return the completion with the statistics `FACTS` of its tokens. Without an end, `finished` is "length"."""
+        """Return the completion with the statistics `FACTS` of its tokens. If unended, `finished` is "length"."""
         by_name = dict(zip(FACTS, facts, strict=True))
         end = self.finished or "length"
         return DecodedCompletion(self.text(), tuple(self.tokens), end, prompt_tokens, guides=guides, **by_name)
 
     def _until_end(self, tokens: Sequence[int]) -> list[int]:
-        """Return the tokens up to an end by an end-of-sequence token or by the maximum number of tokens."""
+        """Return the tokens up to an end-of-sequence token or to the maximum number of tokens."""
         chunk = list(tokens[: self.budget - len(self.tokens)])
         ends = [index for index, token in enumerate(chunk) if token in self._eos or token in self._stop_ids]
         if ends:
@@ -148,10 +148,10 @@ class CompletionReader:
                 return
 
 
-def _overlap(text: str, stops: Sequence[str]) -> int:
+def _stop_prefix_length(text: str, stops: Sequence[str]) -> int:
     """Return the length of the longest suffix that may be the start of a stop string.
 
-    >>> _overlap("one two\\nQ", ["\\nQuestion"])
+    >>> _stop_prefix_length("one two\\nQ", ["\\nQuestion"])
     2
     """
     sizes = (size for stop in stops for size in range(1, len(stop)) if text.endswith(stop[:size]))
@@ -249,6 +249,7 @@ def _pieces(
 def _completion(
     reader: CompletionReader, row: int, log: DecodingSteps, engine: Engine, session: Session
 ) -> DecodedCompletion:
+    """Return a row's completion with its token statistics; NaN for guides that were not run."""
     facts = log.facts[row, : len(reader.tokens)].double().cpu().numpy()
     guides = {name: np.full(len(facts), np.nan) for name in engine.guides}
     for guide_index, used in enumerate(session.used):

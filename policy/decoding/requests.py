@@ -20,7 +20,7 @@ FACTS = ("base", "mixed", "sampled", "entropy", "kl")
 
 
 class Annealing(NamedTuple):
-    """T_t = max(1 + τ_max - exp(t / d), τ_min) times the temperature for token t >= c of a completion, else 1 times it.
+    """Multiply the temperature for token t of a completion by T_t = max(1 + τ_max - exp(t / d), τ_min); by 1 for t < c.
 
     EAD 2025, arXiv:2510.05251. The first tokens have the largest effect and are sampled at a higher temperature.
     """
@@ -54,7 +54,7 @@ class Request:
     temperature: float = 1.0
     """Sampling temperature. 0 is greedy decoding."""
     top_k: int = 0
-    """Number of most likely tokens to sample from. 0 disables top-k; `top_p` = 1 and `min_p` = 0 disable the others."""
+    """Number of most likely tokens to sample from. 0 disables top-k; `top_p` = 1 and `min_p` = 0 set no limit."""
     top_p: float = 1.0
     min_p: float = 0.0
     seed: int = 0
@@ -84,18 +84,18 @@ class Request:
             ("stop", not isinstance(self.stop, str) and all(self.stop), "a tuple of strings that are not empty"),
         ):
             if not holds:
-                raise UsageError(f"{name} is {allowed}, got {vars(self)[name]!r}")
+                raise UsageError(f"{name} must be {allowed}, got {vars(self)[name]!r}")
 
 
 def mixing_logits(request: Request, share: float) -> Request:
     """Return a request that samples from the logits z = λ z_base + (1 - λ) z_guide.
 
-    This is guidance weight (1 - λ) / λ at temperature T / λ, with λ = `share` > 0; λ > 1 moves away from the guide.
+    It has guidance weight (1 - λ) / λ at temperature T / λ, with λ = `share` > 0; λ > 1 moves away from the guide.
     After WMSS 2026, arXiv:2602.08222, which mixes logits in training only. In the completion, `sampled` refers to this
     mixture, and `mixed` to base + weight x guide at temperature 1.
     """
     if not (share > 0 and math.isfinite(share)):
-        raise UsageError(f"the base's share of the logits is a number above 0, got {share}")
+        raise UsageError(f"the base's share of the logits must be a number above 0, got {share}")
     return replace(request, weight=(1 - share) / share, temperature=request.temperature / share)
 
 
@@ -108,7 +108,7 @@ class DecodedCompletion:
     tokens: tuple[int, ...]
     """Token ids, including the end-of-sequence token and the tokens of a stop string."""
     finished: Finish
-    """Reason of the end. `context`: prompt and completion fill the context of the base model or of a guide."""
+    """Why the completion ended. `context`: prompt and completion fill the context of the base model or of a guide."""
     prompt_tokens: int
     """Number of tokens of the base model's prompt."""
     base: np.ndarray

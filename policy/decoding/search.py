@@ -102,12 +102,12 @@ def best_of_n(
 
 
 def repeated(requests: Sequence[Request], n: int) -> list[Request]:
-    """Return n requests for each request, with their seeds; those of one prompt are neighbours."""
+    """Return each request n times in succession, with a derived seed for each copy."""
     return [replace(request, seed=derived(request.seed, 0, i)) for request in requests for i in range(n)]
 
 
 def derived(seed: int, step: int, sample: int) -> int:
-    """Return a sample's seed: `seed` for the first, else 63 bits of numpy's SeedSequence of the three numbers.
+    """Return a sample's seed: `seed` for sample 0 of step 0, else 63 bits of numpy's SeedSequence of all arguments.
 
     >>> derived(7, 0, 0)
     7
@@ -118,6 +118,7 @@ def derived(seed: int, step: int, sample: int) -> int:
 
 
 def _scored(score: Score, candidates: Sequence[Candidate]) -> np.ndarray:
+    """Return the scores of the candidates; raise `UsageError` unless there is one per candidate."""
     scores = np.asarray(score(candidates), float) if candidates else np.empty(0)
     if scores.shape != (len(candidates),):
         raise UsageError(f"a score must return one number per candidate, [{len(candidates)}], got shape {scores.shape}")
@@ -153,8 +154,8 @@ def step_beam(
     A step ends with `step_end`, which stays in the chain; each prefix in the beam gets `branches` continuations, by
     default 2 `beam`. Duplicate chains count once (ours). A chain that reaches `max_new_tokens`, the end
     of the context or `max_steps` leaves the beam too; such completions, with `finished` "length" or "context", are
-    returned only if none is complete. Fewer than `finished` are returned if no chain is left to continue. A step is one
-    batch and computes its prefixes again.
+    returned only if none is complete. Fewer than `finished` are returned if no chain is left to continue. Each step
+    is one batch and recomputes the keys and values of its prefixes.
     """
     branches = 2 * beam if branches is None else branches
     _check(beam=beam, finished=finished, branches=branches, max_steps=max_steps, characters_of_step_end=len(step_end))
@@ -184,7 +185,7 @@ def _check(**numbers: int) -> None:
 
 class _Chain(NamedTuple):
     completion: DecodedCompletion
-    """For an unfinished chain, `finished` is "length": it stopped at the end of a step."""
+    """For an unfinished chain, `finished` is "length": the chain stopped at the end of a step."""
     ended: bool
 
 
@@ -212,6 +213,7 @@ class _Steps:
         return [*{chain.completion.tokens: chain for chain in reversed(chains)}.values()][::-1]
 
     def _next(self, chain: DecodedCompletion, step: int, sample: int) -> Request:
+        """Return the request for a continuation of the chain by one step."""
         return replace(
             self.request,
             prefix=(*self.request.prefix, *chain.tokens),

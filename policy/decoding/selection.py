@@ -30,9 +30,9 @@ class PickedPair(NamedTuple):
 def usable_completions(
     completions: Sequence[Sequence[str]], rewards: Float[np.ndarray, "P M"]
 ) -> tuple[Bool[np.ndarray, "P M"], Counter[str]]:
-    """Return which completions may be selected, and the number of the others by reason.
+    """Return a mask of the completions that may be selected, and the number of unusable completions by reason.
 
-    Of equal completions of a prompt only the first is usable. Blank ones and those without a reward are not usable.
+    Of equal completions of a prompt only the first is usable. Blank and unrewarded completions are not usable.
     """
     usable, dropped = np.zeros(rewards.shape, bool), Counter[str]()
     for row, texts in enumerate(completions):
@@ -56,9 +56,9 @@ def usable_completions(
 def without_length(
     rewards: Float[np.ndarray, "P M"], lengths: Float[np.ndarray, "P M"], penalty: float, *, relative: bool
 ) -> Float[np.ndarray, "P M"]:
-    """r - λ n for completions of n characters, or r - λ n / max n over the prompt's completions if `relative`
+    """Return r - λ n for completions of n characters, or r - λ n / (the prompt's largest n) if `relative`.
 
-    The first is that of RLHF Workflow 2024, arXiv:2405.07863; the second is the length term of Optima 2024,
+    The first formula is from RLHF Workflow 2024, arXiv:2405.07863; the second has the length term of Optima 2024,
     arXiv:2410.08115. λ = `penalty`.
 
     >>> without_length(np.array([[1.0, 0.5]]), np.array([[40, 10]]), 0.8, relative=True).round(2).tolist()
@@ -68,19 +68,19 @@ def without_length(
 
 
 def select_best(rewards: Float[np.ndarray, "P M"], usable: Bool[np.ndarray, "P M"]) -> list[Pick]:
-    """Return the completion of highest reward for each prompt with a usable one; the first of several."""
+    """Return each prompt's usable completion of highest reward, the first of equals; prompts without any are absent."""
     return [Pick(row, _best(rewards[row], usable[row])) for row in np.flatnonzero(usable.any(1)).tolist()]
 
 
 def select_top(rewards: Float[np.ndarray, "P M"], usable: Bool[np.ndarray, "P M"], share: float) -> list[Pick]:
-    """Return the `share` of all usable completions with the highest rewards, rounded up, by prompt.
+    """Return the best `share` (rounded up) of all usable completions by reward, in the order of prompts.
 
     Ties at the threshold are taken in order.
     """
     positions = np.argwhere(usable)
     number = int(np.ceil(round(share * len(positions), 9)))
     order = np.argsort(-rewards[usable], kind="stable")[:number]
-    return _picks(positions[np.sort(order)])
+    return _picks_at(positions[np.sort(order)])
 
 
 def select_pairs(
@@ -92,7 +92,7 @@ def select_pairs(
     margin: float = 0.0,
     ranking: Float[np.ndarray, "P M"] | None = None,
 ) -> tuple[list[PickedPair], Counter[str]]:
-    """Return pairs of each prompt's best completion with its worst or a random other one, and counts of other prompts.
+    """Return pairs of each prompt's best and worst (or a random other) completion, and counts of prompts without one.
 
     Prompts have no pair if they have fewer than two usable completions ("single"), the two rewards are equal ("tie"),
     or they differ by less than `margin` ("margin"). With a `ranking`, best and worst are those of the ranking, and the
@@ -117,7 +117,7 @@ def select_pairs(
 
 
 def win_shares(pairs: Sequence[Sequence[int]], parts: Float[np.ndarray, "P M E"]) -> Float[np.ndarray, " Q"]:
-    """Return the share of E rewards or ensemble members that prefer the chosen completion of a pair; ties are 1/2."""
+    """Return the share of E rewards or ensemble members that prefer the chosen completion of a pair; ties count 1/2."""
     rows, chosen, rejected = np.array(pairs, int).reshape(-1, 3).T
     return (1 + np.sign(parts[rows, chosen] - parts[rows, rejected])).mean(1) / 2
 
@@ -126,7 +126,7 @@ def _best(rewards: Float[np.ndarray, " M"], usable: Bool[np.ndarray, " M"]) -> i
     return int(np.argmax(np.where(usable, rewards, -np.inf)))
 
 
-def _picks(positions: np.ndarray) -> list[Pick]:
+def _picks_at(positions: np.ndarray) -> list[Pick]:
     return [Pick(*position) for position in positions.tolist()]
 
 
@@ -139,9 +139,9 @@ def random_of_prompts(picks: Sequence[Pick], usable: Bool[np.ndarray, "P M"], rn
 
 
 def random_of_all(number: int, usable: Bool[np.ndarray, "P M"], rng: np.random.Generator) -> list[Pick]:
-    """Return `number` different usable completions at random, by prompt."""
+    """Return `number` different usable completions at random, in the order of prompts."""
     positions = np.argwhere(usable)
-    return _picks(positions[np.sort(rng.choice(len(positions), number, replace=False))])
+    return _picks_at(positions[np.sort(rng.choice(len(positions), number, replace=False))])
 
 
 def random_pairs(

@@ -29,7 +29,7 @@ class DecodingSettings(Settings):
     top_p: float = setting(1.0, "Probability mass of nucleus sampling; 1 disables it.", range=SHARE_ABOVE_0)
     min_p: float = setting(0.0, "Smallest probability relative to the most probable token; 0 disables it.", range=SHARE)
     seed: int = setting(
-        0, "Random seed; the generator of each prompt is seeded with it plus the prompt's index.", range=SEED
+        0, "Random seed; the generator of each prompt is seeded with this seed plus the prompt's index.", range=SEED
     )
     max_new_tokens: int = setting(256, "Maximum length of a completion in tokens.", range=AT_LEAST_1)
     stop: list[str] = setting([], "Strings that end a completion.")

@@ -13,7 +13,7 @@ decoding both are point masses.
 
 Randomness: token t of a completion uses the three uniform numbers of philox stream 5 at (seed, index 0, position t):
 for the draft, for the test, and for the draw after a rejection or a full draft. The completion does not depend on the
-numbers of rejected drafts, so that the next draft at these positions uses them again.
+random numbers of rejected drafts, so the next draft at these positions may use the same numbers.
 """
 
 from collections.abc import Sequence
@@ -114,7 +114,7 @@ def speculate(
 
 
 class CachedLM:
-    """A language model and its cache of a growing text, in identical rows with different adapters; can be rewound."""
+    """A language model with a KV cache of one growing text; rows differ only in adapters, and tokens can be removed."""
 
     def __init__(self, model: Any, prompt: Sequence[int], *, rows: int, vocabulary: int):
         self.model, self.prompt, self.rows, self.vocabulary = model, list(prompt), rows, vocabulary
@@ -229,6 +229,7 @@ class Generation:
         return self.small.read(text, 1).guides.to(self.big.device)
 
     def _target(self, base: Float[Tensor, "L V"], guides: Float[Tensor, "L G V"]) -> _Target:
+        """Return the logits of base and guide with their mixture u and its probabilities p."""
         u = mixture(base, guides, self.request.weight)
         return _Target(base, guides, u, probabilities(u, self.request))
 
@@ -267,7 +268,7 @@ def probabilities(u: Float[Tensor, "L V"], request: Request) -> Float[Tensor, "L
 def accepted(
     p: Float[Tensor, "D V"], q: Float[Tensor, "D V"], tokens: Sequence[int], uniform: Float[Tensor, " N"]
 ) -> int:
-    """Return the number of accepted drafts: those before the first with U >= p(x) / q(x). N >= D."""
+    """Return the number of accepted drafts: those before the first with U >= p(x) / q(x)."""
     token_ids = torch.tensor(tokens, device=p.device)[:, None]
     of_p, of_q = (probabilities.gather(1, token_ids).squeeze(1) for probabilities in (p, q))
     return int((uniform[: len(tokens)].to(p.device) * of_q < of_p).long().cumprod(0).sum())

@@ -7,9 +7,9 @@ The guide is the base with a LoRA at one preference (`PreferenceAdapter.export_l
 processor sets both rows of a pair to u = z_base + w z_guide; with equal seeds they sample equal tokens and stay in
 step. A base row without its guide in the same step raises an error: it is never sampled without guidance.
 
-`vllm_guided` submits pairs. To submit them otherwise, give both requests the same prompt and parameters, with
-`SamplingParams(extra_args={"guide_pair": "a", "guide_role": "base" or "guide", "guide_weight": w})`, the guide also a
-LoRA request, and start the engine with `--no-enable-chunked-prefill` and
+`vllm_guided` submits pairs. To submit pairs yourself, give both requests the same prompt and parameters, with
+`SamplingParams(extra_args={"guide_pair": "a", "guide_role": "base" or "guide", "guide_weight": w})`, give the guide a
+LoRA request too, and start the engine with `--no-enable-chunked-prefill` and
 `--logits-processors rewardlab.policy.decoding.vllm:V1Processor`; model runner V2, vLLM's default on GPUs since 0.31,
 requires `V2Processor`.
 """
@@ -85,11 +85,11 @@ def member_of(params: Any) -> Member | None:
         ("guide_pair", pair, isinstance(pair, str) and pair, "a string that both requests of the pair share"),
         ("guide_role", role, role in ROLES, "base or guide"),
         ("guide_weight", weight, isinstance(weight, int | float) and math.isfinite(weight), "a finite number"),
-        ("n", params.n, params.n == 1, "1 in a pair; submit a pair for every completion"),
-        ("seed", params.seed, params.seed is not None or not params.temperature, "a number in a pair with temperature"),
+        ("n", params.n, params.n == 1, "1; submit a pair for every completion"),
+        ("seed", params.seed, params.seed is not None or not params.temperature, "a number at a temperature above 0"),
     ):
         if not holds:
-            raise UsageError(f"pair {pair!r}: {name} is {allowed}, got {value!r}")
+            raise UsageError(f"pair {pair!r}: {name} must be {allowed}, got {value!r}")
     return Member(str(pair), str(role), float(weight or 0))
 
 
@@ -105,16 +105,16 @@ def in_step(rows: Iterable[LogitsRow]) -> list[tuple[int, int, float]]:
             raise RuntimeError(f"pair '{key[0]}' has two {key[1]} rows; give every pair of requests its own guide_pair")
         pairs[key] = pair_row
     bases = [row for (_, role), row in pairs.items() if role == "base"]
-    return [_with_guide(base, pairs.get((base.member.pair, "guide"))) for base in bases]
+    return [_rows_in_step(base, pairs.get((base.member.pair, "guide"))) for base in bases]
 
 
-def _with_guide(base: LogitsRow, guide: LogitsRow | None) -> tuple[int, int, float]:
+def _rows_in_step(base: LogitsRow, guide: LogitsRow | None) -> tuple[int, int, float]:
     if guide is None or base[2:] != guide[2:]:
-        state = "is absent" if guide is None else f"at {guide.length} tokens, the last {guide.last}"
+        state = "is absent" if guide is None else f"is at {guide.length} tokens, the last {guide.last}"
         raise RuntimeError(
             f"pair '{base.member.pair}' is out of step: base at {base.length} tokens, the last {base.last}; its guide "
-            f"{state}; submit both at once, with one prompt and the same parameters, to an engine with room for both "
-            f"(vllm_guided does); then create the engine again"
+            f"{state}; create the engine again, and submit both at once, with one prompt and the same parameters, to "
+            "an engine with room for both (as vllm_guided does)"
         )
     return base.row, guide.row, base.member.weight
 
@@ -131,7 +131,7 @@ def _guided(logits: Float[Tensor, "N V"], pair_rows: Sequence[LogitsRow]) -> Flo
 
 
 class GuidedPairs:
-    """Common base of both interfaces."""
+    """Common base class of the logits processors for vLLM's two model runners."""
 
     def __init__(self, vllm_config: Any, *_: Any):
         scheduler = vllm_config.scheduler_config
@@ -185,6 +185,7 @@ class V1Pairs(GuidedPairs):
         return _guided(logits, rows)
 
     def _put(self, row: int, entry: Any) -> None:
+        """Set the member of a row, or remove the row if `entry` is None."""
         if entry is None:
             self.members.pop(row, None)
         else:
@@ -223,12 +224,12 @@ def __getattr__(name: str) -> type:
     if name not in INTERFACES:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     processors = {"V1Processor": V1Pairs, "V2Processor": V2Pairs}[name]
-    interface = _vllm(INTERFACES[name]).LogitsProcessor
+    interface = _import_vllm(INTERFACES[name]).LogitsProcessor
     globals()[name] = type(name, (processors, interface), {"__module__": __name__, "__doc__": processors.__doc__})
     return globals()[name]
 
 
-def _vllm(module: str = "vllm") -> Any:
+def _import_vllm(module: str = "vllm") -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -245,10 +246,10 @@ def guided_llm(model: str | Path, *, max_lora_rank: int = 16, **settings: Any) -
 
     `max_num_batched_tokens` limits the number of simultaneous pairs.
     """
-    vllm = _vllm()
+    vllm = _import_vllm()
     settings |= {"model": str(model), "enable_lora": True, "max_lora_rank": max_lora_rank}
     settings |= {"enable_chunked_prefill": False}
-    if _vllm("vllm.platforms").current_platform.is_cpu():
+    if _import_vllm("vllm.platforms").current_platform.is_cpu():
         settings = {"max_loras": 2} | settings
     second = vllm.EngineArgs(**settings).create_engine_config().use_v2_model_runner
     return vllm.LLM(logits_processors=[f"{__name__}:{'V2Processor' if second else 'V1Processor'}"], **settings)
@@ -294,7 +295,7 @@ def _pair(prompt: list[int], pair: str, weight: float, sampling: dict[str, Any],
     """Yield prompt, parameters and LoRA of base and guide."""
     for role in ROLES:
         extra = {"guide_pair": pair, "guide_role": role, "guide_weight": weight}
-        params = _vllm().SamplingParams(**sampling, extra_args=extra)
+        params = _import_vllm().SamplingParams(**sampling, extra_args=extra)
         yield {"prompt_token_ids": prompt}, params, lora if role == "guide" else None
 
 
@@ -319,7 +320,7 @@ def _lora_request(folder: Path) -> Any:
         raise DataError(f"{folder} holds no PEFT LoRA ({error}); write one with export_lora") from error
     if biased:
         raise DataError(f"{folder} has a LoRA bias, which vLLM does not support; export an adapter without shift")
-    return _vllm("vllm.lora.request").LoRARequest(name, zlib.crc32(name.encode()) % (2**31 - 1) + 1, str(folder))
+    return _import_vllm("vllm.lora.request").LoRARequest(name, zlib.crc32(name.encode()) % (2**31 - 1) + 1, str(folder))
 
 
 # ---- waves ----

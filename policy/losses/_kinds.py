@@ -25,7 +25,7 @@ class TokenLoss:
 
     compute: Callable[[Tensor, Tensor, Tensor], Tensor]
     of_partners: Callable[[Tensor, Tensor], Tensor] | None = None
-    """(log π(y_t), A_t) -> losses of the tokens of partner models; by default, they also have the loss `compute`."""
+    """(log π(y_t), A_t) -> losses of the tokens of partner models; by default, these too have the loss `compute`."""
     agents: int = 1
     """Number of agents, of which the policy is the first (`n_own_completions`)."""
 
@@ -88,7 +88,7 @@ def clipped_with_partners(of_partners: Callable[[Tensor, Tensor], Tensor], epsil
         return -torch.minimum(ratio * advantages, ratio.clamp(1 - epsilon, 1 + epsilon) * advantages)
 
     if not 0 <= epsilon < 1 or agents < 1:
-        raise ValueError(f"epsilon lies in [0, 1) and agents is 1 or more, got {epsilon} and {agents}")
+        raise ValueError(f"epsilon must be in [0, 1) and agents at least 1, got {epsilon} and {agents}")
     return TokenLoss(compute, of_partners, agents)
 
 
@@ -109,7 +109,7 @@ class AuxiliaryLoss:
 
     rule: ClipRule | TokenLoss | CompletionLoss
     targets: Callable[[Rewards, Rollout], tuple[Tensor, Tensor]]
-    """(rewards, rollout) -> (targets [N], weights w [N]) of a generation's completions; weight 0 is no loss."""
+    """(rewards, rollout) -> (targets [N], weights w [N]) of a generation's completions; weight 0 means no loss."""
     compute: Callable[[Tensor, Tensor, Callable[[Tensor], Tensor]], Tensor]
     """(states [M, D] after the last tokens, targets [M], `Rollout.head`) -> losses l [M]."""
 
@@ -121,7 +121,7 @@ class AuxiliaryLoss:
         weight: Float[Tensor, " N"],
         head: Callable[[Tensor], Tensor],
     ) -> Float[Tensor, ""]:
-        """Compute the second term for a micro-batch. Column t of the states predicts token t of the completion."""
+        """Compute the second term for a micro-batch. The states in column t predict token t of the completion."""
         used = weight != 0
         after = states[torch.arange(len(states), device=states.device), end_column(response)]
         return (weight[used] * self.compute(after[used], target[used], head)).sum()

@@ -16,7 +16,7 @@ def critique_grpo(*, gamma: float = 0.1, epsilon: float = 0.2, agents: int = 1) 
     of partner models. Not implemented: the generation of critiques and refinements.
     """
     if gamma <= 0:
-        raise ValueError(f"critique_grpo: gamma is above 0, got {gamma}")
+        raise ValueError(f"critique_grpo: gamma must be above 0, got {gamma}")
 
     def of_partners(logprobs: Tensor, advantages: Tensor) -> Tensor:
         p = logprobs.exp()

@@ -23,13 +23,13 @@ def hacpo(
 
     sg stops the gradient and A is the advantage. m is the number of optimizer steps since the completions were
     generated. A partner's completion has a gradient only if f <= s <= 1, for A of either sign. δ in [0, 1] has no
-    default: the paper has .8 (.9 for one pair) in a table and .2 in its text, and δ_step .025 or .01, α 1 or 3. As in
+    default: it is .8 (.9 for one pair) in the paper's table and .2 in its text; δ_step is .025 or .01, α 1 or 3. As in
     the authors' code, f bounds s, not s^α. The first completions of a group are the policy's
     (`n_own_completions`). A completion with a NaN advantage has no loss.
     """
     if not 0 <= delta <= 1 or delta_step < 0 or alpha < 0 or agents < 1:
         raise ValueError(
-            "hacpo: delta lies in [0, 1], delta_step and alpha are 0 or more and agents is 1 or more, got "
+            "hacpo: delta must be in [0, 1], delta_step and alpha at least 0 and agents at least 1, got "
             f"{delta}, {delta_step}, {alpha} and {agents}"
         )
 

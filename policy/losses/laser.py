@@ -22,7 +22,7 @@ def laser(
     log π(z | x, y) for the advantage.
     """
     if weight < 0 or token < 0:
-        raise ValueError(f"laser: weight and the id of the token are 0 or more, got {weight} and {token}")
+        raise ValueError(f"laser: weight and the token id must be at least 0, got {weight} and {token}")
 
     def targets(rewards: Rewards, rollout: Rollout) -> tuple[Tensor, Tensor]:
         v = rewards[verdict]

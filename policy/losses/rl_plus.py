@@ -13,7 +13,7 @@ def rl_plus(*, epsilon: float = 0.2, power: float = 0.5, agents: int = 1) -> Tok
     π is the policy's probability of a token, A its advantage, and sg stops the gradient. The ratio does not depend on
     the partner's probabilities and lies between 0 and 1; (1 - sg π)^γ with γ = `power` gives more weight to unlikely
     tokens. ε and γ are those of the released code. Ours: sg π is the current policy, where the released code has the
-    generating one (equal in the first optimizer step). The first completions of a group are the policy's
+    generating policy's (equal in the first optimizer step). The first completions of a group are the policy's
     (`n_own_completions`).
     """
     if power < 0:

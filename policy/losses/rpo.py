@@ -20,9 +20,9 @@ def rpo(*, beta: float, eta: float, scale: float = 0.0, rate: float = 1.0, margi
     rewards, or advantages of `dr_grpo`. Completions with equal or NaN rewards form no pair.
     """
     if beta <= 0 or eta < 0:
-        raise ValueError(f"rpo: beta is above 0 and eta is 0 or more, got {beta} and {eta}")
+        raise ValueError(f"rpo: beta must be above 0 and eta at least 0, got {beta} and {eta}")
     if scale < 0 or rate <= 0 or margin < 0:
-        raise ValueError(f"rpo: rate is above 0, scale and margin are 0 or more, got {rate}, {scale} and {margin}")
+        raise ValueError(f"rpo: rate must be above 0, scale and margin at least 0, got {rate}, {scale} and {margin}")
 
     def loss(completions: CompletionLossInputs) -> Float[Tensor, " N"]:
         if completions.base is None:

@@ -24,8 +24,7 @@ def pipo(*, window: int = 8, damping: float = 0.1, bound: float = 5.0) -> Replay
     """
     if window < 2 or not 0 <= damping <= 1 or bound <= 0:
         raise ValueError(
-            f"pipo: window is 2 or more, damping lies in [0, 1] and bound is above 0, got {window}, {damping} and "
-            f"{bound}"
+            f"pipo: window must be at least 2, damping in [0, 1] and bound above 0, got {window}, {damping} and {bound}"
         )
 
     def replay(state: State, total: Float[Tensor, " N"], past: Past) -> tuple[State, Float[Tensor, "N L"] | None]:

@@ -1,4 +1,4 @@
-"""Settings of online R2M, and its controls."""
+"""Settings of online R2M, and settings that turn it into a control (baseline)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ class R2MArguments:
     floor: float = 0.6
     """Ω: final value of the weight ω. With 1 the hidden states are never read."""
     spread: str = "full"
-    """Whether gradients flow through the entropy's standard deviation: "full" or "stopgrad"."""
+    """"full": gradients flow through the entropy's standard deviation; "stopgrad": they do not."""
     epsilon: float = 1e-6
     pair_from: Literal["annotation", "refreshed"] = "annotation"
     """Rewards that determine best and worst of a group: those that the policy was trained on ("annotation"), or those
@@ -72,7 +72,7 @@ class R2MArguments:
     objectives: tuple[str, ...] = ()
     """Objectives, each with one pair of completions per group. All objectives if empty."""
     batch_groups: int = 0
-    """Number of groups per optimizer step. 0: all groups of the cycle. The update is one pass in both cases."""
+    """Number of groups per optimizer step; 0 means all groups of the cycle. An update is always one pass."""
     max_grad_norm: float = 1.0
     learns: Literal["nothing", "head", "everything"] = "head"
     """Trained parameters. With "everything", trainable parameters of the model's body are updated too, in place."""
@@ -84,11 +84,11 @@ class R2MArguments:
     def __post_init__(self) -> None:
         """Raise `UsageError` for invalid values."""
         if self.pair_from not in ("annotation", "refreshed"):
-            raise UsageError(f"pair_from is annotation or refreshed, got '{self.pair_from}'")
+            raise UsageError(f"pair_from must be annotation or refreshed, got '{self.pair_from}'")
         if self.learns not in ("nothing", "head", "everything"):
-            raise UsageError(f"learns is nothing, head or everything, got '{self.learns}'")
+            raise UsageError(f"learns must be nothing, head or everything, got '{self.learns}'")
         if self.batch_groups < 0 or not 0 <= self.floor <= 1:
-            raise UsageError(f"batch_groups >= 0 and floor in [0, 1]; got {self.batch_groups} and {self.floor}")
+            raise UsageError(f"batch_groups must be >= 0 and floor in [0, 1], got {self.batch_groups} and {self.floor}")
 
 
 CONTROLS: Mapping[str, Mapping[str, Any]] = {
@@ -103,7 +103,7 @@ CONTROLS: Mapping[str, Mapping[str, Any]] = {
     "unrefreshed": {"refresh": False},  # the states at rating time, not those after the policy's update
     "full_update": {"learns": "everything"},  # the body is trained as well
 }
-"""Arguments of `R2MArguments` that each control changes. They are from the paper's G.5 and 5.4, or our own.
+"""Arguments of `R2MArguments` that each control changes. The controls are from the paper (G.5, 5.4), or our own.
 
 Another control is `reads=stale(start policy, encoder)`: the same features of the completion, from a fixed policy. An
 ensemble's mean - λ std is a separate source: `rm.kinds.ensemble.model` with a pessimism of λ.

@@ -35,7 +35,7 @@ class Anchor:
     def __post_init__(self) -> None:
         """Raise `UsageError` unless at least one group is labelled."""
         if self.groups < 1:
-            raise UsageError(f"an anchor labels one group or more in every cycle, got {self.groups}")
+            raise UsageError(f"an anchor must label at least one group in every cycle, got {self.groups}")
 
 
 class Version(NamedTuple):
@@ -147,10 +147,10 @@ class OnlineR2M:
         indices = batch.rows.flatten()
         rewards = self._by_group(annotation.rewards[indices], batch, indices)
         if self.arguments.pair_from == "refreshed":
-            rewards = self._refreshed(batch)
+            rewards = self._refreshed_rewards(batch)
         pairs, random, facts = extremes(rewards), self._random("update"), {}
         if self.anchor:
-            pairs, facts = self._anchored(self.anchor, pairs, self._refreshed(batch), batch, random)
+            pairs, facts = self._label_with_anchor(self.anchor, pairs, self._refreshed_rewards(batch), batch, random)
         losses = self._update(batch, pairs, random)
         self.updates += bool(self.optimizer and not losses.loss.isnan().all())
         self.cycles += 1
@@ -176,14 +176,14 @@ class OnlineR2M:
         if states is None:
             if cycle.states is None:
                 raise UsageError(
-                    "the cycle has no states of the policy's last pass; read them, or set refresh to False"
+                    "the cycle has no hidden states of the policy's last pass; pass them, or set refresh to False"
                 )
             states = self._head_inputs(cycle.states, annotation.examples, "refresh")
         rows, rewarded = rows_of_groups(cycle.rollout.group.cpu()), ~cycle.total.isnan().cpu()
         return _UpdateBatch(annotation.examples, annotation.tokens, states, rows, rewarded)
 
     @torch.no_grad()
-    def _refreshed(self, batch: _UpdateBatch) -> Float[Tensor, "G R"]:
+    def _refreshed_rewards(self, batch: _UpdateBatch) -> Float[Tensor, "G R"]:
         """Compute rewards on the states of the last pass, before the update."""
         return self._rewards(batch, torch.arange(len(batch.rows)))
 
@@ -215,6 +215,7 @@ class OnlineR2M:
         return GroupLosses(*map(torch.cat, zip(*step_losses, strict=True)))
 
     def _step(self, loss: Float[Tensor, " G"]) -> None:
+        """Take an optimizer step on the mean of the losses that are not NaN, if there are any."""
         counts = ~loss.isnan()
         if self.optimizer is None or not counts.any():
             return
@@ -226,10 +227,10 @@ class OnlineR2M:
 
     # ---- external labels ----
 
-    def _anchored(
+    def _label_with_anchor(
         self, anchor: Anchor, pairs: Pairs, refreshed: Float[Tensor, "G R"], batch: _UpdateBatch, random: Generator
     ) -> tuple[Pairs, dict[str, float]]:
-        """Label the pairs of random groups by the labeller; return all pairs, and metrics of the model's agreement."""
+        """Label the pairs of random groups; return all pairs, and metrics of the agreement of model and labeller."""
         if anchor.groups > len(batch.rows):
             raise UsageError(
                 f"an anchor labels {anchor.groups} groups, but the cycle has {len(batch.rows)}; set fewer groups"
@@ -269,8 +270,8 @@ class OnlineR2M:
         settings = self._fixed_settings()
         if other := [name for name in settings if state["made"].get(name) != settings[name]]:
             raise DataError(
-                f"the checkpoint's feedback reward has {other[0]} {state['made'].get(other[0])} and this run's "
-                f"{settings[other[0]]}; resume with the settings of the first start"
+                f"the checkpoint's feedback reward has {other[0]} {state['made'].get(other[0])}, but this run has "
+                f"{settings[other[0]]}; resume with the settings of the original run"
             )
         self.model.head.load_state_dict(state["head"])
         if state["body"] is not None:
@@ -305,7 +306,7 @@ def rows_of_groups(group: Int[Tensor, " N"]) -> Int[Tensor, "G R"]:
     """Return the row indices of every group, in order; raise `ValueError` for groups of different sizes."""
     sizes = torch.unique(group, return_counts=True)[1]
     if (sizes != sizes[0]).any():
-        raise ValueError(f"rows_of_groups: groups are of one size, got {sizes.tolist()[:8]}")
+        raise ValueError(f"rows_of_groups: groups must have equal sizes, got {sizes.tolist()[:8]}")
     return group.argsort(stable=True).view(len(sizes), -1)
 
 
@@ -322,8 +323,9 @@ def label_pair(labeller: Labeller, first: Example, second: Example, random: Gene
 
 
 def _columns(objectives: tuple[str, ...], names: tuple[str, ...]) -> list[int]:
+    """Return the columns of the named objectives; of all objectives if no name is given."""
     if unknown := [name for name in names if name not in objectives]:
-        raise UsageError(f"no objective '{unknown[0]}' in the reward model; there is {', '.join(objectives)}")
+        raise UsageError(f"no objective '{unknown[0]}' in the reward model; it has {', '.join(objectives)}")
     return [objectives.index(name) for name in names or objectives]
 
 

@@ -33,7 +33,7 @@ def total_logprob(logprobs: Float[Tensor, "N L"], reference: Bool[Tensor, "N L"]
 
 
 def mean_logprob(logprobs: Float[Tensor, "N L"], reference: Bool[Tensor, "N L"]) -> Float[Tensor, " N"]:
-    """Compute the mean log-probability per token of the reference, in nats; 0 if it is empty."""
+    """Compute the mean log-probability per token of the reference, in nats; 0 for an empty reference."""
     return total_logprob(logprobs, reference) / reference.sum(1).clamp_min(1)
 
 
@@ -113,6 +113,7 @@ def _row(encoder: Encoder, prompt: Messages, opening: str, reference: str) -> tu
 def _read(
     model: Any, rows: Sequence[tuple[list[int], int]], device: Any, formula: Callable[[Tensor, Tensor], Tensor]
 ) -> Float[Tensor, " N"]:
+    """Return the `formula` of every reference's log-probabilities, from one forward pass."""
     batch = pad([ids for ids, _ in rows])
     tokens, attention = batch.tokens.to(device), batch.attention.to(device)
     start = torch.tensor([length for _, length in rows], device=device)

@@ -77,7 +77,7 @@ class RewardSources:
             raise UsageError("no reward is set; name at least one reward model or function")
         self.sources, self.skip, self.record = dict(sources), skip, record
         self.unread: dict[str, float] = {}
-        """Share of completions of the last call that a reward model truncates or reads in part, as `NAME/truncated`."""
+        """Share of completions of the last call that a reward model truncated or read in part, as `NAME/truncated`."""
         self._warned: set[str] = set()
         self.names = tuple(name for source in self.sources for name in self._components(source))
         self.reads_states = any(
@@ -85,12 +85,12 @@ class RewardSources:
         )
         self._of_steps = [name for name, source in self.sources.items() if isinstance(source, RewardsSteps)]
         if len(self._of_steps) > 1:
-            raise UsageError("two sources reward single steps; use one of them")
+            raise UsageError("two sources reward single steps; use only one of them")
         self.learners: dict[str, Any] = {name: s for name, s in self.sources.items() if isinstance(s, LearnsOnline)}
         if unused := [name for name in watched if name in self._of_steps]:
-            raise UsageError(f"'{unused[0]}' rewards steps and is only watched; name it with --reward")
+            raise UsageError(f"'{unused[0]}' rewards steps but is named with --watch; name it with --reward")
         if unused := [name for name in watched if name in self.learners]:
-            raise UsageError(f"'{unused[0]}' learns from its own rewards and is only watched; name it with --reward")
+            raise UsageError(f"'{unused[0]}' learns from its own rewards but is named with --watch; use --reward")
         self.watched = tuple(name for source in watched for name in self._components(source))
         """Reward components that are logged but not trained on."""
         self.trained = tuple(name for name in self.names if name not in self.watched)
@@ -125,7 +125,7 @@ class RewardSources:
             _append(self.record, faults)
         if faults and not self.skip:
             more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-            raise DataError(f"{faults[0]}{more}; mend the reward, or skip faults to train on the other completions")
+            raise DataError(f"{faults[0]}{more}; fix the reward, or skip faults to train on the other completions")
         values = torch.from_numpy(np.concatenate(columns, 1))
         steps = self._steps(examples, values, tokens) if self._of_steps and tokens else None
         step_names = self._step_names if steps is not None else ()
@@ -182,6 +182,7 @@ class RewardSources:
             os.truncate(self.record, recorded)
 
     def _components(self, name: str) -> list[str]:
+        """Return the names of a source's reward components."""
         source: Any = self.sources[name]
         objectives = source.contract.objectives if isinstance(source, RatesCompletions) else (name,)
         return [name] if len(objectives) == 1 else [f"{name}.{objective}" for objective in objectives]
@@ -283,7 +284,7 @@ def _inputs(
     rows: Sequence[int] | None,
     finished: Sequence[bool] | None,
 ) -> tuple[Any, ...]:
-    """Return the arguments of the call of a source, according to the protocols that it implements."""
+    """Return the arguments with which a source is called, according to the protocols that the source implements."""
     if isinstance(source, ReadsStates) and source.reads_states:
         return examples, states
     if isinstance(source, ReadsFinished) and source.reads_finished:
@@ -292,6 +293,7 @@ def _inputs(
 
 
 def _append(path: Path, faults: Sequence[Fault]) -> None:
+    """Append faults to the record, one JSON line each."""
     with path.open("a", encoding="utf-8") as file:
         for fault in faults:
             row = {"reward": fault.reward, "row": fault.row, "reason": fault.reason}

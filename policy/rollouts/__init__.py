@@ -1,1 +1,1 @@
-"""Rollout functions: search, partner models, and vLLM servers; one module per rule."""
+"""Rollout functions: search, partner models, and vLLM servers; one module per function."""

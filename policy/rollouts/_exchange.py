@@ -201,22 +201,22 @@ def read(path: Path, hashes: StepHashes, number: int, tokenizer: Any = None) -> 
             tokens, lengths, logprobs = (file.get_tensor(name) for name in ("tokens", "lengths", "logprobs"))
             texts = json.loads(bytes(file.get_tensor(TEXTS).tolist())) if TEXTS in file.keys() else None  # noqa: SIM118
             if not all(tensor.ndim == 1 for tensor in (tokens, lengths, logprobs)) or (lengths < 0).any():
-                raise ValueError("its tensors are no rows")
+                raise ValueError("its tensors are not one-dimensional")
             if len(tokens) != len(logprobs) or int(lengths.sum()) != len(tokens):
-                raise ValueError("its lengths differ from those of its completions")
+                raise ValueError("its lengths do not add up to its number of tokens")
     except (*UNREADABLE, SafetensorError) as error:
-        raise DataError(f"{path}: no completions of an agent ({error}); delete it and resume that agent") from error
+        raise DataError(f"{path}: not an agent's completions ({error}); delete it and resume that agent") from error
     foreign = stored.tokenizer != hashes.tokenizer
     if foreign and (tokenizer is None or texts is None):
         raise DataError(
             f"{path}: written with another tokenizer ({stored.tokenizer}, here {hashes.tokenizer}) and without texts; "
-            "train all agents with this version"
+            "train all agents with this version of rewardlab"
         )
     theirs, ours = (stored.messages, hashes.messages) if foreign else (stored.prompts, hashes.prompts)
     if theirs != ours:
         raise DataError(
             f"{path}: its completions are of other prompts ({theirs}, here {ours}); give all agents "
-            "the same data, seed, chat template and batch settings, and a folder of their own"
+            "the same data, seed, chat template and batch settings, and use a new folder for each run"
         )
     if len(lengths) != number:
         raise DataError(
@@ -233,8 +233,8 @@ def retokenized(
 ) -> AgentCompletions:
     """Encode completions of an agent with another tokenizer; each token of y gets an equal share of log π_j(y).
 
-    Only the sums of log-probabilities are those of the agent, which HACPO's ratio of completions reads. A completion
-    is never empty: an empty text becomes an end-of-text token.
+    Only the sum over a completion remains that of the agent; HACPO's ratio of completions reads nothing else. A
+    completion is never empty: an empty text becomes an end-of-text token.
     """
     end, ids = [tokenizer.eos_token_id], []
     for text, ended in texts:

@@ -62,7 +62,7 @@ def read_role(path: str) -> str:
 def open_partner(
     source: str, *, device: str | None = None, chat_template: str | None = None, **loading: Any
 ) -> DecodingModel:
-    """Load a frozen language model, or an adapter over one; `chat_template` is a Jinja file, or `plain`."""
+    """Load a frozen language model, or an adapter with its base model; `chat_template` is a Jinja file, or `plain`."""
     source = absolute_name(source)  # an adapter stores the name of its base
     tokenizer = load_tokenizer(source, chat_template=chat_template, **loading)
     model = load_causal_lm(source, tokenizer, device=device, **loading)
@@ -78,9 +78,9 @@ def sample_texts(model: DecodingModel, prompts: Sequence[Messages], seeds: Seque
 
 
 def sampling_arguments(args: GRPOConfig) -> dict[str, Any]:
-    """Return the sampling settings of TRL's arguments as arguments of `Request`. Raise `UsageError` for others."""
+    """Return TRL's sampling settings as arguments of `Request`; raise `UsageError` for unsupported settings."""
     if args.repetition_penalty != 1 or args.generation_kwargs:
-        raise UsageError("these --rollouts have no repetition_penalty and no generation_kwargs; leave them out")
+        raise UsageError("these --rollouts support no repetition_penalty and no generation_kwargs; leave them out")
     return {
         "temperature": args.temperature,
         "top_k": max(args.top_k or 0, 0),
@@ -91,13 +91,13 @@ def sampling_arguments(args: GRPOConfig) -> dict[str, Any]:
 
 
 def group_size(args: GRPOConfig, *, training: bool) -> int:
-    """Return the number of completions per prompt, which are consecutive rows."""
+    """Return the number of completions (consecutive rows) per prompt, in training or in evaluation."""
     size = int(args.num_generations or 1)
     return size if training else int(args.num_generations_eval or size)
 
 
 def with_samples(trainer: Any, ids: Sequence[list[int]], tokens_by_row: dict[int, list[int]]) -> dict[str, Any]:
-    """Return the columns of a rollout from the tokens of some rows; the other rows are sampled."""
+    """Return the columns of a rollout with `tokens_by_row`, and completions sampled by the trainer in other rows."""
     others = [row for row in range(len(ids)) if row not in tokens_by_row]
     if others:
         samples = trainer._generate_single_turn([ids[row] for row in others], None, {}, num_generations=1)[0]
@@ -136,7 +136,7 @@ class Side:
         """1 for tokens that the agent generated, 0 for tokens of the other's turns."""
 
     def generate(self, seeds: Sequence[int]) -> list[str]:
-        """Generate the agent's next turn in every conversation, as a continuation of exactly its tokens."""
+        """Generate the agent's next turn in every conversation, as a continuation of its exact tokens."""
         requests = [
             Request(prompt, prefix=tuple(tokens), seed=seed, **self.sampling)
             for prompt, tokens, seed in zip(self.prompts, self.tokens, seeds, strict=True)

@@ -31,7 +31,7 @@ def ccpo(
     prompt's.
     """
     if longest < 1:
-        raise ValueError(f"ccpo: a thought has 1 token or more, got longest={longest}")
+        raise ValueError(f"ccpo: a thought needs at least 1 token, got longest={longest}")
     text, model = read_role(role), open_partner(thinker, chat_template=chat_template)
 
     def rollout(prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:

@@ -28,14 +28,14 @@ def dacr(
     does the same. Needs `--reward 'dacr(reward=SOURCE)'`, which rates the turns.
     """
     if longest < 1:
-        raise ValueError(f"dacr: the partner's turns have 1 token or more, got longest={longest}")
+        raise ValueError(f"dacr: the partner's turns need at least 1 token, got longest={longest}")
     text, other = read_role(role), open_partner(partner, chat_template=chat_template)
 
     def rollout(prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
         sources, conversations = trainer.sources.sources.values(), tuple(map(as_prompt, prompts))
         listeners = [source for source in sources if isinstance(source, DialogueReward)]
         if not listeners:
-            raise UsageError("dacr: no reward listens to what the two say; give --reward 'dacr(reward=SOURCE)'")
+            raise UsageError("dacr: no reward source rates the dialogue; give --reward 'dacr(reward=SOURCE)'")
         step, training = trainer.state.global_step + 1, trainer.model.training
         policy = DecodingModel(trainer.language_model, trainer.encoder)
         sides = (

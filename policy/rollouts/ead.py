@@ -32,8 +32,8 @@ def ead(
     """
     if decay <= 0 or floor <= 0 or top < floor or start < 0 or slower < 0:
         raise ValueError(
-            f"ead: decay > 0, 0 < floor <= top, start >= 0 and slower >= 0, got {decay}, {floor}, {top}, {start} and "
-            f"{slower}"
+            f"ead: needs decay > 0, 0 < floor <= top, start >= 0 and slower >= 0, got {decay}, {floor}, {top}, "
+            f"{start} and {slower}"
         )
 
     def rollout(prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:

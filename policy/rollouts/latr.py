@@ -19,7 +19,7 @@ from ._partners import BATCH_SIZE, sampling_arguments, with_samples
 
 Tokens = tuple[int, ...]
 Write = Callable[[Sequence[Tokens], int], list[Tokens]]
-"""(prefixes, n) -> the prefixes, continued by at most n tokens; complete ones are unchanged."""
+"""(prefixes, n) -> the prefixes, continued by at most n tokens; complete prefixes are unchanged."""
 LONGEST = 10**9  # tokens: up to the end of a completion
 
 
@@ -30,13 +30,13 @@ def latr(
 
     LATR 2025, arXiv:2510.24302. p_1 >= p_2 are the two largest probabilities of the next token. A branch is pruned if
     the edit distance of its next r = `lookahead` tokens to its parent's is less than `least` per token. The constants
-    are those of the released code. A group has a sample, its branches and their branches, earlier ones first, and
+    are those of the released code. A group has a sample, its branches, the branches of these (earlier first), and
     further samples up to the group size. Ours: a completion is finished before it branches, and the released schedule
     that mixes in plain samples is left out. The trainer computes the log-probabilities; evaluation only samples.
     """
     if not (0 < second <= 0.5 and 0 < gap <= 1 and 0 <= least <= 1 and lookahead >= 1):
         raise ValueError(
-            f"latr: second lies in (0, 0.5], gap in (0, 1], least in [0, 1] and lookahead is 1 or more, got {second}, "
+            f"latr: second must be in (0, 0.5], gap in (0, 1], least in [0, 1] and lookahead at least 1, got {second}, "
             f"{gap}, {least} and {lookahead}"
         )
 
@@ -102,7 +102,7 @@ def next_probabilities(model: Any, prompt: Sequence[int], chain: Tokens) -> Floa
 def tree(
     points: Callable[[Tokens], list[Tokens]], write: Write, size: int, lookahead: int, least: float
 ) -> list[Tokens]:
-    """Return at most `size` chains: a sample, and continuations of the prefixes that `points` returns for a chain."""
+    """Return at most `size` chains: a sample, and continuations of the prefixes that `points` returns for chains."""
     chains, starts = write([()], LONGEST), [0]
     for chain, start in zip(chains, starts, strict=False):  # both grow
         prefixes = [prefix for prefix in points(chain) if len(prefix) > start]
@@ -119,7 +119,7 @@ def tree(
 
 
 def branches(probabilities: Float[Tensor, "T V"], chain: Tokens, second: float, gap: float) -> list[Tokens]:
-    """Return the prefixes of a chain up to an uncertain token, with the other of the two likeliest tokens in its place.
+    """Return a prefix for each uncertain token of a chain: the tokens before it, then the other of the two likeliest.
 
     >>> branches(torch.tensor([[0.5, 0.4, 0.1], [0.9, 0.1, 0.0], [0.3, 0.31, 0.39]]), (1, 0, 1), 0.25, 0.15)
     [(0,), (1, 0, 2)]
@@ -132,7 +132,7 @@ def branches(probabilities: Float[Tensor, "T V"], chain: Tokens, second: float, 
 
 
 def differ(a: Tokens, b: Tokens, least: float) -> bool:
-    """Return whether the edit distance of two token sequences is at least `least` times the longer one's length.
+    """Return whether the edit distance of two token sequences is at least `least` times the length of the longer.
 
     >>> differ((1, 2, 3, 4), (1, 3, 4, 5), 0.5), differ((1, 2, 3, 4), (1, 3, 4, 5), 0.6)
     (True, False)

@@ -25,7 +25,8 @@ def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64,
     """
     if r < 1 or m < 1 or max_steps < 1 or not step_end:
         raise ValueError(
-            f"sage: r, m and max_steps are 1 or more and step_end is a text, got {r}, {m}, {max_steps} and {step_end!r}"
+            f"sage: r, m and max_steps must be at least 1 and step_end not empty, "
+            f"got {r}, {m}, {max_steps} and {step_end!r}"
         )
 
     def rollout(prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:

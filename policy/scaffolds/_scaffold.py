@@ -73,7 +73,7 @@ def scaffold_rollouts(
 
     Log-probabilities, ratios, KL and gradients are all for the prompt without hints. There is no correction for the
     different prompt at generation (RuscaRL, arXiv:2508.16949). Completion i of a group is the i-th row of its prompt.
-    A prompt that would have more than `longest` tokens with its hints gets none, as do all prompts in evaluation.
+    A prompt that would have more than `longest` tokens with its hints gets no hints, as in evaluation.
     `rollouts` generates the completions, for example `server_rollouts`; by default the trainer does. Random choices of
     hints depend on the seed, the step and the row. With a schedule whose attribute `after_failure` is true, only groups
     without a reward above 0 are generated again with hints, with ratios relative to the policy with the hints.
@@ -132,7 +132,7 @@ def failed_rows(prompts: Sequence[Messages], completion_ids: Sequence[Sequence[i
             "this scaffold rates complete groups; make the batch of each process a multiple of --num_generations"
         )
     if trainer.sources.reads_states:
-        raise UsageError("this scaffold rates completions as they are generated; leave out rewards by hidden states")
+        raise UsageError("this scaffold rates completions during generation; leave out rewards that read hidden states")
     row_of = {prompt_text(as_prompt(row["prompt"])): row.get("row", 0) for row in trainer.train_dataset}
     texts = trainer.processing_class.batch_decode(completion_ids, skip_special_tokens=True)
     rewards, _ = trainer.sources(

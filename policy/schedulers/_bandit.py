@@ -86,7 +86,7 @@ def ridge(*, shrink: float, bonus: float) -> Predictor:
     over all selected completions. λ = `shrink` > 0, α = `bonus` >= 0 in units of the gain.
     """
     if not shrink > 0 or not bonus >= 0:
-        raise ValueError(f"cbs: shrink is above 0 and bonus is 0 or more, got {shrink} and {bonus}")
+        raise ValueError(f"cbs: shrink must be above 0 and bonus at least 0, got {shrink} and {bonus}")
 
     def matrices(state: State) -> tuple[Tensor, Tensor]:
         if not state:
@@ -95,18 +95,18 @@ def ridge(*, shrink: float, bonus: float) -> Predictor:
 
     def score(state: State, x: Float[Tensor, "N 10"]) -> Float[Tensor, " N"]:
         M, b = matrices(state)
-        x = _with_one(x)
+        x = _with_constant(x)
         return x @ torch.linalg.solve(M, b) + bonus * (x * torch.linalg.solve(M, x.T).T).sum(1).clamp_min(0).sqrt()
 
     def learn(state: State, x: Float[Tensor, "N 10"], gain: float) -> State:
         M, b = matrices(state)
-        x = _with_one(x)
+        x = _with_constant(x)
         return {"M": (M + x.T @ x).tolist(), "b": (b + gain * x.sum(0)).tolist()}
 
     return Predictor(score, learn, lambda step: 0.0)
 
 
-def _with_one(x: Float[Tensor, "N 10"]) -> Float[Tensor, "N 11"]:
+def _with_constant(x: Float[Tensor, "N 10"]) -> Float[Tensor, "N 11"]:
     return torch.cat([x.cpu().double(), torch.ones(len(x), 1, dtype=torch.float64)], 1)
 
 
@@ -121,7 +121,7 @@ def mlp(
     """
     if not learning_rate > 0 or over < 1 or hidden < 1 or not 0 <= last <= first <= 1:
         raise ValueError(
-            "cbs: learning_rate is above 0, over and hidden are 1 or more and 0 <= last <= first <= 1, got "
+            "cbs: learning_rate must be above 0, over and hidden at least 1 and 0 <= last <= first <= 1, got "
             f"{learning_rate}, {over}, {hidden}, {last} and {first}"
         )
 
@@ -155,7 +155,7 @@ PREDICTORS: dict[str, Callable[..., Predictor]] = {"ridge": ridge, "mlp": mlp}
 def predictor(name: str, settings: Mapping[str, Any]) -> Predictor:
     """Create a predictor by name; raise `ValueError` for an unknown name or wrong settings."""
     if name not in PREDICTORS:
-        raise ValueError(f"cbs: model is one of {', '.join(PREDICTORS)}, got {name!r}")
+        raise ValueError(f"cbs: model must be one of {', '.join(PREDICTORS)}, got {name!r}")
     try:
         signature(PREDICTORS[name]).bind(**settings)
     except TypeError as error:
@@ -184,7 +184,7 @@ class Bandit(NamedTuple):
     def observe(self, state: State, mean: float, entropy: float) -> dict[str, Any]:
         """Update the predictor with the gain of the previously selected completions, and V += rate (mean - V).
 
-        With a NaN mean neither of them changes.
+        With a NaN mean neither the predictor nor V changes.
         """
         next_state = dict(state)
         features, before = next_state.get("chosen", []), next_state.get("performance")
@@ -224,7 +224,7 @@ def bandit(
     """Create a bandit from the name and settings of a predictor. Raise an error for invalid settings."""
     if not penalty >= 0 or not 0 < rate <= 1 or warm_up < 0 or math.isnan(ceiling):
         raise ValueError(
-            "cbs: penalty and warm_up are 0 or more, rate lies in (0, 1] and ceiling is a number of nats, got "
+            "cbs: penalty and warm_up must be at least 0, rate in (0, 1] and ceiling a number of nats, got "
             f"{penalty}, {warm_up}, {rate} and {ceiling}"
         )
     return Bandit(predictor(model, settings), penalty, ceiling, rate, warm_up, seed)

@@ -26,8 +26,8 @@ def dars(*, cap: float = 4.0) -> Scheduler:
         odd = present & ((scores < 0) | (scores > 1))
         if odd.any():
             raise UsageError(
-                f"dars: scores are shares of right completions in [0, 1], got {scores[odd][0].item():g}; leave it out "
-                "with other rewards"
+                f"dars: scores must be shares of right completions, in [0, 1], got {scores[odd][0].item():g}; leave "
+                "dars out with other rewards"
             )
         if not present.any():
             return state, torch.zeros_like(scores)

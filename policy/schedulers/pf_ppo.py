@@ -14,13 +14,13 @@ def pf_ppo(kind: str, *, power: float = 2.0) -> Scheduler:
 
     power        w ∝ |s|^power
     best_worst   equal weights for the best and the worst of a group, 0 for the others
-    best_random  4 for the best of a group, 1 for the others
+    best_random  weight 4 for the best of a group, 1 for the others
 
-    Tied scores have equal weights: all completions with the highest score of a group are best ones. The weights are
+    Tied scores have equal weights: all completions with a group's highest score count as best. The weights are
     those of the released code. Ours: they are computed within groups, with mean 1 in each group.
     """
     if kind not in KINDS:
-        raise ValueError(f"pf_ppo: kind is one of {', '.join(KINDS)}, got {kind!r}")
+        raise ValueError(f"pf_ppo: kind must be one of {', '.join(KINDS)}, got {kind!r}")
 
     def schedule(state: State, scores: Float[Tensor, " N"], rollout: Rollout) -> tuple[State, Float[Tensor, " N"]]:
         weights = torch.zeros_like(scores)
@@ -35,6 +35,7 @@ def pf_ppo(kind: str, *, power: float = 2.0) -> Scheduler:
 
 
 def _raw(scores: Float[Tensor, " M"], kind: str, power: float) -> Float[Tensor, " M"]:
+    """Return the weights of one group's completions before they are scaled to mean 1."""
     best = scores == scores.max()
     if kind == "power":
         return scores.abs() ** power

@@ -8,16 +8,16 @@ from ..types import Rollout, Scheduler, State
 
 
 def rorecomp(*, share: float) -> Scheduler:
-    """w > 0 for the `share` of right completions with the fewest tokens and of wrong ones with the most
+    """Weight only the shortest `share` of right completions and the longest `share` of wrong completions.
 
-    RoRecomp 2025, arXiv:2509.25958: priority batches, which shorten right completions without a reward of the length.
-    A completion is right if its score is above 0. The other completions have weight 0, all selected ones the same
-    weight, with mean 1 over the step. Ours: the shares are of the right and of the wrong completions of each group,
+    RoRecomp 2025, arXiv:2509.25958: priority batches, which shorten right completions without a reward for brevity.
+    A completion is right if its score is above 0. Selected completions have equal weights, others weight 0,
+    with mean 1 over the step. Ours: the shares are taken of the right and of the wrong completions of each group,
     rounded up. `share` has no default because the paper's value is not known to us. The paper's compensation batches,
     whose schedule is not published, are left out.
     """
     if not 0 < share <= 1:
-        raise ValueError(f"rorecomp: share lies in (0, 1], got {share}")
+        raise ValueError(f"rorecomp: share must be in (0, 1], got {share}")
 
     def schedule(state: State, scores: Float[Tensor, " N"], rollout: Rollout) -> tuple[State, Float[Tensor, " N"]]:
         lengths, weights = rollout.response.sum(1), torch.zeros_like(scores)

@@ -47,7 +47,7 @@ class Penalty:
     def __post_init__(self) -> None:
         """Raise `ValueError` if `place` is unknown."""
         if self.place not in PENALTY_LEVELS:
-            raise ValueError(f"the place of the KL penalty is one of {', '.join(PENALTY_LEVELS)}, got {self.place!r}")
+            raise ValueError(f"the KL penalty's place must be one of {', '.join(PENALTY_LEVELS)}, got {self.place!r}")
 
     @property
     def in_reward(self) -> bool:
@@ -69,7 +69,7 @@ class Scored(NamedTuple):
     total: Float[Tensor, " N"]
     """Weighted sum Σ_k w_k r_k of the reward components after the transforms, before any KL; NaN if missing."""
     earned: Float[Tensor, "N ..."]
-    """`total` minus a KL penalty in the reward, [N]; with token rewards [N, L], and `total` at the last token."""
+    """`total` minus a KL penalty in the reward: [N], or token rewards [N, L] with `total` at the last token."""
     terminal: bool
     """Whether `total` is a reward of the whole completion. False if only the steps of the completion have rewards."""
     advantages: dict[str, Tensor]
@@ -79,7 +79,7 @@ class Scored(NamedTuple):
     weights: Float[Tensor, "N L"]
     """Weights of the tokens in the loss: the product of aggregation and scheduler weights."""
     missing: dict[str, Bool[Tensor, " N"]]
-    """Mask of the completions without a reward, by reward component of the total."""
+    """For each reward component of the total, a mask of the completions that lack this reward."""
 
     @property
     def advantage(self) -> Float[Tensor, "N L"]:
@@ -97,13 +97,13 @@ class Algorithm:
     """The policy loss: a clip rule, a loss of single tokens, or a loss of whole completions."""
     aggregation: Aggregation
     shares: Mapping[str, float] = field(default_factory=dict)
-    """Weights w_k of the reward components. Other components of the sources are only logged; one that a transform adds
-    has weight 1. If empty, each component has weight 1."""
+    """Weights w_k of the reward components. Other components of the sources are only logged; a component that a
+    transform adds has weight 1. If empty, each component has weight 1."""
     apart: bool = False
     """Whether the estimator gets the weighted components [N, K] separately instead of their sum [N]."""
     on_missing: str = "group"
-    """Rule for completions with some missing rewards, one of `without_reward`. Completions that it does not drop are
-    trained on their remaining rewards."""
+    """Rule of `without_reward` by which completions with some missing rewards are dropped. The others are trained on
+    their remaining rewards."""
     penalty: Penalty = field(default_factory=Penalty)
     entropy: float = 0.0
     """Weight of the entropy bonus in the loss."""
@@ -111,14 +111,14 @@ class Algorithm:
     advantage_transforms: Mapping[str, Transform] = field(default_factory=dict)
     scheduler: Scheduler | None = None
     auxiliary: AuxiliaryLoss | None = None
-    """The loss whose `rule` is the policy loss and whose second term is added to it."""
+    """Loss with a second term, which is added to the policy loss; its `rule` is that policy loss."""
     formulas: Mapping[str, str] = field(default_factory=dict)
     """User's name of the formula in each field, such as `my_code:advantage(x=1)`, for error messages."""
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for transforms in the wrong order or without effect, and an unusable KL penalty."""
         if self.on_missing not in ON_MISSING:
-            raise ValueError(f"on_missing is one of {', '.join(ON_MISSING)}, got {self.on_missing!r}")
+            raise ValueError(f"on_missing must be one of {', '.join(ON_MISSING)}, got {self.on_missing!r}")
         if self.apart and self.penalty.in_reward:
             raise ValueError(
                 "an estimator of separate reward components cannot use a KL penalty in the reward; put it in the loss"
@@ -178,7 +178,7 @@ class Algorithm:
         if names:
             rollout = rollout._replace(after=None)
         rollout = rollout._replace(steps=last.steps)
-        earned = self._earned(last, total, rollout)
+        earned = self._earned_rewards(last, total, rollout)
         estimate = self.advantage(self._estimator_input(last, names, earned, total), rollout)
         stages = {"estimate": estimate, **dict(self._advantages(estimate, rollout._replace(total=total)))}
         by_token = last.steps is not None or (self.penalty.in_reward and self.penalty.place == "token")
@@ -192,7 +192,7 @@ class Algorithm:
     def _total(
         self, rewards: Rewards, shares: Mapping[str, float], components: Sequence[str], group: Int[Tensor, " N"]
     ) -> Float[Tensor, " N"]:
-        """Return the weighted sum of each completion's present rewards. NaN if it has no reward by `on_missing`."""
+        """Return the weighted sum of each completion's present rewards. NaN if `on_missing` drops the completion."""
         missing = rewards.values.isnan()
         weights = [shares.get(name, 0.0) for name in rewards.names]
         total = weighted_sum(torch.where(missing, 0, rewards.values), weights)
@@ -206,7 +206,7 @@ class Algorithm:
         if self.apart:
             if rewards.steps is not None:
                 raise ValueError(
-                    "an estimator of separate reward components cannot use step rewards; use another advantage"
+                    "an estimator of separate reward components cannot use step rewards; use another estimator"
                 )
             components = rewards.values[:, [rewards.index(name) for name in trained]]
             if self.on_missing == "strict":  # the estimator decides what a row with some of them is worth to its group
@@ -216,7 +216,7 @@ class Algorithm:
             return earned
         return torch.where(total.isnan(), total, earned.sum(1))
 
-    def _earned(self, rewards: Rewards, total: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, "N ..."]:
+    def _earned_rewards(self, rewards: Rewards, total: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, "N ..."]:
         """Return completion rewards [N], or token rewards [N, L] if the run has token rewards."""
         if self.penalty.in_reward and self.penalty.place == "completion":
             total = total - self.penalty.cost(rollout).sum(1)
@@ -238,8 +238,8 @@ class Algorithm:
         if of_tokens and not isinstance(self.rule, ClipRule | TokenLoss):
             stage = "the estimator" if of_tokens == "estimate" else f"'{of_tokens}'"
             raise ValueError(
-                f"a loss of whole completions reads one advantage for each, but {stage} returns one for every token; "
-                "use another one, or a clip rule such as ppo for the loss"
+                f"a loss of whole completions reads one advantage per completion, but {stage} returns one per token; "
+                "replace it, or use a clip rule such as ppo as the loss"
             )
 
     def _weights(
@@ -268,7 +268,7 @@ class TransformChain:
             if before.stage > after.stage:
                 raise ValueError(
                     f"'{second}' is of stage {after.stage} ({STAGES[after.stage]}) but comes after '{first}' of "
-                    f"stage {before.stage} ({STAGES[before.stage]}); put it before"
+                    f"stage {before.stage} ({STAGES[before.stage]}); list it before"
                 )
         self.transforms = dict(transforms)
         self.state: dict[str, State] = {name: dict(transform.start) for name, transform in transforms.items()}
@@ -284,14 +284,16 @@ class TransformChain:
     def load(self, state: Mapping[str, State]) -> None:
         """Load the state from a checkpoint of the same transforms."""
         if [*state] != [*self.transforms]:
-            raise ValueError(f"the state is of {', '.join(state)}, the transforms are {', '.join(self.transforms)}")
+            raise ValueError(
+                f"the state is of the transforms {', '.join(state)}, not of {', '.join(self.transforms)}; use the same"
+            )
         self.state = {name: dict(transform_state) for name, transform_state in state.items()}
 
 
 def weighted_sum(values: Any, weights: Sequence[float]) -> Any:
     """Compute Σ_k w_k r_k of rewards r [N, K] with weights w. NaN if a component with non-zero weight is missing."""
     if len(weights) != values.shape[1]:
-        raise ValueError(f"{len(weights)} weights for {values.shape[1]} rewards; give one for each")
+        raise ValueError(f"got {len(weights)} weights for {values.shape[1]} rewards; give one weight per reward")
     used = [index for index, weight in enumerate(weights) if weight]
     return sum((weights[component] * values[:, component] for component in used), start=values.new_zeros(len(values)))
 

@@ -22,7 +22,7 @@ from .step import completion_loss_inputs, shares_and_slopes
 
 def build_algorithm(settings: AlgorithmSettings, components: Sequence[str]) -> Algorithm:
     """Build the algorithm from the named formulas and the weights of the reward components."""
-    shares = _shares(settings, components)
+    shares = _component_weights(settings, components)
     apart = accepts_argument("policy.advantages", settings.advantage, "weights")
     on_missing, _ = _missing_reward_rule(settings, separate=apart)
     kind = settings.kl_kind or ("k3" if settings.kl_place == "loss" else "k1")
@@ -55,7 +55,7 @@ def build_algorithm(settings: AlgorithmSettings, components: Sequence[str]) -> A
 
 def with_components(algorithm: Algorithm, settings: AlgorithmSettings, components: Sequence[str]) -> Algorithm:
     """Return the algorithm with weights for the components of all reward sources. A source may have several."""
-    shares = _shares(settings, components)
+    shares = _component_weights(settings, components)
     if [*shares.items()] == [*algorithm.shares.items()]:
         return algorithm
     try:
@@ -90,7 +90,7 @@ def _missing_reward_rule(settings: AlgorithmSettings, *, separate: bool) -> tupl
     return "strict", {}
 
 
-def _shares(settings: AlgorithmSettings, components: Sequence[str]) -> dict[str, float]:
+def _component_weights(settings: AlgorithmSettings, components: Sequence[str]) -> dict[str, float]:
     shares = dict.fromkeys(components, 1.0)
     for text in settings.weight:
         name, _, number = text.rpartition("=")
@@ -99,7 +99,7 @@ def _shares(settings: AlgorithmSettings, components: Sequence[str]) -> dict[str,
         except ValueError as error:
             raise UsageError(f"--weight is NAME=number, got '{text}'") from error
         if not math.isfinite(shares[name]):
-            raise UsageError(f"--weight is NAME=number with a finite number, got '{text}'")
+            raise UsageError(f"--weight must be NAME=number with a finite number, got '{text}'")
     return shares
 
 
@@ -109,6 +109,7 @@ def _build_formula(folder: str, text: str, agents: int) -> Any:
 
 
 def _rule(text: str, agents: int) -> Any:
+    """Build the loss from its text; raise `UsageError` if its result is not that of a loss."""
     rule = _build_formula("policy.losses", text, agents)
     if isinstance(rule, ClipRule | TokenLoss | AuxiliaryLoss):
         return rule
@@ -122,7 +123,8 @@ def _rule(text: str, agents: int) -> Any:
         ) from error
     if not (isinstance(loss, torch.Tensor) and loss.shape == (4,)):
         raise UsageError(
-            f"--loss {text} is neither a clip rule nor a loss of whole completions: for four it returns {loss!r}{more}"
+            f"--loss {text} is neither a clip rule nor a loss of whole completions: for four completions it returns "
+            f"{loss!r}{more}"
         )
     return rule
 
@@ -186,11 +188,11 @@ def _run_once(algorithm: Algorithm, inputs: RunInputs, size: int) -> None:
     scored = _guarded_algorithm(algorithm, *rollout.response.shape)(rewards, rollout)
     if inputs.watched and scored.total[: 2 * size].isnan().any():
         raise ValueError(
-            f"the trained reward depends on rewards that are only watched ({', '.join(inputs.watched)}); use --reward "
+            f"the trained reward depends on rewards named with --watch ({', '.join(inputs.watched)}); use --reward "
             "for them, with a --weight of 0 if only a transform reads them"
         )
     if not (scored.terminal or inputs.process_rewards or algorithm.penalty.beta or algorithm.entropy):
-        raise ValueError("all rewards have weight 0, so nothing would be learned; give one another --weight")
+        raise ValueError("all rewards have weight 0, so nothing would be learned; set a --weight other than 0")
     if algorithm.auxiliary:
         algorithm.auxiliary.targets([*scored.rewards.values()][-1], rollout)
     if isinstance(algorithm.rule, TokenLoss):
@@ -309,6 +311,7 @@ def _with_readable_errors(name: str, formula: Any, check: Callable[[Any], str]) 
 
 
 def _check_tensor(result: Any, shapes: Sequence[tuple[int, ...]]) -> str:
+    """Return the problem of a formula's result that should be a tensor; empty if there is none."""
     expected = " or ".join(f"{[*shape]}" for shape in shapes)
     if not isinstance(result, Tensor):
         return f"returns {type(result).__name__} for made-up completions, where a tensor {expected} is expected"
@@ -320,6 +323,7 @@ def _check_tensor(result: Any, shapes: Sequence[tuple[int, ...]]) -> str:
 
 
 def _check_rewards(result: Any, N: int) -> str:
+    """Return the problem of a formula's result that should be `Rewards`; empty if there is none."""
     if not isinstance(result, Rewards):
         return f"returns {type(result).__name__} for made-up rewards, where policy.types.Rewards are expected"
     expected = [N, len(result.names)]
@@ -333,7 +337,7 @@ def _pair_check(check: Callable[[Any], str]) -> Callable[[Any], str]:
 
     def of_pair(result: Any) -> str:
         if not (isinstance(result, tuple) and len(result) == 2):
-            return f"returns {type(result).__name__}, where its next state and its result are expected"
+            return f"returns {type(result).__name__}, where the next state and the result are expected"
         return check(result[1])
 
     return of_pair

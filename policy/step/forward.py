@@ -115,7 +115,7 @@ def _state_positions(rows: CompletionBatch) -> Int[Tensor, "N M"]:
 
 
 def own_states(states: Float[Tensor, "N W D"], rows: CompletionBatch | PaddedRows) -> list[Float[Tensor, "S D"]]:
-    """Copy each row's states at the positions that predict a token, prompt included; in bfloat16, on the CPU."""
+    """Copy to the CPU, in bfloat16, each row's states that predict a token of the prompt or the completion."""
     pairs = zip(states, rows.attention.sum(1).tolist(), strict=True)
     return [state[: length - 1].to("cpu", STATE_DTYPE, copy=True) for state, length in pairs]
 
@@ -139,10 +139,12 @@ def states_of(
 
 
 def _targets(rows: CompletionBatch) -> Int[Tensor, " T"]:
+    """Return the token ids that the policy generated, of all rows."""
     return rows.tokens.gather(1, _state_positions(rows)[:, 1:])[rows.response]
 
 
 def _in_place(values: Float[Tensor, " T"], rows: CompletionBatch) -> Float[Tensor, "N L"]:
+    """Return the values of the generated tokens as [N, L], with 0 elsewhere."""
     return values.new_zeros(rows.response.shape).masked_scatter(rows.response, values)
 
 
@@ -176,11 +178,11 @@ def soup(model: Any, other: Any, share: float) -> Any:
     θ are the weights of two models fine-tuned from the same base model; λ = `share`.
     """
     if not 0 <= share <= 1:
-        raise ValueError(f"soup: share lies in [0, 1], got {share}")
+        raise ValueError(f"soup: share must be in [0, 1], got {share}")
     mixed, theirs = frozen_copy(model), other.state_dict()
     for name, ours in mixed.state_dict().items():
         if name not in theirs or theirs[name].shape != ours.shape:
-            raise DataError(f"soup: '{name}' is not the same tensor in both models; give two fine-tunings of one model")
+            raise DataError(f"soup: the other model has no '{name}' of this shape; pass two fine-tunings of one model")
         if ours.dtype.is_floating_point:
             ours.lerp_(theirs[name].to(ours), share)
     return mixed

@@ -23,8 +23,8 @@ def step_metrics(
     """Yield names and values of the metrics of one training step. `faults` is the number of unusable rewards.
 
     Standard errors of means over completions are clustered by prompts. `is_own` marks the completions that the policy
-    generated itself; the others are from partner models. Reward metrics include all completions. KL, length and text
-    metrics include only the policy's. Components are logged after the last transform. Two explained variances of the
+    generated itself; the others are from partner models. Reward metrics include all completions; KL, length and text
+    metrics only those of the policy. Components are logged after the last transform. Two explained variances of the
     total reward are logged: by the critic's values at the first token, and by the mean reward of the group's other
     completions.
     """
@@ -185,6 +185,7 @@ def distinct(rollout: Rollout, n: int) -> float:
 
 
 def _completions(rollout: Rollout) -> list[list[int]]:
+    """Return the token ids of every completion."""
     (tokens,) = rollout.require("metrics", "tokens")
     return [row[mask].tolist() for row, mask in zip(tokens.cpu(), rollout.response.cpu(), strict=True)]
 

@@ -183,7 +183,7 @@ class PolicyStep:
     def rollout(self, response: Bool[Tensor, "N L"], finished: Bool[Tensor, " N"], **columns: Tensor | None) -> Rollout:
         """Gather the completions of all processes; `columns` are the other fields of `Rollout`, by name.
 
-        Where `written` is NaN, the log-probability under the policy replaces it.
+        In `written`, the log-probability under the policy replaces NaN.
         """
         gather = self.processes.gather
         response, finished = gather(response), gather(finished)
@@ -202,12 +202,12 @@ class PolicyStep:
         The state of the formulas changes only in training, not in evaluation.
         """
         before = None if training else self.algorithm.state
-        scored = self.algorithm(self._gathered(rewards, rollout), rollout, mask_truncated=mask_truncated)
+        scored = self.algorithm(self._gather_rewards(rewards, rollout), rollout, mask_truncated=mask_truncated)
         if before is not None:
             self.algorithm.load(before)
         return scored
 
-    def _gathered(self, rewards: Rewards, rollout: Rollout) -> Rewards:
+    def _gather_rewards(self, rewards: Rewards, rollout: Rollout) -> Rewards:
         """Gather the rewards of all processes. Step rewards [N, L] are padded with NaN: no step ends there.
 
         Scores of ensembles [N, K, M] are padded to the largest M of all processes.
@@ -232,7 +232,7 @@ class PolicyStep:
     ) -> Batch:
         """Return the inputs of the loss for this process's completions, as columns [N, `width`], and the row numbers.
 
-        The token weights sum to `updates`, the number of optimizer steps per pass, in the mean over processes, as in
+        The token weights sum to `updates`, the number of optimizer steps per pass, on average over the processes, as in
         DDP. `critic` are the columns of the critic's loss. If `corrected`, the ratio of the policy to the model that
         generated the completions is an importance weight; otherwise the ratios in the loss are relative to that model.
         """
@@ -289,7 +289,7 @@ class PolicyStep:
         """Compute Σ w (L + β KL) - η Σ w H over the tokens of a micro-batch.
 
         w are token weights, L policy losses, β and η the coefficients of KL penalty and entropy bonus, H entropies in
-        nats. `logprob` and `entropy` have gradients. Row numbers from `batch_rows` on, the batch size of this process,
+        nats. `logprob` and `entropy` have gradients. Row numbers from `batch_rows` (the batch size of this process) on
         are replayed completions. `updates` is the number of optimizer steps since the completions were generated.
         """
         algorithm, weights = self.algorithm, loss_weights(batch)

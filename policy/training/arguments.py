@@ -92,7 +92,7 @@ class PolicyArguments(TrainerDefaults, GRPOConfig):
         super().__post_init__()
         if self.kl_budget < math.inf and not self.measure_kl:
             raise UsageError("kl_budget needs measure_kl")
-        self._align()
+        self._align_to_cycles()
 
     @property
     def cycle(self) -> int:
@@ -112,17 +112,17 @@ class PolicyArguments(TrainerDefaults, GRPOConfig):
         rows = self.per_device_train_batch_size * steps
         if comparing and self.world_size > 1 and rows % size:
             raise UsageError(
-                f"'{comparing[0]}' compares the {size} completions of a prompt, but a rank rates {rows} in all; "
+                f"'{comparing[0]}' compares the {size} completions of a prompt, but each rank rates {rows}; "
                 "make --per_device_train_batch_size times --steps_per_generation a multiple of --num_generations"
             )
 
-    def _align(self) -> None:
+    def _align_to_cycles(self) -> None:
         """Round `save_steps` and `rollout_steps` up to whole cycles (a generation and its optimizer steps)."""
         steps, rest = divmod(self.cycle, self.gradient_accumulation_steps)
         if rest:
             raise UsageError(
                 f"completions are generated every {self.cycle} micro-batches and the optimizer steps every "
-                f"{self.gradient_accumulation_steps}; make the first a multiple of the second"
+                f"{self.gradient_accumulation_steps}; make the first number a multiple of the second"
             )
         if self.save_strategy == "epoch":
             raise UsageError(
@@ -156,8 +156,8 @@ class DpoArguments(TrainerDefaults, DPOConfig):
 def refuse_balancing(coefficient: float) -> None:
     """Raise `UsageError` for a mixture of experts, whose load-balancing loss TRL would add and our loss lacks."""
     raise UsageError(
-        f"router_aux_loss_coef is {coefficient:g} for this mixture of experts, and its balancing loss is not computed "
-        "here; train without it by router_aux_loss_coef 0"
+        f"router_aux_loss_coef is {coefficient:g} for this mixture of experts, but its balancing loss is not computed "
+        "here; set router_aux_loss_coef 0 to train without this loss"
     )
 
 

@@ -25,8 +25,8 @@ FORMULAS, TENSORS = "algorithm.json", "beside.pt"
 class TrainedState:
     """State trained together with the policy: formulas, critic, replay buffer, online reward models and curriculum.
 
-    Online reward models and curriculum are `learners`: after each cycle they learn from its completions and from the
-    policy's hidden states in the last pass over the completions.
+    Online reward models and curriculum are `learners`: after each cycle they learn from the cycle's completions and the
+    policy's hidden states in the last pass over these completions.
     """
 
     algorithm: Algorithm
@@ -88,7 +88,7 @@ def load_state(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         formulas = json.loads((folder / FORMULAS).read_text(encoding="utf-8"))
         tensors = torch.load(folder / TENSORS, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
-        raise DataError(f"{folder}: no checkpoint of a policy's training ({error.filename} is missing)") from error
+        raise DataError(f"{folder}: not a checkpoint of policy training ({error.filename} is missing)") from error
     if absent := {"algorithm", "kl", "faults"} - formulas.keys():
         raise DataError(f"{folder / FORMULAS} lacks {', '.join(sorted(absent))}; resume with the version that wrote it")
     return formulas, tensors

@@ -112,6 +112,7 @@ class CriticLearner:
         return self._add(states, targets)
 
     def _add(self, states: Float[Tensor, "N M D"], targets: Targets) -> float:
+        """Accumulate the gradient of a micro-batch; return its mean loss."""
         values, response = self.critic(states)[:, :-1], targets.response
         losses = value_loss(values, targets.values, targets.returns, response, clip=self.arguments.clip)
         (losses * targets.share).sum().backward()
@@ -127,6 +128,7 @@ class CriticLearner:
         self.batches.clear()
 
     def _move(self) -> None:
+        """Take one optimizer step with the gradients of all processes."""
         reduce_gradients(self.critic.parameters(), "sum")
         nn.utils.clip_grad_norm_(self.critic.parameters(), self.arguments.max_grad_norm)
         self.optimizer.step()
@@ -156,7 +158,7 @@ def value_loss(
     further gradient. ε = `clip` > 0; inf disables clipping. R = A + V_old are the critic's targets.
     """
     if not clip > 0:
-        raise ValueError(f"value_loss: clip is a distance > 0, or inf for none, got {clip}")
+        raise ValueError(f"value_loss: clip must be a distance > 0, or inf for no clipping, got {clip}")
     near = old + (values - old).clamp(-clip, clip)
     loss = 0.5 * torch.maximum((values - returns).square(), (near - returns).square())
     return torch.where(response, loss, 0)

@@ -45,7 +45,7 @@ def _conversation(row: Mapping[str, Any]) -> Conversation:
 
 
 def load_preferences(sources: Sequence[str], on_bad_row: OnBadRow) -> tuple[list[PreferencePair], RowReport]:
-    """Load preference pairs with the more likely winner as chosen. Others are dropped, and counted by reason."""
+    """Load preference pairs with the more likely winner as chosen. Pairs without one are dropped, counted by reason."""
     pairs, report = load_pairs(sources, on_bad_row=on_bad_row)
     preferred = [(pair, pair.preferred()) for pair in pairs]
     undecided = [pair for pair, winner in preferred if winner is None]
@@ -84,7 +84,7 @@ def encode_conversations(encoder: Encoder, conversations: Sequence[Conversation]
 
 
 def encode_preferences(encoder: Encoder, pairs: Sequence[PreferencePair], on_long: OnLong) -> Encoding:
-    """Tokenise pairs for TRL's DPOTrainer: the shared beginning, and the rest of both completions."""
+    """Tokenise pairs for TRL's DPOTrainer: the shared beginning of both token sequences, and the rest of each."""
 
     def row(_: int, pair: PreferencePair, chosen: EncodedCompletion, rejected: EncodedCompletion) -> dict[str, Any]:
         start = min(chosen.start, rejected.start)
@@ -104,7 +104,7 @@ def encode_preferences(encoder: Encoder, pairs: Sequence[PreferencePair], on_lon
 
 
 class PreferenceTrainer(DPOTrainer):
-    """TRL's DPOTrainer on the token ids of `encode_preferences`, which TRL would compute from text."""
+    """TRL's DPOTrainer for rows that `encode_preferences` has already tokenised."""
 
     def _prepare_dataset(self, dataset, processing_class, args, dataset_name):
         return dataset

@@ -86,7 +86,7 @@ def load_prompts(files: Sequence[str], *, skip_bad_rows: bool = False) -> Prompt
 
 
 def group_by_category(prompts: Prompts, category: str) -> dict[str, list[Row]]:
-    """Group the rows of the dataset by their value in the column `category`. Raise `DataError` if it is missing."""
+    """Group the rows of the dataset by their value in the column `category`. Raise `DataError` if a row lacks it."""
     kinds: dict[str, list[Row]] = {}
     for prompt, row in zip(prompts.rows, prompts.dataset(), strict=True):
         try:
@@ -120,7 +120,7 @@ def _prompt_row(row: Row) -> PromptRow:
 def _variants_of(row: Row) -> tuple[Messages, ...]:
     variants = row.get(PROMPT_VARIANTS) or []
     if not isinstance(variants, list):
-        raise ValueError(f"'{PROMPT_VARIANTS}' is a list of prompts, got {str(variants)[:60]}")
+        raise ValueError(f"'{PROMPT_VARIANTS}' must be a list of prompts, got {str(variants)[:60]}")
     return tuple(_prompt_of({"prompt": prompt}) for prompt in variants)
 
 
@@ -186,12 +186,12 @@ CURRICULUM = "curriculum"  # its name in logs and checkpoints, beside the names 
 
 
 class CurriculumSampler:
-    """Training prompts of one process, drawn when completions are generated, instead of by the data loader's sampler.
+    """Draws the training prompts of a process when completions are generated, instead of in the data loader's sampler.
 
     A data loader's sampler could not depend on the previous step, because Transformers fetches the batches of a
     complete optimizer step plus one more before it trains on the first.
 
-    The kind of each group's prompt is drawn with replacement by the shares. Prompts of a kind are shuffled and used
+    The kind of each group's prompt is drawn with the shares as probabilities. Prompts of a kind are shuffled and used
     once before any is repeated. All draws depend only on the seed and on the number of previous draws.
     """
 
@@ -208,6 +208,7 @@ class CurriculumSampler:
         return [row for kind in self._kinds for row in [self._next(kind)] * size]
 
     def _next(self, kind: str) -> Any:
+        """Return the next row of a kind, in a shuffled order that changes after each pass."""
         number = len(self.rows[kind])
         turn, index = divmod(self._counts[kind], number)
         self._counts[kind] += 1

@@ -26,8 +26,8 @@ def write_rollouts(
 
     `rewards` and `advantages` are ordered by stage: the output of the sources and of each reward transform, then of the
     estimator and of each advantage transform. An advantage is a list: one number, or one number per completion token.
-    `logprobs` are log-probabilities under the model that generated the completion; the column `logprobs_of` has its
-    name (`writers`, such as "server" or "agent 1"; by default the policy). Where that model returned none, the policy's
+    `logprobs` are log-probabilities under the model that generated the completion; the column `logprobs_of` names
+    it (`writers`, such as "server" or "agent 1"; by default the policy). Where that model returned none, the policy's
     value replaces it. `policy_logprobs` are log-probabilities under the policy. NaN is stored as null. `versions` are
     the versions of online reward models.
     """
@@ -70,4 +70,5 @@ def _completion_lists(values: Tensor | None, response: Tensor, kind: pa.DataType
 
 
 def _rows(values: Tensor, response: Tensor) -> list[list[Any]]:
+    """Return each row's values under its mask as a list."""
     return [row[mask].tolist() for row, mask in zip(values, response, strict=True)]

@@ -156,7 +156,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
     def _get_per_token_logps_and_entropies(
         self, model, input_ids, attention_mask, logits_to_keep, batch_size=None, compute_entropy=False, **_
     ):
-        """Override: compute the log-probabilities of TRL's importance correction as in the loss."""
+        """Override: compute the log-probabilities for TRL's importance correction in the same way as in the loss."""
         P = input_ids.shape[1] - logits_to_keep
         mask = attention_mask[:, P:]
         rows = completion_batch(input_ids[:, :P], attention_mask[:, :P], input_ids[:, P:], mask, mask.bool())
@@ -245,7 +245,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
     def _write_rollouts(
         self, examples: Sequence[Example], rollout: Rollout, scored: Scored, inputs: Sequence[Mapping], batch: Batch
     ) -> None:
-        """Write the rollout file of this step. It names the model that generated the completions."""
+        """Write the rollout file of this step. The file names the model that generated the completions."""
         is_policy, other = "sampling_per_token_logps" not in batch, "vllm" if self.use_vllm else "rollout function"
         writers = gather_object(["policy" if is_policy else row.get("writer", other) for row in inputs])
         if self.accelerator.is_main_process:
@@ -275,6 +275,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         return "train" if self.model.training else "eval"
 
     def _note(self, name: str, value: float) -> None:
+        """Add a value to a metric of the current mode (train or eval)."""
         self._metrics[self._mode][name].append(float(value))
 
     # ---- the loss ----

@@ -1,4 +1,4 @@
-"""ACE: larger negative advantages for completions that are more likely than under the reference policy."""
+"""ACE: larger negative advantages for completions that the policy makes more likely than the reference policy does."""
 
 import torch
 from jaxtyping import Bool, Float

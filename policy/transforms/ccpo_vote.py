@@ -10,9 +10,9 @@ def ccpo_vote(*, reward: str, threshold: float = 0.5) -> Transform:
     """r'_i = 1[mean_j v_j > 1/2] - 1[mean_{j≠i} v_j > 1/2],   v_j = 1[r_j > τ]              CCPO 2026, arXiv:2603.21563
 
     Counterfactual effect on a vote: 1 if the group's majority is right only with completion i, -1 if it is right only
-    without it, else 0. v_j is the vote of completion j of the prompt, which takes the place of one of the paper's
-    agents: right if its reward is above τ = `threshold`. A tie is wrong. Ours: wrong answers count as one, since their
-    texts are not compared. A completion without others has r'_i = v_i.
+    without it, else 0. v_j, the vote of completion j, is right if its reward is above τ = `threshold`. A tie is wrong.
+    Ours: completions replace the paper's agents, and all wrong answers count as the same answer, since their texts are
+    not compared. A completion without others has r'_i = v_i.
     """
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:

@@ -17,7 +17,7 @@ def discriminative(*, low: float = 0.8, high: float = 1.2, passes: int = 1) -> T
     The mean of w is over the tokens of completions with a reward. Nothing changes if all tokens are on one side.
     """
     if not 0 <= low <= high or high == 0 or passes < 0:
-        raise ValueError(f"discriminative: 0 <= low <= high and passes is 0 or more, got {low}, {high} and {passes}")
+        raise ValueError(f"discriminative: needs 0 <= low <= high and passes >= 0, got {low}, {high} and {passes}")
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
         logprobs, states, total = rollout.require("discriminative", "logprobs", "states", "total")

@@ -15,7 +15,7 @@ def entropy_mask(*, share: float = 0.2) -> Transform:
     still divides by the number of all tokens, as in the paper.
     """
     if not 0 < share <= 1:
-        raise ValueError(f"entropy_mask: share lies in (0, 1], got {share}")
+        raise ValueError(f"entropy_mask: share must be in (0, 1], got {share}")
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
         (entropy,), advantages = rollout.require("entropy_mask", "entropy"), rollout.by_token(advantages)

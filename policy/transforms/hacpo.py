@@ -22,14 +22,14 @@ def hacpo(*, floor: float, window: int = 5, epsilon: float = 1e-4, agents: int =
     """
     if floor <= 0 or window < 1 or agents < 1:
         raise ValueError(
-            f"hacpo: floor is above 0, window and agents are 1 or more, got {floor}, {window} and {agents}"
+            f"hacpo: floor must be above 0, window and agents at least 1, got {floor}, {window} and {agents}"
         )
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
         (total,) = rollout.require("hacpo", "total")
         if (total < 0).any():
             raise ValueError(
-                f"hacpo: capabilities are divided by one another, so rewards are 0 or more; got {total.min().item()}; "
+                f"hacpo: capabilities are divided by one another, so rewards must be >= 0; got {total.min().item()}; "
                 "use verdicts, or a reward transform that adds a constant"
             )
         agent = writers(rollout.group, agents)

@@ -12,8 +12,8 @@ def length(*, correct: str, name: str = "length") -> Transform:
 
     Kimi k1.5, arXiv:2501.12599, sec. 2.3.3. n_i is the number of tokens of completion i. A completion is right if the
     reward `correct` > 0. Min and max are over the group's completions for which `correct` is not missing. If these have
-    equal lengths, r is 0. r is added to the rewards as the component `name`, with a --weight of 1 by default. It is NaN
-    where `correct` is missing.
+    equal lengths, r is 0. r is added to the rewards as the component `name`, with a --weight of 1 by default, and
+    is NaN where `correct` is missing.
     """
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:

@@ -20,7 +20,7 @@ def lp_reg(*, kappa: float = 0.02, share: float = 0.01, weight: float = 1.0) -> 
     """
     if not 0 < kappa <= 1 or not 0 < share <= 1 or weight < 0:
         raise ValueError(
-            f"lp_reg: kappa and share lie in (0, 1] and weight is 0 or more, got {kappa}, {share} and {weight}"
+            f"lp_reg: kappa and share must be in (0, 1] and weight at least 0, got {kappa}, {share} and {weight}"
         )
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:

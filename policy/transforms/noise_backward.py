@@ -22,15 +22,15 @@ def noise_backward(
     """
     for name, rate in (("false_positive", false_positive), ("false_negative", false_negative)):
         if not isinstance(rate, str) and not 0 <= rate <= 1:
-            raise ValueError(f"noise_backward: {name} is a rate in [0, 1], got {rate}")
+            raise ValueError(f"noise_backward: {name} must be a rate in [0, 1], got {rate}")
     if not 0 < least <= 1:
-        raise ValueError(f"noise_backward: least lies in (0, 1], got {least}")
+        raise ValueError(f"noise_backward: least must be in (0, 1], got {least}")
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
         r = rewards[reward]
         odd = ~r.isnan() & (r != 0) & (r != 1)
         if odd.any():
-            raise UsageError(f"noise_backward: '{reward}' is a verdict of 0 or 1, got {r[odd][0].item()}")
+            raise UsageError(f"noise_backward: '{reward}' must be a verdict of 0 or 1, got {r[odd][0].item()}")
         fp, fn = (
             rewards[rate] if isinstance(rate, str) else torch.full_like(r, rate)
             for rate in (false_positive, false_negative)

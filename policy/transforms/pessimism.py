@@ -12,14 +12,14 @@ def pessimism(*, reward: str, share: float) -> Transform:
     value is not known to us. r' is NaN if r is missing or no member has a score.
     """
     if not 0 <= share <= 1:
-        raise ValueError(f"pessimism: share lies in [0, 1], got {share}")
+        raise ValueError(f"pessimism: share must be in [0, 1], got {share}")
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
         column = rewards.index(reward)
         members = None if rewards.members is None else rewards.members[:, column]
         r = rewards[reward]
         if members is None or (members.isnan().all() and not r.isnan().all()):
-            raise ValueError(f"pessimism: '{reward}' comes from a single model; train an ensemble or leave it out")
+            raise ValueError(f"pessimism: '{reward}' comes from a single model; use an ensemble, or no pessimism")
         present = ~members.isnan()
         lowest = members.masked_fill(~present, torch.inf).amin(1).masked_fill(~present.any(1), torch.nan)
         return state, rewards.replaced(reward, share * r + (1 - share) * lowest)

@@ -17,14 +17,14 @@ def poise(*, ridge: float = 1.0, decay: float = 1.0, states: int = 0, seed: int 
     surprisal -log π (nats), and `states` projections of the policy's hidden states (`projected_states`). The target
     r_others of the linear probe g is the mean reward of the other completions of the group. The baseline of completion
     i reads the features of the others and a probe of previous steps, so that it does not depend on r_i. The sums are
-    over the previous steps, discounted by `decay` in (0, 1] per step. λ = `ridge` > 0 does not apply to the constant.
+    over the previous steps, discounted by `decay` in (0, 1] per step. λ = `ridge` > 0 does not shrink the constant.
     In the first step the baseline is the mean of the others, as in `rloo`. The result replaces the estimator's
     advantages. Requires `rollout.total`, `rollout.logprobs` and, for `states` > 0, `rollout.states`.
     """
     if ridge <= 0 or not 0 < decay <= 1:
-        raise ValueError(f"poise: ridge is above 0 and decay lies in (0, 1], got {ridge} and {decay}")
+        raise ValueError(f"poise: ridge must be above 0 and decay in (0, 1], got {ridge} and {decay}")
     if states < 0:
-        raise ValueError(f"poise: states is a number of columns, 0 or more, got {states}")
+        raise ValueError(f"poise: states must be a number of columns >= 0, got {states}")
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
         (total,) = rollout.require("poise", "total")

@@ -16,7 +16,7 @@ def prefix(*, first: float, last: float = 1.0, steps: int = 1) -> Transform:
     mean over several continuations.
     """
     if not 0 < first <= last <= 1 or steps < 1:
-        raise ValueError(f"prefix: 0 < first <= last <= 1 and steps is 1 or more, got {first}, {last} and {steps}")
+        raise ValueError(f"prefix: needs 0 < first <= last <= 1 and steps >= 1, got {first}, {last} and {steps}")
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
         advantages = rollout.by_token(advantages)

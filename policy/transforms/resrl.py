@@ -23,7 +23,7 @@ def resrl(
     """
     if rank < 1 or not 0 <= low < high <= 1 or not 0 <= floor <= 1 or positive < 0 or most < 1:
         raise ValueError(
-            "resrl: rank and most are 1 or more, 0 <= low < high <= 1, floor lies in [0, 1] and positive is 0 or more, "
+            "resrl: needs rank >= 1, most >= 1, 0 <= low < high <= 1, floor in [0, 1] and positive >= 0, "
             f"got {rank}, {most}, {low}, {high}, {floor} and {positive}"
         )
 

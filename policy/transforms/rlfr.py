@@ -20,7 +20,7 @@ def rlfr(
     completion is right if its total reward is above 0.
     """
     if not 0 < time < 1 or not 0 <= decay < 1 or most < 1:
-        raise ValueError(f"rlfr: time in (0, 1), decay in [0, 1) and most >= 1, got {time}, {decay} and {most}")
+        raise ValueError(f"rlfr: needs time in (0, 1), decay in [0, 1) and most >= 1, got {time}, {decay} and {most}")
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
         (states, total), response = rollout.require("rlfr", "states", "total"), rollout.response
@@ -56,7 +56,7 @@ def expected_deviation(z: Float[Tensor, "N L D"], variance: Float[Tensor, " D"],
 def deviation_scores(
     deviation: Float[Tensor, "N L"], rows: Bool[Tensor, "N L"], threshold: float, most: int
 ) -> Float[Tensor, "N L"]:
-    """Return (d - min) / (max - min) over the tokens `rows` of each completion, 0 if it is not above `threshold`.
+    """Return (d - min) / (max - min) over the tokens `rows` of each completion; scores <= `threshold` become 0.
 
     Only the `most` highest scores of a completion are kept.
     """

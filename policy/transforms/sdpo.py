@@ -17,7 +17,7 @@ def sdpo(*, weight: float = 1.0, keep: float = 0.0) -> Transform:
     the distillation of whole distributions.
     """
     if weight <= 0 or keep < 0:
-        raise ValueError(f"sdpo: weight is above 0 and keep is 0 or more, got {weight} and {keep}")
+        raise ValueError(f"sdpo: weight must be above 0 and keep at least 0, got {weight} and {keep}")
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
         logprobs, teacher, total = rollout.require("sdpo", "logprobs", "teacher", "total")

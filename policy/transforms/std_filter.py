@@ -17,7 +17,7 @@ def std_filter(*, reward: str, share: float = 0.5, decay: float = 0.99, first: i
     step's mean. All rewards of a dropped prompt become NaN. A prompt with a single reward is kept.
     """
     if share < 0 or not 0 <= decay < 1:
-        raise ValueError(f"std_filter: share is >= 0 and decay lies in [0, 1), got {share} and {decay}")
+        raise ValueError(f"std_filter: share must be >= 0 and decay in [0, 1), got {share} and {decay}")
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
         r, step = rewards[reward], state["step"] + 1

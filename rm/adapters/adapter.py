@@ -9,7 +9,7 @@ All three are an ordinary PEFT LoRA whose rank-r features u = A x are modulated 
     moslora  M = diag(γ(α)), δ = δ(α)                  UniARM, arXiv:2602.09538; not the MoSLoRA of arXiv:2406.11909
 
 W0 is the frozen layer, A and B are the LoRA matrices, s is their scaling factor, and α is the preference vector. PEFT
-computes s B (.), and a forward hook on A the modulation. At a fixed α each adapter equals a plain LoRA with
+computes s B (.), and a forward hook on A applies M and δ. At a fixed α each adapter equals a plain LoRA with
 B' = B M(α) and a bias s B δ(α).
 """
 
@@ -46,7 +46,7 @@ NAME = "default"
 
 
 class PreferenceAdapter:
-    """A causal language model with an adapter conditioned on a preference vector, per row or for all rows."""
+    """A causal language model with an adapter conditioned on a preference vector: one for all rows, or one per row."""
 
     def __init__(self, model: PeftModel, settings: AdapterSettings, mixer: nn.Module):
         self.model = model
@@ -71,14 +71,14 @@ class PreferenceAdapter:
         model.base_model.preference_heads = nn.ModuleList(self.heads.values())
 
     def set_preference(self, alpha: Preference | Sequence[Preference] | Tensor, names: Sequence[str] = ()) -> None:
-        """Set α for all rows (a mapping, [K]) or per row (mappings, [N, K]); a tensor needs the objectives' names.
+        """Set one α for all rows (mapping or tensor [K]) or one per row (mappings or [N, K]); tensors require `names`.
 
         Differentiable: the modulations of α are computed here once, and used by every forward until the next call.
         """
         self.use(self.modulations(self._matrix(alpha, names)))
 
     def modulations(self, alpha: Tensor) -> dict[str, Modulation]:
-        """Compute every layer's modulation for α [N, K], once per request."""
+        """Compute the modulation of every layer for preference vectors α [N, K]."""
         alpha = alpha.to(next(self.model.parameters()).device, torch.float32)
         if not self.heads:
             return dict.fromkeys(self.layers, Modulation())
@@ -86,7 +86,7 @@ class PreferenceAdapter:
         return {name: head(mixed) for name, head in self.heads.items()}
 
     def use(self, rows: dict[str, Modulation]) -> None:
-        """Set the modulations of all following forward passes."""
+        """Set the modulation of every layer for all following forward passes."""
         self._rows = rows
 
     @contextmanager
@@ -99,6 +99,7 @@ class PreferenceAdapter:
             self._disabled = False
 
     def _matrix(self, alpha: Preference | Sequence[Preference] | Tensor, names: Sequence[str]) -> Tensor:
+        """Return preferences as a matrix α [N, K] in the order of the adapter's objectives."""
         if not self.settings.follows_preference:
             return torch.ones(1, 1)
         if isinstance(alpha, Tensor):
@@ -115,6 +116,8 @@ class PreferenceAdapter:
         return torch.tensor(preference_matrix(vectors, self.objectives), dtype=torch.float32)
 
     def _hook(self, name: str):
+        """Return the forward hook that modulates the features of a layer's LoRA matrix A."""
+
         def hook(_module: nn.Module, _inputs: Any, features: Tensor) -> Tensor:
             if self._disabled:
                 return torch.zeros_like(features)
@@ -122,19 +125,19 @@ class PreferenceAdapter:
                 raise UsageError(f"no preference is set; call set_preference for {', '.join(self.objectives)}")
             rows = self._rows[name]
             if rows.rows not in (None, 1, len(features)):
-                raise UsageError(f"{rows.rows} preferences for {len(features)} rows; set one, or one for each row")
+                raise UsageError(f"{rows.rows} preferences for {len(features)} rows; set one for all, or one per row")
             return modulate(features, *rows)
 
         return hook
 
     @contextmanager
     def serving(self, rows: dict[str, Modulation], start: int = 0) -> Iterator[None]:
-        """Prepare PEFT's layers for decoding within the context; rows before `start` get base outputs."""
+        """Replace PEFT's layers by faster ones for decoding within the context; rows before `start` get no adapter."""
         restored, blocks = {}, {}
         for name, layer in self.layers.items():
             parent = self.base.get_submodule(name.rpartition(".")[0])
             restored[name] = parent
-            served = self._served(layer, rows[name], start, blocks.setdefault(parent, Block()))
+            served = self._layer_for_decoding(layer, rows[name], start, blocks.setdefault(parent, Block()))
             setattr(parent, name.rpartition(".")[2], served)
         try:
             yield
@@ -142,8 +145,8 @@ class PreferenceAdapter:
             for name, parent in restored.items():
                 setattr(parent, name.rpartition(".")[2], self.layers[name])
 
-    def _served(self, layer: Any, rows: Modulation, start: int, block: Block) -> ServedLinear:
-        """Return the layer for decoding; the adapter has the base layer's dtype, on a CPU at least float32."""
+    def _layer_for_decoding(self, layer: Any, rows: Modulation, start: int, block: Block) -> ServedLinear:
+        """Return the layer for decoding. The adapter gets the base layer's dtype; on a CPU, at least float32."""
         base = layer.get_base_layer()
         narrow = base.weight.is_cuda and base.weight.is_floating_point()
         dtype = base.weight.dtype if narrow else wide(base.weight.dtype)
@@ -172,7 +175,7 @@ class PreferenceAdapter:
     def merge(self, alpha: Preference) -> nn.Module:
         """Merge the adapter at one preference into the base model in place: W0 + s B M(α) A, and a bias + s B δ(α).
 
-        The adapter is unusable afterwards. Biases that the architecture's config lacks need `export_lora`.
+        The adapter is unusable afterwards. If the architecture has no biases that could hold B δ(α), use `export_lora`.
         """
         for name, (weight, bias) in self._lora_matrices(alpha).items():
             layer, base = self.layers[name], self.layers[name].get_base_layer()
@@ -187,7 +190,7 @@ class PreferenceAdapter:
 
     @torch.no_grad()
     def _lora_matrices(self, alpha: Preference) -> dict[str, tuple[Tensor, Tensor | None]]:
-        """Return B' = B M and B δ of every layer at one preference."""
+        """Return B' = B M and the bias B δ (None without a shift) of every layer at one preference."""
         settings = {}
         for name, rows in self.modulations(self._matrix(alpha, ())).items():
             weight = self.layers[name].lora_B[NAME].weight
@@ -229,6 +232,7 @@ def _refuse_merge(*_: Any, **__: Any) -> NoReturn:
 
 
 def _head(settings: AdapterSettings, width: int) -> nn.Module:
+    """Create the module that computes a layer's modulation from the preference (pblora or moslora)."""
     if settings.kind == "pblora":
         return BilinearCore(len(settings.objectives), settings.shared_rank, settings.rank)
     bias = settings.generator == "trunk"
@@ -236,7 +240,7 @@ def _head(settings: AdapterSettings, width: int) -> nn.Module:
 
 
 def attach(model: Any, settings: AdapterSettings, tokenizer: Any = None) -> PreferenceAdapter:
-    """Add a new adapter in place, whose initial output is 0; descriptions of objectives require the `tokenizer`."""
+    """Add a new adapter, whose initial output is 0, to the model in place; text embeddings require the `tokenizer`."""
     base = settings.base or absolute_name(model.config.name_or_path)
     settings = replace(settings, base=base, base_fingerprint=fingerprint(model))
     if settings.kind == "moslora" and settings.embedding == "text" and settings.generator != "alpha":
@@ -246,7 +250,7 @@ def attach(model: Any, settings: AdapterSettings, tokenizer: Any = None) -> Pref
 
 
 def load_adapter(model: Any, folder: Path) -> PreferenceAdapter:
-    """Load a saved adapter on its base model, which is changed in place; raise an error for another base model."""
+    """Load a saved adapter into its base model, in place; raise `DataError` if it was trained on another base."""
     settings = load_settings(folder)
     if (actual := fingerprint(model)) != settings.base_fingerprint:
         raise DataError(
@@ -259,6 +263,7 @@ def load_adapter(model: Any, folder: Path) -> PreferenceAdapter:
 
 
 def _assemble(model: Any, settings: AdapterSettings, mixer: nn.Module) -> PreferenceAdapter:
+    """Add LoRA layers to the model as the settings state, and return the model as a `PreferenceAdapter`."""
     linear = _linear_names(model)
     layers = model.config.get_text_config().num_hidden_layers
     if not 0 <= settings.from_layer < layers:
@@ -301,7 +306,7 @@ def _mixer(model: Any, settings: AdapterSettings, tokenizer: Any = None, *, empt
     if empty:
         return MixedVector(torch.zeros(k, k if settings.span else width), hidden)
     if settings.embedding == "text" and tokenizer is None:
-        raise UsageError("descriptions of the objectives need the tokenizer; pass it, or take embedding one_hot")
+        raise UsageError("descriptions of the objectives need the tokenizer; pass it, or set embedding='one_hot'")
     if settings.embedding == "text":
         vectors = text_objectives(model, tokenizer, settings.texts, centred=settings.centred)
     else:

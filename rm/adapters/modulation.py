@@ -15,7 +15,7 @@ Embedding = Literal["text", "one_hot", "random"]
 
 
 class Modulation(NamedTuple):
-    """Modulation u -> M u + δ of rank-r features u per row: M = diag(scale), core, or the identity."""
+    """Modulation u -> M u + δ of each row's rank-r features u: M = diag(scale), core or identity; δ = shift or 0."""
 
     scale: Float[Tensor, "N r"] | None = None
     core: Float[Tensor, "N r r"] | None = None
@@ -23,7 +23,7 @@ class Modulation(NamedTuple):
 
     @property
     def rows(self) -> int | None:
-        """Number of rows; None without scale, core and shift."""
+        """Number of rows; None if scale, core and shift are all absent."""
         return next((len(tensor) for tensor in self if tensor is not None), None)
 
     def map(self, change: Any) -> "Modulation":
@@ -41,7 +41,7 @@ class Modulation(NamedTuple):
         )
 
     def matrix(self, rank: int) -> Float[Tensor, "r r"]:
-        """Return M of a single row."""
+        """Return the matrix M of the first row."""
         if self.core is not None:
             return self.core[0]
         return torch.eye(rank) if self.scale is None else self.scale[0].diag()
@@ -85,11 +85,11 @@ def random_objectives(k: int, width: int, seed: int = 0) -> Float[Tensor, "K E"]
 
 
 def span_coordinates(objectives: Float[Tensor, "K E"]) -> Float[Tensor, "K K"]:
-    """Return G^(1/2) of the Gram matrix G = O O^T, scaled to a mean norm of 1: the vectors in their own span.
+    """Return the objective vectors in coordinates of their span: G^(1/2) of G = O O^T, scaled to a mean norm of 1.
 
-    Inner products keep their ratios, so a linear generator can compute the same functions of α from K numbers as from
-    E. It trains as fast as on α itself: a step of Adam moves a generator's output by the learning rate times the
-    1-norm of its input, which is at most √K here and grows with √E for the original vectors.
+    Inner products keep their ratios, so a linear generator can compute the same functions of α from the K coordinates
+    as from the E original ones. It trains as fast as on α itself: a step of Adam moves the output of a generator by
+    the learning rate times the 1-norm of its input: at most √K here, while it grows with √E for the original vectors.
     """
     gram = objectives.double() @ objectives.double().T
     values, vectors = torch.linalg.eigh(gram)
@@ -101,7 +101,7 @@ def span_coordinates(objectives: Float[Tensor, "K E"]) -> Float[Tensor, "K K"]:
 def text_objectives(model: Any, tokenizer: Any, texts: Sequence[str], *, centred: bool = True) -> Float[Tensor, "K E"]:
     """Compute o_i, the mean of the frozen model's last hidden states over the description of objective i.
 
-    Embeddings have nearly the same direction; `centred` subtracts their mean and scales each to unit RMS.
+    These embeddings have nearly the same direction; `centred` subtracts their mean and scales each to unit RMS.
     """
     batch = pad(tokenizer(list(texts), add_special_tokens=False).input_ids)
     device = next(model.parameters()).device

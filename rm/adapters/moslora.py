@@ -9,7 +9,7 @@ from .modulation import Modulation
 class ScaleAndShift(nn.Module):
     """MoSLoRA: u -> γ(α) ⊙ u + δ(α),  γ = 1 + G_γ, δ = G_δ                                 UniARM, arXiv:2602.09538
 
-    u are the rank-r features, and G_γ, G_δ linear generators from the mixed objective vector of α. The affine
+    u are the rank-r features; the generators G_γ, G_δ are linear in the mixed objective vector of α. The affine
     modulation is the paper's; its position, 1 + G and the generators are ours. G is initialised to 0, so that training
     starts as a plain LoRA.
     """
@@ -20,6 +20,7 @@ class ScaleAndShift(nn.Module):
 
     @staticmethod
     def _generator(width: int, rank: int, bias: bool) -> nn.Linear:
+        """Create a linear layer with all parameters 0."""
         generator = nn.Linear(width, rank, bias=bias)
         for parameter in generator.parameters():
             nn.init.zeros_(parameter)

@@ -38,7 +38,7 @@ class ServedLinear(nn.Module):
 
 
 class LayerGroup:
-    """Layers with the same input as a single layer: outputs concatenated, A stacked, B and cores block-diagonal."""
+    """Layers with the same input, computed as one: outputs concatenated, A stacked, B and cores block-diagonal."""
 
     def __init__(self, layers: Sequence[ServedLinear]):
         self.layers, first = layers, layers[0]
@@ -61,6 +61,7 @@ class LayerGroup:
         return [y] if len(self.widths) == 1 else y.split(self.widths, 2)
 
     def _base(self, x: Float[Tensor, "N L m"]) -> Float[Tensor, "N L n"]:
+        """Return the concatenated outputs of the base layers, without adapters."""
         bases = [layer.base for layer in self.layers]
         if len(bases) == 1:
             return bases[0](x)
@@ -96,6 +97,7 @@ class Block:
         return self.outputs[layer]
 
     def _group(self, layers: Sequence[ServedLinear]) -> None:
+        """Compute these layers together from now on, if the GPU kernels support their total rank."""
         group = LayerGroup(layers)
         if group.fits:
             for layer in layers:

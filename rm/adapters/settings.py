@@ -51,11 +51,11 @@ class AdapterSettings:
         if not self.objectives or len({*self.objectives}) < len(self.objectives):
             raise UsageError(f"the objectives of an adapter must have distinct names, got {self.objectives}")
         if self.kind == "lora" and len(self.objectives) > 1:
-            raise UsageError(f"a plain LoRA has one objective, got {self.objectives}; train several, or take pblora")
+            raise UsageError(f"a plain LoRA has one objective, got {self.objectives}; train several LoRAs, or pblora")
         if self.rank < 1 or self.shared_rank < 0 or (self.shared_rank and self.kind != "pblora"):
-            raise UsageError(f"rank >= 1, shared_rank >= 0 (0 unless pblora); got {self.rank}, {self.shared_rank}")
+            raise UsageError(f"rank >= 1 and shared_rank >= 0 (0 unless pblora), got {self.rank}, {self.shared_rank}")
         if self.texts and len(self.texts) != len(self.objectives):
-            raise UsageError(f"{len(self.objectives)} objectives and {len(self.texts)} texts; give one text for each")
+            raise UsageError(f"{len(self.objectives)} objectives have {len(self.texts)} texts; give one per objective")
 
     @property
     def total_rank(self) -> int:

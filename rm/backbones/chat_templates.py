@@ -25,7 +25,7 @@ LARGEST = 1 << 16
 STEPS = 20_000
 """Maximum number of loop iterations, macro calls and other calls for one short conversation."""
 SIZE = 1 << 20
-"""Maximum number of characters written, of elements of all values, and largest number passed to a function."""
+"""Maximum number of written characters, maximum total size of values, and largest number a function may receive."""
 GROWTH, SLACK = 8, 1 << 16
 """A conversation of C characters may be rendered as at most GROWTH · C + SLACK characters."""
 METHODS = (MethodType, BuiltinMethodType)
@@ -63,7 +63,7 @@ CALLING = (
     {"role": "tool", "content": "a result", "tool_call_id": "abc123def", "name": "look_up"},
     {"role": "assistant", "content": "an answer"},
 )
-"""Conversation with features that only some templates support: rendered with declared functions and without."""
+"""Conversation with features that only some templates support; rendered with and without declared functions."""
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
 VARIABLES = {**TOKENS, "date_string": "1 Jan 2024"}
 
@@ -73,7 +73,7 @@ class CostlyTemplate(Exception):
 
 
 def check_template(template: Any, source: str) -> None:
-    """Raise `DataError` for a template, or one of several by name, that is too long, forbidden or too costly."""
+    """Raise `DataError` if a template, or any of several named ones, is too long, forbidden or too costly."""
     for text in template.values() if isinstance(template, Mapping) else [template]:
         if isinstance(text, str) and (fault := fault_of(text)):
             raise DataError(f"the chat template of '{source}' {fault}; give another one with --chat_template FILE")
@@ -103,6 +103,7 @@ def fault_of(template: str) -> str:
 
 
 def _cost_fault(template: str, conversations: Sequence[tuple[Sequence[Any], bool, Any]]) -> str:
+    """Return the fault of a template in rendering these conversations, as a predicate; empty if there is none."""
     try:
         for turns, opens, tools in conversations:
             LimitedEnvironment().render_limited(
@@ -204,14 +205,14 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         if operator == "*":
             self._check_product((left, right))
         if operator == "%" and isinstance(left, str):
-            self._check_widths(left)
+            self._check_format_widths(left)
             self._check_product((right if isinstance(right, tuple) else (right,)) if "*" in left else ())
         return self.sized(super().call_binop(context, operator, left, right))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
         """Wrap `str.format` after checking the widths in its format string."""
         if isinstance(value, METHODS) and isinstance(value.__self__, str) and value.__name__.startswith("format"):
-            self._check_widths(value.__self__)
+            self._check_format_widths(value.__self__)
         return super().wrap_str_format(value)
 
     def call(self, context: Any, obj: Any, /, *args: Any, **kwargs: Any) -> Any:  # pyright: ignore
@@ -227,15 +228,16 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         return update_wrapper(partial(self._call_filter, filter_), filter_)
 
     def _call_filter(self, filter_: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Check the arguments of a filter, call it, and count the size of its result."""
         self.tick()
         arguments = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, str | int | list | tuple)]
         self._check_product(arguments)
         if arguments and isinstance(arguments[0], str) and filter_ is FILTERS["format"]:
-            self._check_widths(arguments[0])
+            self._check_format_widths(arguments[0])
         return self.sized(filter_(*args, **kwargs))
 
     def _check_product(self, values: Sequence[Any]) -> None:
-        """Bound the result of padding, repeating, joining or replacing by the product of all lengths and numbers."""
+        """Check the product of all lengths and numbers, which bounds the size of a padded, repeated or joined text."""
         product = 1
         for value in values:
             size = len(value) if isinstance(value, str | list | tuple) else abs(value) if isinstance(value, int) else 1
@@ -243,7 +245,8 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         if product > SIZE:
             raise CostlyTemplate(f"it makes values of more than {SIZE:,} elements")
 
-    def _check_widths(self, form: str) -> None:
+    def _check_format_widths(self, form: str) -> None:
+        """Raise `CostlyTemplate` if a format string contains a number of more than six digits, such as a width."""
         digits = "".join(letter if letter.isdigit() else " " for letter in form).split()
         if any(len(number) > 6 for number in digits):
             raise CostlyTemplate(f"it makes values of more than {SIZE:,} elements")
@@ -267,7 +270,7 @@ class _Counting(NodeTransformer):
         return _call_node("sized", [node], node.lineno)
 
     def visit_Output(self, node: nodes.Output) -> nodes.Output:
-        """Count the texts and expressions that an output node writes, whenever it writes one."""
+        """Count the characters of every text and expression that an output node writes."""
         self.generic_visit(node)
         plain = [nodes.Const(node.data) if isinstance(node, nodes.TemplateData) else node for node in node.nodes]
         node.nodes = [_call_node("put", [node_], node.lineno) for node_ in plain]
@@ -275,6 +278,7 @@ class _Counting(NodeTransformer):
 
 
 def _call_node(name: str, values: list[Any], line: int) -> nodes.Call:
+    """Return a syntax tree node that calls the method `name` of the environment."""
     called = nodes.Call(nodes.EnvironmentAttribute(name), values, [], None, None)
     called.set_lineno(line)
     return called

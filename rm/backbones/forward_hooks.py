@@ -28,7 +28,7 @@ def handle_keyword(model: Any, word: str, read: Callable[[Any, Any], Any]) -> No
 
 
 def install(model: Any) -> None:
-    """Make `model(read=f)` return f(language model), with or without an adapter around it; see `handle_keyword`."""
+    """Make `model(read=f)` return f(language model), even if an adapter wraps the model; see `handle_keyword`."""
     language_model = language_model_of(model)
     handle_keyword(language_model, "read", lambda inner, read: read(inner))
     language_model.read_inside = True

@@ -107,7 +107,7 @@ def _load_dequantised(file: Path) -> tuple[Any, Any]:
 
 
 def _without_added_tokens(tokenizer: Any, rows: int) -> Any:
-    """Return the tokenizer without the tokens that Transformers adds and the model has no embedding for."""
+    """Return the tokenizer without tokens that Transformers added and for which the model has no embedding."""
     if len(tokenizer) <= rows:
         return tokenizer
     from tokenizers import Tokenizer

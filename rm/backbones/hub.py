@@ -25,7 +25,7 @@ TOKENIZERS = (
 
 
 class Source(NamedTuple):
-    """Folder or Hub id of a model, and its revision (None for a folder or the newest)."""
+    """Folder or Hub id of a model, and its revision (None for a folder, or for the newest revision)."""
 
     name: str
     revision: str | None = None
@@ -65,15 +65,15 @@ def origin(config: Any) -> dict[str, str]:
 
 
 def tokenizer_source(source: str) -> str:
-    """Return the source of a model's tokenizer: itself, or an adapter's base; raise `DataError` if it has none."""
+    """Return the source of a model's tokenizer: the model, or an adapter's base; raise `DataError` if both lack it."""
     if not _lacks_tokenizer(Path(source)):
         return source
     base = _base_of_adapter(Path(source) / ADAPTER)
     if _lacks_tokenizer(Path(base or source)):
-        holder = f"{source}, an adapter, and in that of its base model {base}" if base else source
+        holder = f"{source}, which is an adapter, or in that of its base model {base}" if base else source
         raise DataError(
             f"no tokenizer in the folder {holder} (none of {', '.join(TOKENIZERS)}); copy the tokenizer files of the "
-            "model that it was trained from into it"
+            "original model (before fine-tuning) into it"
         )
     return base or source
 
@@ -97,7 +97,7 @@ def base_name(base: str, revision: str | None) -> str:
 
 
 def record_model_commit(source: str) -> None:
-    """Record the commit of a model loaded from the Hub: the name of the folder of its cached config.json."""
+    """Record the commit of a model loaded from the Hub: the name of the folder with its cached config.json."""
     if not is_local(source):
         path = file_of(source, "config.json")
         record_commit(source, path.parent.name if path else "")
@@ -106,7 +106,7 @@ def record_model_commit(source: str) -> None:
 HEAD = "score"  # the head's name in every decoder with a sequence classifier in Transformers
 VALUE_HEADS = ("v_head.summary", "value_head")  # of TRL and LLaMA-Factory, and of OpenRLHF
 READ_ELSEWHERE = (f"{HEAD}.", *(f"{name}." for name in VALUE_HEADS), "lm_head.")
-"""Prefixes of tensors that Transformers may ignore: heads that `stored_head` reads, and a language model's."""
+"""Prefixes of tensors that Transformers may ignore: heads that `stored_head` reads, and a language model's head."""
 BESIDE = "value_head.safetensors"
 SINGLE_FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = {"pytorch_model": "model", "adapter_model": "adapter_model", "value_head": "value_head"}
@@ -121,7 +121,7 @@ class Head(NamedTuple):
 
 
 def stored_head(source: str) -> Head | None:
-    """Load the head in the safetensors of a folder or Hub id that a sequence classifier would ignore; None without one.
+    """Load the head that Transformers' sequence classifiers would ignore in a model's safetensors; None without one.
 
     It is a head of rewardlab with a bias, for which Transformers' decoders have no parameter; or TRL's
     `v_head.summary`, among a causal model's weights or, as LLaMA-Factory writes it, in value_head.safetensors beside
@@ -139,7 +139,7 @@ def stored_head(source: str) -> Head | None:
 
 
 def load_stored_tensors(source: str, names: Iterable[str], files: Iterable[str]) -> dict[str, Tensor]:
-    """Load those of the named tensors that the safetensors files contain, sharded or not."""
+    """Load the named tensors, where they exist, from safetensors files, sharded or not."""
     paths = [path for name in files if (path := file_of(source, name))]
     if not paths and (index := file_of(source, INDEX)):
         try:
@@ -229,13 +229,13 @@ def _conversion_remedy(path: Path, target: str) -> str:
 
 
 FACTOR = 64
-"""Maximum elements of a matrix per stored number: packed weights store 8 in one, ALBERT factorises matrices."""
+"""Largest plausible ratio of a matrix's elements to stored numbers: above 1 for packed or factorised matrices."""
 LAYERS = 10_000
 HEADS = ("num_attention_heads", "num_key_value_heads")
 
 
 def text_option(config: Any, name: str) -> Any:
-    """Return an option of the language model in a config of Transformers; None if its architecture has none."""
+    """Return an option of the language model from a config of Transformers; None if the config has no such option."""
     return getattr(config.get_text_config(), name, None)
 
 
@@ -250,7 +250,7 @@ def check_claims(config: Any, source: str) -> None:
 
 
 def check_layers(source: str) -> None:
-    """Raise `DataError` if config.json has more layers than any model: Transformers builds a list of all of them."""
+    """Raise `DataError` if config.json has implausibly many layers, since Transformers would build a list of them."""
     path = Path(source) / "config.json"
     try:
         values = from_json(path.read_text(encoding="utf-8"))

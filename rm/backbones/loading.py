@@ -55,7 +55,7 @@ CLASSIFIERS: tuple[Any, Any] = (AutoModelForSequenceClassification, AutoModelFor
 
 @contextmanager
 def hidden_weight_bars() -> Iterator[None]:
-    """Hide Transformers' progress bars of loading and saving weights within the block; bars of downloads stay."""
+    """Hide Transformers' progress bars of loading and saving weights within the context, but not those of downloads."""
     earlier = logging.set_tqdm_hook(lambda _, args, options: logging.EmptyTqdm(*args, **options))
     try:
         yield
@@ -66,7 +66,7 @@ def hidden_weight_bars() -> Iterator[None]:
 def load_tokenizer(
     source: str, *, chat_template: str | None = None, trust_remote_code: bool = False
 ) -> PreTrainedTokenizerBase:
-    """Load a tokenizer, for adapters from the base model. `chat_template` is a Jinja file or `plain`."""
+    """Load a tokenizer; for an adapter, that of its base model. `chat_template` is a Jinja file or `plain`."""
     holder = tokenizer_source(source)
     location = parse_source(holder, trust_remote_code=trust_remote_code)
     check_layers(source)
@@ -94,9 +94,9 @@ def _read_template(name: str) -> str:
 
 
 def ensure_pad(tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
-    """Give the tokenizer a pad token that is not EOS, if the embedding of `rows` rows has a spare one.
+    """Give the tokenizer a pad token that is not EOS, if the embedding of `rows` rows has a spare row.
 
-    Other software pools at the last token that is not the pad token. If pad equals EOS it reads the token before EOS,
+    Other software pools at the last token that is not the pad token. If pad equals EOS, it is the token before EOS,
     so saved folders must not pad with EOS. Without a spare row the pad token is unchanged: our own pooling uses the
     attention mask.
     """
@@ -178,8 +178,8 @@ def load_classifier(
 ) -> tuple[PreTrainedModel, list[str]]:
     """Load a backbone as a classifier of sequences, or of tokens, with K outputs; return it and its new tensors.
 
-    With `fresh_head` tensors outside the trunk that the weights lack are initialised from the seed, which is right only
-    at the start of training; their names are returned. Otherwise a missing or mismatched tensor raises `DataError`.
+    With `fresh_head`, tensors outside the trunk that the weights lack are initialised from the seed (right only at the
+    start of training), and their names are returned. Otherwise a missing or mismatched tensor raises `DataError`.
     Value heads and biases of heads are loaded from where they are stored (`hub.stored_head`).
     """
     torch.manual_seed(seed)
@@ -212,7 +212,7 @@ def load_causal_lm(
     trust_remote_code: bool = False,
     kind: str = "autoregressive",
 ) -> PreTrainedModel:
-    """Load a causal language model, also with an adapter or from a reward model's folder, and check the tokenizer."""
+    """Load a causal language model, plain, adapted or from a reward model's folder, and check its tokenizer."""
     if (Path(source) / FILE).exists() and (stated := load_contract(Path(source)).kind) != kind:
         raise DataError(f"{source}: a reward model of kind '{stated}'; give a causal language model")
     options: Any = {"dtype": dtype, "trust_remote_code": trust_remote_code}
@@ -233,7 +233,7 @@ def load_causal_lm(
 def load_pretrained(
     auto: Any, source: str, what: str, *, dtype: str = "float32", **options: Any
 ) -> tuple[Any, list[str]]:
-    """Load a model by a class of Transformers; return it and the names of missing tensors, which callers refuse."""
+    """Load a model by an auto class; return it and the names of missing tensors, for which callers raise an error."""
     with _convert_loading_errors(source, what):
         return _from_pretrained(auto, source, dtype, **options)
 
@@ -274,7 +274,7 @@ def _from_pretrained(
 
 
 def load_trunk(source: str, *, dtype: str = "float32", trust_remote_code: bool = False) -> tuple[Any, Any]:
-    """Load backbone (in eval mode) and tokenizer; `DataError` if a tensor other than an unused pooler's is missing."""
+    """Load a backbone in eval mode and its tokenizer; raise `DataError` if a tensor (except a pooler's) is missing."""
     location = parse_source(source, trust_remote_code=trust_remote_code)
     options = {"revision": location.revision or "main", "trust_remote_code": trust_remote_code}
     try:
@@ -299,6 +299,7 @@ def _without_report() -> Iterator[None]:
     """Suppress Transformers' reports of missing and unread tensors within the context; this module reports them."""
 
     def keep(record: LogRecord) -> bool:
+        """Return whether a log record is none of the suppressed reports."""
         text = record.getMessage()
         return "LOAD REPORT" not in text or any(status in text for status in ("MISMATCH", "CONVERSION", "ERROR"))
 

@@ -36,7 +36,7 @@ def completion_logprobs(
 
     Column t belongs to token t of `tokens`, padded on either side. `start` counts tokens without padding: the
     completion is everything from there to the end. The first token of a sequence gets 0. If the head is a linear layer
-    on the last hidden states, only `logits` logits exist at a time, and only for completion tokens.
+    on the last hidden states, at most `logits` logits exist at a time, for completion tokens only.
     """
     real = right_padded(tokens, attention)
     in_completion = _completion_mask(real.attention, start)
@@ -50,7 +50,7 @@ def completion_logprobs(
         values = head_logprobs(model, states[:, :-1][before], targets, chunk=logits).logprob
     else:
         values = _logprobs_from_logits(model, real.tokens, real.attention, logits)[:, 1:][before]
-    return _place_values(values, in_completion, real.attention, attention)
+    return _scatter_values(values, in_completion, real.attention, attention)
 
 
 def centred_logprobs(
@@ -77,6 +77,7 @@ def centred_logprobs(
     by_state = head_reads_last_states(model, len(tokens))
 
     def read() -> Tensor:
+        """Return what predicts the completions' tokens: last hidden states, or logits."""
         if by_state:
             return model.get_decoder()(**options).last_hidden_state[:, :-1][before]
         return model(**options).logits[:, :-1][before]
@@ -87,10 +88,11 @@ def centred_logprobs(
     head = partial(head_logits, model) if by_state else Tensor.float
     parts = zip(read().split(rows), of_base.split(rows), targets.split(rows), strict=True)
     values = torch.cat([checkpoint(_centred, head, *part, use_reentrant=False) for part in parts])
-    return _place_values(values, in_completion, real.attention, attention)
+    return _scatter_values(values, in_completion, real.attention, attention)
 
 
 def _centred(head: Callable[[Tensor], Tensor], states: Tensor, of_base: Tensor, targets: Tensor) -> Tensor:
+    """Return log π(target) minus the mean of log π under the base model's distribution, for every row."""
     logprobs = head(states).log_softmax(dim=-1)
     with torch.no_grad():
         chances = head(of_base).softmax(dim=-1)
@@ -111,7 +113,8 @@ def _completion_mask(attention: Bool[Tensor, "N L"], start: Int[Tensor, " N"]) -
     return (columns >= start[:, None].clamp_min(1)) & attention
 
 
-def _place_values(values: Tensor, in_completion: Tensor, right: Tensor, attention: Tensor) -> Float[Tensor, "N L"]:
+def _scatter_values(values: Tensor, in_completion: Tensor, right: Tensor, attention: Tensor) -> Float[Tensor, "N L"]:
+    """Return the values of completion tokens at their columns of the original padding, and 0 elsewhere."""
     placed = values.new_zeros(attention.shape).masked_scatter(in_completion, values)
     return torch.zeros_like(placed).masked_scatter(attention.bool(), placed[right])
 
@@ -134,7 +137,7 @@ def head_logprobs(
 
 @torch.no_grad()
 def head_reads_last_states(model: Any, rows: int = 1) -> bool:
-    """Return whether logits are head(last hidden state), tested once on `rows` rows: some models scale them."""
+    """Return whether logits are head(last hidden state), tested once on `rows` rows: some models scale logits."""
     # partitioned weights are empty outside of a forward pass, so the head cannot be applied by itself
     if any(is_partitioned(parameter) for parameter in model.parameters()):
         return False

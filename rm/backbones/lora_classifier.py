@@ -55,11 +55,11 @@ def load_lora(folder: Path, objectives: tuple[str, ...], *, trainable: bool, **l
 
 
 def read_lora(folder: Path) -> tuple[LoraConfig, list[str]]:
-    """Return the settings of a LoRA folder and the names of its tensors; raise `DataError` for a damaged one."""
+    """Return the settings of a LoRA folder and the names of its tensors; raise `DataError` for a damaged folder."""
     weights = folder / WEIGHTS
     refuse_pickles(folder)
     if not weights.exists():
-        raise DataError(f"{folder}: {ADAPTER} without {WEIGHTS}; give the full folder")
+        raise DataError(f"{folder}: has {ADAPTER} but no {WEIGHTS}; give the full folder")
     try:
         config = LoraConfig.from_pretrained(str(folder))
         if not isinstance(config, LoraConfig) or not isinstance(config.base_model_name_or_path, str):
@@ -98,6 +98,7 @@ def apply_saved_lora(model: PreTrainedModel, folder: Path, *, trainable: bool) -
 
 
 def _check_fit(folder: Path, config: LoraConfig, keys: list[str], adapt: Callable[[], PeftModel]) -> PeftModel:
+    """Return the model that `adapt` creates; raise `DataError` if the adapter does not fit all of its layers."""
     try:
         adapted = adapt()
     except Exception as error:  # mismatched shapes, and settings or patterns that PEFT does not understand

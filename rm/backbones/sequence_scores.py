@@ -16,7 +16,7 @@ def decoder_head(model: nn.Module) -> nn.Module | None:
 def sequence_scores(
     model: nn.Module, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]
 ) -> Float[Tensor, "N K"]:
-    """Return the head's output of the model's own forward at the last token, found by mask and not by token id.
+    """Return the head's output at the last token (found by mask, not by token id), from the model's own forward.
 
     Transformers reads at the last token that is not the pad token, which is the wrong one if pad equals EOS, and
     refuses batches without a pad token. Its head runs at every position anyway; we select the position given by the

@@ -27,7 +27,7 @@ class Rendered(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """Token ids after truncation, the number of tokens before it, and a text that the chat template omits, if any."""
+    """Token ids after truncation, the length before truncation, and a text that the chat template omits, if any."""
 
     ids: list[int]
     length: int
@@ -35,7 +35,7 @@ class Encoded(NamedTuple):
 
 
 class EncodedCompletion(NamedTuple):
-    """Token ids after truncation, the number of tokens before it, and the index of the completion's first token."""
+    """Token ids after truncation, the length before truncation, and the index of the completion's first token."""
 
     ids: list[int]
     length: int
@@ -69,7 +69,7 @@ def end_token_ids(model: Any, tokenizer: Any) -> frozenset[int]:
 def control_tokens(tokenizer: Any) -> list[str]:
     """Return the texts that a tokenizer encodes as control tokens at any position, longest first.
 
-    Tokens that mark turns are often special only among the added tokens, without a role such as EOS.
+    Tokens that mark turns are often only added special tokens, without a role such as EOS.
     """
     added = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
     return sorted({token for token in [*added, *tokenizer.all_special_tokens] if len(token) > 2}, key=len, reverse=True)
@@ -141,7 +141,7 @@ def single_token_id(tokenizer: Any, token: str, setting: str) -> int:
     if token in tokenizer.get_vocab():
         return tokenizer.convert_tokens_to_ids(token)
     raise UsageError(
-        f"--{setting} {token}: {len(ids)} tokens of this tokenizer, not one; give a token as in its vocabulary"
+        f"--{setting} {token}: {len(ids)} tokens for this tokenizer, not one; give a token of its vocabulary"
     )
 
 
@@ -200,7 +200,7 @@ class Encoder:
         return self.rendered(turns, **options).text
 
     def rendered(self, turns: Sequence[Message], **options: Any) -> Rendered:
-        """Render messages with the chat template; tools, calls, reasoning, system turns that it omits become text.
+        """Render messages with the chat template; tools, calls, reasoning or system turns that it omits become text.
 
         Reports other texts that it omits, such as reasoning within a content. Raises `DataError` if a tool, a call, a
         result or the last message's reasoning is lost nevertheless. `options` are those of `apply_chat_template`.
@@ -229,6 +229,7 @@ class Encoder:
         turns: Sequence[Message],
         options: dict[str, Any],
     ) -> str:
+        """Return the rendered messages; raise `DataError` with their roles if the template refuses them."""
         try:
             text = self._template(plain, tools, **options)
             check_growth(text, turns)
@@ -274,8 +275,8 @@ class Encoder:
     def encode_completion(self, example: Example) -> EncodedCompletion:
         """Return the ids of `encode` and the index of the completion's first token; the completion extends to the end.
 
-        It starts where the rendered prompt (with the generation prompt) ends; EOS and what the template writes after a
-        completion belong to it. A token that spans the boundary belongs to the completion.
+        The completion starts where the rendered prompt (with the generation prompt) ends; EOS and what the template
+        writes after a completion belong to it. A token that spans the boundary belongs to the completion.
         """
         text, omitted = self.rendered(example.turns)
         prompt = self.render_turns(example.prompt, add_generation_prompt=True)
@@ -289,6 +290,7 @@ class Encoder:
         first_kept = min(shared, int(ids[:1] == [self._edges[0]]))  # left truncation keeps a leading BOS
 
         def moved(token_position: int) -> int:
+            """Return a token's position after truncation."""
             right = self.contract.truncation == "right"
             return min(token_position, len(ids)) if right else max(token_position - (length - len(ids)), first_kept)
 
@@ -318,7 +320,7 @@ class Encoder:
         return heads
 
     def encode_prompt(self, prompt: Messages) -> list[int]:
-        """Return the whole prompt's ids with the generation prompt; `DataError` if nothing of it is rendered."""
+        """Return the ids of prompt and generation prompt, untruncated; raise `DataError` if nothing is rendered."""
         text = self.render_turns(prompt, add_generation_prompt=True)
         ids = self._with_bos(self.tokenizer(text, add_special_tokens=False, verbose=False).input_ids)
         if not ids:
@@ -336,6 +338,7 @@ class Encoder:
         return [*ids, after] if self.contract.eos == "once" and ids[-1:] != [after] else ids
 
     def _encoded(self, ids: list[int], omitted: str = "") -> Encoded:
+        """Return the ids with the contract's BOS and EOS, truncated."""
         finished = self.with_edges(ids)
         return Encoded(self.truncated(finished), len(finished), omitted)
 

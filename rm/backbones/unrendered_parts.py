@@ -1,4 +1,4 @@
-"""Write parts of a conversation that a chat template omits as text, so that the model reads them nevertheless.
+"""Write as text what a chat template omits from a conversation, so that the model reads it nevertheless.
 
 Templates of plain models know only roles and contents. Declared functions, tool calls, tool results and reasoning that
 such a template would silently drop are added to the contents, in the format of Hermes and Qwen models; a system turn is
@@ -57,12 +57,14 @@ def _try_render(render: Render, turns: Sequence[Message], tools: Sequence[dict[s
 
 
 def _tool(name: str) -> dict[str, Any]:
+    """Return the schema of a test function with this name."""
     key = {"type": "string", "description": "a key"}
     parameters = {"type": "object", "properties": {"zqkey": key}, "required": ["zqkey"]}
     return {"type": "function", "function": {"name": name, "description": "a function", "parameters": parameters}}
 
 
 def _call(name: str, arguments: Any, id: str) -> dict[str, Any]:
+    """Return a call of a test function."""
     return {"type": "function", "id": id, "function": {"name": name, "arguments": arguments}}
 
 
@@ -94,6 +96,7 @@ def write_out(
 
 
 def _write_turn(turn: Message, parts: frozenset[str]) -> Message:
+    """Return a message in which `parts` are written as text into the content."""
     content: Any = {key: value for key, value in turn.items() if key != "tools"}
     if turn["role"] == "tool" and RESULTS in parts:
         return Message(role="user", content=f"<tool_response>\n{turn['content']}\n</tool_response>")
@@ -113,7 +116,7 @@ def _joins(before: Message, plain: Message, turn: Message, parts: frozenset[str]
 
 
 def omitted_part(render: Render, turns: Sequence[Message], tools: Sequence[dict[str, Any]]) -> str:
-    """Return the name of a part that a template omits from such conversations; empty if none.
+    """Return the name of a part that a template omits from conversations like this one; empty if none.
 
     Reasoning of earlier turns may be omitted.
     """
@@ -134,6 +137,7 @@ def omitted_part(render: Render, turns: Sequence[Message], tools: Sequence[dict[
 
 
 def _with_markers(turn: Message, index: int) -> tuple[Message, dict[str, str]]:
+    """Return a message with unique words in place of its texts, and the part that each word stands for."""
     marked: Any = dict(turn)
     markers: dict[str, str] = {}
     special = turn["role"] == "tool" or "tool_calls" in turn or "reasoning_content" in turn

@@ -1,4 +1,4 @@
-"""Options of a plan: precisions, optimizers, distribution over GPUs, and published data of GPUs with run times."""
+"""Options of a plan (precisions, optimizers, distribution over GPUs), published data of GPUs, and run times."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,7 +15,7 @@ class Precision(NamedTuple):
 
 
 PRECISIONS = {"float32": Precision(4, 4), "bfloat16": Precision(2, 2), "mixed": Precision(4, 2)}
-"""`mixed`: float32 weights under bfloat16 autocast, which keeps a bfloat16 copy of every matrix until the backward."""
+"""`mixed`: float32 weights under bfloat16 autocast, with bfloat16 copies of all matrices until the backward pass."""
 STATES = {"adamw": 2, "adamw_8bit": 2, "lion": 1, "sgd": 0}
 """Number of optimizer states per parameter."""
 STRATEGIES = ("ddp", "fsdp", "zero3")

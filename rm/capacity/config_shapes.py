@@ -78,7 +78,7 @@ def _layer_number(key: str) -> int | None:
 
 def _layer_matrices(model: nn.Module, layers: int, name: str) -> tuple[Linear, ...]:
     if any(parameter.dim() > 2 and _layer_number(key) is not None for key, parameter in model.named_parameters()):
-        raise UsageError(f"{name}: has experts or convolutions; the formulas hold for dense decoders")
+        raise UsageError(f"{name}: has experts or convolutions; the formulas hold for dense decoders only")
     sizes_by_layer: dict[int, dict[str, tuple[int, int]]] = defaultdict(dict)
     for key, module in model.named_modules():
         layer_index = _layer_number(key)
@@ -93,7 +93,7 @@ def _layer_matrices(model: nn.Module, layers: int, name: str) -> tuple[Linear, .
         or any(layer != sizes_by_layer[0] for layer in sizes_by_layer.values())
         or len(groups) != 2
     ):
-        raise UsageError(f"{name}: not every layer is attention and an MLP, as the formulas require")
+        raise UsageError(f"{name}: some layers are not attention and an MLP, as the formulas require")
     stages = {key: READS for key in groups["attention"]} | {key: WIDENS for key in groups["mlp"]}
     out = [key for key in groups["attention"] if re.search(OUT, key.rpartition(".")[2])] or groups["attention"]
     stages |= {out[-1]: MIXES, groups["mlp"][-1]: NARROWS}

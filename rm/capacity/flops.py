@@ -89,7 +89,7 @@ def training_flops(
     fused: bool = True,
     checkpointing: bool = False,
 ) -> int:
-    """Return the operations of forward and backward of N rows of L positions.
+    """Return the operations of the forward and the backward pass of N rows of L positions.
 
     all weights   3 linear + (2 + 1.5) attention + heads: the two gradients of a product cost twice the product
     adapters      2 linear from the first adapted layer on, since frozen matrices have no gradient of their own; nothing

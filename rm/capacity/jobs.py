@@ -126,7 +126,7 @@ MOST = 2**20  # upper limit of the search for a number of rows
 
 @dataclass(frozen=True)
 class Machine:
-    """GPU type, number and strategy, with assumed utilisation."""
+    """Type and number of GPUs, strategy, and assumed utilisation."""
 
     gpu: Gpu
     sharding: Sharding
@@ -171,7 +171,7 @@ class Phase(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Phases and sizes of one round on all GPUs: an optimizer step, or a batch."""
+    """Phases and sizes of one round (an optimizer step, or a batch) on all GPUs."""
 
     phases: tuple[Phase, ...]
     items: float

@@ -82,7 +82,7 @@ def _read_bytes(shape: Shape, step: Step) -> int:
 
 
 def _modules_by_input(linears: tuple[Linear, ...] | list[Linear]) -> list[tuple[int, list[Linear]]]:
-    """Return (width, its matrices) of each tensor that only matrices read. (Attention saves its output anyway.)"""
+    """Return the width of each tensor that only matrices read, and these matrices; attention saves its own output."""
     stages = [[linear for linear in linears if linear.stage == stage] for stage in (READS, WIDENS, NARROWS)]
     return [(some[0].inputs, some) for some in stages if some]
 
@@ -103,7 +103,7 @@ def saved_activation_bytes(shape: Shape, step: Step) -> int:
 
 
 def cast_bytes(shape: Shape, step: Step) -> int:
-    """Return the bytes of autocast's copies of layers' matrices through which gradients flow:  c Σ m n."""
+    """Return the bytes of autocast's copies of those layer matrices that pass gradients on:  c Σ m n."""
     if not _autocast(step):
         return 0
     layers = shape.layers - (step.adapters.from_layer if step.adapters else 0)

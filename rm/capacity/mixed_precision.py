@@ -16,11 +16,11 @@ def check_bf16(arguments: TrainingArguments) -> None:
 
 
 def require_bf16_gpu(name: str, remedy: str = "leave it out") -> None:
-    """Raise `UsageError` for a setting of that name if no GPU here computes in bfloat16."""
+    """Raise `UsageError`, naming the setting `name`, if no GPU here computes in bfloat16."""
     if not is_torch_bf16_gpu_available():
         raise UsageError(f"--{name} True: there is no GPU here that computes in bfloat16; {remedy}")
 
 
 def stop_autocast(model: nn.Module) -> None:
-    """Remove Accelerate's autocast from `forward`, in place: rewards are then computed as after loading."""
+    """Remove Accelerate's autocast from `forward`, in place: rewards are then computed as by a loaded model."""
     extract_model_from_parallel(model, keep_fp32_wrapper=False)

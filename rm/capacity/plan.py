@@ -70,6 +70,7 @@ def plan_facts(config: PlanConfig) -> dict[str, Any]:
 def _plan_function(
     config: PlanConfig, shape: Shape, machine: Machine, adapters: Adapters | None
 ) -> Callable[[int], Plan]:
+    """Return the function that plans the job score, train or rl for a batch size per GPU."""
     length = config.length or config.prompt + config.completion
     _check_room(shape, length)
     answer = min(config.completion, length)
@@ -122,9 +123,11 @@ def _adapters(config: PlanConfig, shape: Shape) -> Adapters | None:
 
 
 def _check_room(shape: Shape, length: int) -> None:
+    """Raise `UsageError` if sequences of `length` tokens exceed the positions of the model."""
     if shape.positions and length > shape.positions:
         raise UsageError(f"{shape.name} has {shape.positions} positions for {length} tokens; lower the length")
 
 
 def _gigabytes(size: float) -> float:
+    """Return a number of bytes in gigabytes, rounded to megabytes."""
     return round(size / 1e9, 3)

@@ -59,7 +59,7 @@ def markdown(facts: Mapping[str, Any], config: Mapping[str, Any], unit: str) -> 
 
 
 def verdict(facts: Mapping[str, Any], batch: str) -> str:
-    """Return whether the job fits, and the largest batch that fits."""
+    """Return the sentences on whether the job fits, and on the largest batch that fits."""
     needs = f"{facts['gigabytes']:.1f} GB of {facts['room_gigabytes']:.1f} GB on each GPU ({facts['widest']})"
     most = facts["largest_batch"]
     largest = f"The largest batch that fits is {most} {batch} on each GPU." if most else "No batch fits."
@@ -77,15 +77,16 @@ def _assumptions_text(facts: Mapping[str, Any], config: Mapping[str, Any]) -> st
         "Communication between GPUs, reading data and writing checkpoints take no time.",
     ]
     if facts["job"] in ("rl", "decode"):
-        lines.append("Operations or bandwidth limit decoding; small models are slower, since Python limits them.")
+        lines.append("Operations or bandwidth limit decoding; small models are slower, limited by Python's overhead.")
     if facts["job"] == "rl":
         lines.append(
-            f"Every GPU has full reward models in {config['reward_dtype']}, and the policy generates completions there."
+            f"Every GPU has full reward models in {config['reward_dtype']} and generates the policy's completions."
         )
     return "\n".join(["**Assumed**", "", *(f"- {line}" for line in lines)])
 
 
 def _cell(size: float | None) -> str:
+    """Return a number of gigabytes as the text of a table cell; empty for None."""
     return "" if size is None else f"{size:.1f}" if size >= 0.05 else "< 0.1"
 
 

@@ -1,4 +1,4 @@
-"""Settings of a memory and time estimate, which are those of `rewardlab plan`."""
+"""Settings of `rewardlab plan`, which estimates the memory and time of a job."""
 
 from dataclasses import dataclass
 
@@ -59,7 +59,7 @@ class PlanConfig(Settings):
             lambda settings: (
                 settings.job == "train" and settings.kind == "scalar" and settings.adapter in ("pblora", "moslora")
             ),
-            "--adapter {adapter} is for --kind autoregressive; add that, or set --adapter lora",
+            "--adapter {adapter} is for --kind autoregressive; add this kind, or set --adapter lora",
         ),
         Rule(
             lambda settings: settings.guide_model and settings.guide != "separate",
@@ -67,8 +67,8 @@ class PlanConfig(Settings):
         ),
         Rule(
             lambda settings: settings.job == "rl" and settings.rollouts % settings.group,
-            "a step has {rollouts} completions (gpus x batch x accumulation), no multiple of --group {group}; change "
-            "--batch or --group",
+            "a step has {rollouts} completions (gpus x batch x accumulation), which is not a multiple of "
+            "--group {group}; change --batch or --group",
         ),
     )
     model: str = setting(
@@ -116,7 +116,7 @@ class PlanConfig(Settings):
         group="Sizes",
         range=AT_LEAST_1,
     )
-    accumulation: int = setting(1, "Micro-batches per optimizer step; rl generates for all at once.", range=AT_LEAST_1)
+    accumulation: int = setting(1, "Micro-batches per optimizer step; rl generates all at once.", range=AT_LEAST_1)
     length: int | None = setting(
         None, "train, score: sequence length in tokens; by default prompt + completion.", range=AT_LEAST_1
     )

@@ -46,12 +46,12 @@ class Shape(NamedTuple):
 
     @property
     def embedding(self) -> int:
-        """Parameters of the embedding; the output head has as many unless it is tied."""
+        """Number of parameters of the embedding; an untied output head has as many."""
         return self.vocabulary * self.width
 
     @property
     def trunk(self) -> int:
-        """Parameters without a separate output head, which a scalar reward model keeps."""
+        """Parameters that a scalar reward model keeps: all except a separate output head."""
         return self.parameters - (0 if self.tied else self.embedding)
 
 
@@ -89,7 +89,7 @@ def choices() -> list[str]:
 
 
 def full_name(name: str) -> str | None:
-    """Return the table's name for a name or a size: the first model of that size, or None.
+    """Return the name in the table for a name, or for a size (the first model of this size); None if there is none.
 
     >>> full_name("7b"), full_name("Llama3-8B"), full_name("9b")
     ('qwen2.5-7b', 'llama3-8b', None)
@@ -114,7 +114,7 @@ def find_shape(model: str, *, trust_remote_code: bool = False) -> Shape:
 
 
 def table_settings(name: str) -> dict[str, Any]:
-    """Return the settings of a name in the table, as in its config.json."""
+    """Return the settings of a model in the table, as in its config.json."""
     family = name.partition("-")[0]
     layers, width, heads, kv_heads, mlp, tied = SIZES[name]
     sizes = {
@@ -130,7 +130,7 @@ def table_settings(name: str) -> dict[str, Any]:
 
 
 def table_shape(name: str) -> Shape:
-    """Return the shape of a name in the table by counting matrices, biases (Qwen 2.5) and norms."""
+    """Return the shape of a model in the table by counting matrices, biases (Qwen 2.5) and norms."""
     settings = table_settings(name)
     layers, width, heads, kv_heads, mlp, tied = SIZES[name]
     family, head_dim, vocabulary = settings["model_type"], settings["head_dim"], settings["vocab_size"]

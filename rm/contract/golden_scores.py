@@ -60,6 +60,7 @@ def read_golden(folder: Path) -> tuple[list[Example], np.ndarray]:
 
 
 def _completion(row: Mapping[str, Any]) -> str | Completion:
+    """Return the completion of a stored example."""
     stored = row["completion"] if "completion" in row else row["answer"]  # its name in models of earlier versions
     return completion(stored) if isinstance(stored, list) else stored
 

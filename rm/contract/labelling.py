@@ -10,7 +10,7 @@ TIE = 1e-9  # differences of the size of rounding errors are ties
 
 
 def reward_labeller(model: RewardModel) -> Labeller:
-    """Label with 1 if the reward of the first completion is higher than that of the second, 0.5 if equal, else 0.
+    """Return a labeller: 1 if the first completion has a higher reward than the second, 0.5 if an equal one, else 0.
 
     The labeller abstains (NaN) if a reward is NaN, or if the two completions are equal to the model, for example after
     truncation.

@@ -40,7 +40,7 @@ def edges(config: Any) -> dict[str, Any]:
 
 
 def loading_options(config: Any) -> dict[str, Any]:
-    """Return the loading options, of those declared in this module, that the user set."""
+    """Return the loading options that this module declares and the user set."""
     return edges(config) | ({} if config.objective is None else {"objective": config.objective})
 
 

@@ -26,7 +26,7 @@ class Reading(NamedTuple):
     length: int = 0
     """Number of tokens before truncation; 0 if unknown."""
     ids: tuple[tuple[int, ...], ...] = ()
-    """Token ids for every member; empty if unknown."""
+    """Token ids, for every member of an ensemble; empty if unknown."""
 
     @property
     def partial(self) -> bool:
@@ -41,7 +41,7 @@ class Rated(NamedTuple):
     readings: list[Reading]
 
     def alike(self, first: int, second: int) -> bool:
-        """Return whether omitted text makes two conversations equal: by token ids, or by rewards if ids are unknown."""
+        """Return whether omitted text makes two conversations equal, by token ids, or by rewards if ids are unknown."""
         a, b = self.readings[first], self.readings[second]
         if not (a.partial or b.partial):
             return False
@@ -58,7 +58,7 @@ class ReportsReadings(Protocol):
 
 
 def encoders_of(model: RewardModel) -> list[Any]:
-    """Return the encoders of a model: one, those of all members of an ensemble, or an empty list."""
+    """Return the encoders of a model: one, or one for each member of an ensemble; empty without a tokenizer."""
     if isinstance(model, ReadsTokens):
         return [model.encoder]
     members = model.members if isinstance(model, HasMembers) else ()

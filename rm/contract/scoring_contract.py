@@ -60,7 +60,7 @@ class ScoringContract:
     def hash(self) -> str:
         """Return a hash (16 hexadecimal digits) of the fields that differ from their defaults.
 
-        Equal in every process.
+        The hash is the same in every process.
         """
         defaults = {field.name: field.default for field in fields(self)}
         return content_hash({name: value for name, value in vars(self).items() if value != defaults[name]})

@@ -29,7 +29,7 @@ def smallest_margin(gaps: Float[np.ndarray, " B"], number: int) -> list[int]:
 def k_center(
     vectors: Float[np.ndarray, "B D"], number: int, covered: Float[np.ndarray, "L D"] | None = None
 ) -> list[int]:
-    """Return pairs that cover all others: each is the one farthest from those chosen before and from `covered`.
+    """Return pairs that cover all others: each is the pair farthest from the pairs chosen before and from `covered`.
 
     Greedy k-center, at most twice the radius of the best cover (Gonzalez 1985); as an active choice Sener & Savarese
     2018, arXiv:1708.00489. Without `covered` the first is the one farthest from the mean.
@@ -56,7 +56,7 @@ def pair_vectors(pairs: Sequence[PreferencePair], words: int = 512) -> Float[np.
 def choose_pairs(
     choice: str, pairs: Sequence[PreferencePair], model: RewardModel | None = None, *, seed: int = 0
 ) -> list[PreferencePair]:
-    """Return those of `pairs` to label next, best first; existing labels are ignored.
+    """Return the pairs to label next, best first; existing labels are ignored.
 
     `choice` is STRATEGY:NUMBER, such as `spread:100` (with an ensemble), `margin:100` (with a reward model),
     `diversity:100` or `random:100`.
@@ -83,10 +83,12 @@ def choose_pairs(
 
 
 def _member_rewards(choice: str, model: RewardModel, examples: Sequence[Example]) -> Float[np.ndarray, "M N"]:
+    """Return the rewards [M, N] of the members of an ensemble; raise `UsageError` for a single model."""
     if not isinstance(model, ReportsSpread):
-        raise UsageError(f"'{choice}' needs an ensemble, got a single model; take margin")
+        raise UsageError(f"'{choice}' needs an ensemble, got a single model; use margin instead")
     return model.spread(examples)[:, :, 0]
 
 
 def _gaps(rewards: Float[np.ndarray, "M N"]) -> Float[np.ndarray, "M B"]:
+    """Return reward gaps of pairs, from rewards in which chosen and rejected completions alternate."""
     return rewards[:, ::2] - rewards[:, 1::2]

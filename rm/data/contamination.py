@@ -16,7 +16,7 @@ FEWEST = 6
 SHORTEST = FEWEST + WORDS - 1
 """Minimum number of words of a near-duplicate, which corresponds to the minimum number of shingles."""
 COMMON, TEMPLATED = 0.5, 10
-"""A shingle is part of a benchmark's template if more than this share, and number, of its prompts have it."""
+"""A shingle in more than this share, and more than this number, of a benchmark's prompts belongs to its template."""
 BLOCK = 2_000
 
 
@@ -36,8 +36,8 @@ class Overlap(NamedTuple):
 def overlaps(
     prompts: Sequence[Messages], benchmarks: Mapping[str, Iterable[str]], near: float = 0.7
 ) -> Iterator[Overlap]:
-    """Yield the prompts with a user turn that also occurs in a benchmark: at most one per row and benchmark, the most
-    similar turn, the first of equally similar ones.
+    """Yield the prompts with a user turn that also occurs in a benchmark: at most one turn per
+    row and benchmark, namely the most similar turn (the first of several that are equally similar).
 
     Same: equal without case, punctuation and repeated blanks (`rm.data.conversation_split.normal_prompt`), and not
     blank. Near-duplicate: for the sets of 3-word shingles A (a user turn) and B (a benchmark's prompt), the larger of
@@ -46,7 +46,7 @@ def overlaps(
         Broder 1997, "On the resemblance and containment of documents")
 
     is at least `near`, in (0, 1]; both sets need at least 6 shingles (`rm.data.text_style`). Shingles that most prompts
-    of a benchmark share are its template and not counted.
+    of a benchmark share belong to its template and are not counted.
     """
     if not 0 < near <= 1:
         raise ValueError(f"near is a share in (0, 1], got {near}")

@@ -94,7 +94,7 @@ def _common_turns(chosen: list[Message], rejected: list[Message]) -> tuple[Messa
 
 
 def _common_text(chosen: str, rejected: str) -> tuple[Messages, str, str]:
-    """Return the words that both texts begin with as the prompt, and the rest of each."""
+    """Return the prompt (the words with which both texts begin), and the rest of each text."""
     prefix = commonprefix([chosen, rejected])
     prefix = prefix[: len(prefix) - len(re.split(r"\s", prefix)[-1])]
     if not prefix.strip():
@@ -150,6 +150,6 @@ def normal_prompt(text: str) -> str:
 
 
 def first_turn(prompt: Messages) -> str:
-    """Return letters and digits of the first user turn in lower case, a coarse key for splits and clusters."""
+    """Return letters and digits of the first user turn in lower case, as a coarse key for splits and clusters."""
     text = next((turn["content"] for turn in prompt if turn["role"] == "user"), prompt[0]["content"])
     return " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())

@@ -38,7 +38,7 @@ class Leak(NamedTuple):
 
 
 def leaks(pairs: Sequence[PreferencePair], first: Sequence[bool | None] = ()) -> list[Leak]:
-    """Find features with accuracy >= 0.8 on pairs that differ in them, if these are >= 0.5 % of all pairs.
+    """Find features with accuracy >= 0.8 on the pairs that differ in them, if at least 0.5 % of all pairs do.
 
     `first` states for each pair whether its chosen completion came first in the data (None: unknown). Features are the
     longer completion (in words), the first one, and every word that only one of the two completions contains, begins
@@ -82,6 +82,7 @@ def _leaks(kind: str, names: tuple[str, str], signs: np.ndarray) -> Iterator[Lea
 
 
 def _word_leaks(pairs: Sequence[PreferencePair], sides: np.ndarray, least: float) -> Iterator[Leak]:
+    """Yield the leaks of words that only one completion contains, begins with or ends with."""
     texts = [tuple(map(_words_of, pair.texts)) for pair in pairs]
     counts = Counter(word for sides_of_pair in texts for words in sides_of_pair for word in words)
     rows_by_word: dict[str, tuple[array, array]] = defaultdict(lambda: (array("q"), array("b")))

@@ -98,8 +98,8 @@ def lint(
 
     `encode` and `max_length` belong to a reward model; without them truncation is not checked. `special` are additional
     tokens that no text should contain. `benchmarks` are prompts by benchmark. `near` is the minimum similarity to a
-    benchmark prompt for reporting a prompt, and `alike` that of two completions for reporting a pair, both in (0, 1].
-    `first` states for each pair whether the chosen completion came first (`rm.data.leakage`).
+    benchmark prompt for reporting a prompt, and `alike` the minimum similarity of two completions for reporting a
+    pair, both in (0, 1]. `first` states for each pair whether the chosen completion came first (`rm.data.leakage`).
     """
     benchmarks = benchmarks or {}
     alike_prompts = list(overlaps([pair.prompt for pair in pairs], benchmarks, near))
@@ -125,6 +125,7 @@ def near_identical(pairs: Sequence[PreferencePair], alike: float) -> Iterator[Fi
 
 
 def _calls(example: Example) -> list[str]:
+    """Return the tool calls of a completion, each as text."""
     return [call_text(call) for turn in completion_turns(example.completion) for call in turn.get("tool_calls", ())]
 
 
@@ -134,6 +135,7 @@ def _normal(example: Example) -> str:
 
 
 def _resemblance(text: str, other: str) -> float:
+    """Return |A ∩ B| / |A ∪ B| of the shingle sets of two texts; 0 if one of them is empty."""
     first, second = {*shingles(text)}, {*shingles(other)}
     return len(first & second) / len(first | second) if first and second else 0.0
 
@@ -250,6 +252,7 @@ def markdown(linted: LintResult, describe_row: Callable[[int], str], rows: int, 
 
 
 def _where(linted: LintResult, reason: str, describe_row: Callable[[int], str], most: int) -> str:
+    """Return the rows of a reason as text, such as `line 3, line 9 (detail)`, for at most `most` findings."""
     findings = [finding for finding in linted.findings if finding.reason == reason]
     locations: dict[str, list[str]] = defaultdict(list)
     for finding in findings[:most]:

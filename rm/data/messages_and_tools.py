@@ -12,7 +12,7 @@ FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name", "reasoning_co
 MEDIA = ("image", "images", "audio", "audios", "video", "videos")
 """Columns and message fields that cannot be represented as text."""
 PYTHON_LIST = re.compile(r"\s*\[\s*\{'.*\}\s*\]\s*", re.DOTALL)
-"""A list of dictionaries in Python's notation; NumPy's arrays have no commas between the items."""
+"""Pattern of a list of dictionaries in Python's notation; NumPy's arrays have no commas between the items."""
 PYTHON_REMEDY = (
     "pandas writes lists into CSV files this way; save the data as JSON lines, "
     'df.to_json("data.jsonl", orient="records", lines=True), or as Parquet'
@@ -50,7 +50,7 @@ def as_message(raw: Any, name: str) -> Message:
 
 
 def parsed_messages(value: Any, name: str) -> Any:
-    """Return the list of messages that a text holds as JSON, and any other value unchanged.
+    """Return the messages that a JSON text holds; return any other value unchanged.
 
     Only lists of objects with `role` and `content` (or `tool_calls`) are parsed. Python's notation of such a list,
     which pandas writes into CSV files, is ambiguous and raises `ValueError`.
@@ -76,6 +76,7 @@ def _is_message(turn: Any) -> bool:
 
 
 def _content(raw: Mapping[str, Any], name: str, calls: bool) -> str:
+    """Return a message's content as text; raise `ValueError` if it is neither text nor a list of texts."""
     content = raw.get("content")
     if isinstance(content, list) and content and all(isinstance(part, Mapping) for part in content):
         content = "\n".join(_part(part, name) for part in content)
@@ -87,6 +88,7 @@ def _content(raw: Mapping[str, Any], name: str, calls: bool) -> str:
 
 
 def _part(part: Mapping[str, Any], name: str) -> str:
+    """Return the text of a part of a content; raise `ValueError` for images and other types."""
     if part.get("type") != "text" or not isinstance(part.get("text"), str):
         raise ValueError(f"content of the kind {part.get('type')!r} in '{name}': only text is scored")
     return part["text"]
@@ -103,6 +105,7 @@ def _parse_list(value: Any, name: str) -> Sequence[Any]:
 
 
 def _json(text: str, name: str) -> Any:
+    """Parse JSON text; raise `ValueError` with the name of its column if it is invalid."""
     try:
         return from_json(text)
     except ValueError as error:
@@ -112,6 +115,7 @@ def _json(text: str, name: str) -> Any:
 
 
 def _call(raw: Any, name: str) -> dict[str, Any]:
+    """Return a tool call in OpenAI's format; raise `ValueError` if it is malformed."""
     function = raw.get("function") or raw if isinstance(raw, Mapping) else None
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
         raise ValueError(f"a tool call in '{name}' is not {{function: {{name, arguments}}}}: {str(raw)[:60]}")
@@ -120,6 +124,7 @@ def _call(raw: Any, name: str) -> dict[str, Any]:
 
 
 def _arguments(function: Mapping[str, Any], name: str) -> dict[str, Any] | str:
+    """Return the arguments of a tool call as an object; text that holds no JSON object stays text."""
     stated = function.get("arguments")
     if stated is None or stated == "":
         return {}
@@ -130,12 +135,12 @@ def _arguments(function: Mapping[str, Any], name: str) -> dict[str, Any] | str:
             return stated
         return arguments if isinstance(arguments, dict) else stated
     if not isinstance(stated, Mapping):
-        raise ValueError(f"the arguments of '{function['name']}' in '{name}' are no object: {stated!r:.60}")
+        raise ValueError(f"the arguments of '{function['name']}' in '{name}' are not an object: {stated!r:.60}")
     return dict(stated)
 
 
 def as_tools(value: Any) -> list[dict[str, Any]]:
-    """Return the tool schemas of a column `tools`: a list, or its JSON text; an empty list if it is empty."""
+    """Return the tool schemas in a column `tools`, a list or its JSON text; an empty list for an empty column."""
     tools = []
     for tool in _parse_list(value, "'tools'"):
         schema = _json(tool, "an item of 'tools'") if isinstance(tool, str) else tool

@@ -144,8 +144,8 @@ def collect(
 ) -> tuple[list[T], RowReport]:
     """Parse every row of every source with `parse`, which raises a `ValueError` for a bad row.
 
-    Bad rows of all sources are refused together, or skipped; with `unique_ids` a repeated id of a subset is bad, and
-    with `expand` ranked completions are a row for each of their pairs.
+    Bad rows of all sources are refused together, or skipped; with `unique_ids`, a repeated id of a subset is bad, and
+    with `expand`, a row of ranked completions is replaced by one row per pair.
     """
     return _collect(sources, lambda row: parse(row.values), on_bad_row, unique_ids, expand)
 
@@ -222,7 +222,7 @@ def parse_rows(
     report: RowReport,
     first_by_id: dict[tuple[str, str], str] | None = None,
 ) -> Iterator[T]:
-    """Yield the parsed rows; raise an error for, or report, rows that `parse` rejects or that repeat a (subset, id)."""
+    """Yield the parsed rows; refuse or report rows that `parse` rejects and rows that repeat a (subset, id)."""
     for row in rows:
         report.read += 1
         try:
@@ -277,7 +277,7 @@ def pair_row(pair: PreferencePair) -> dict[str, Any]:
 
 
 def parse_examples(values: Mapping[str, Any]) -> list[tuple[str, Example]]:
-    """Parse one row into one or two (id, example)."""
+    """Parse one row into one or two tuples (id, example)."""
     if "chosen" in values:
         pair = parse_pair(values)
         return [(f"{pair.id}/{side}", some) for side, some in zip(("chosen", "rejected"), pair.examples, strict=True)]
@@ -338,6 +338,7 @@ def as_number(value: Any, name: str) -> float | None:
 
 
 def _number(values: Mapping[str, Any], name: str) -> float | None:
+    """Return the number in a column; None if it is missing."""
     value = values.get(name)
     return None if value is None else as_number(value, f"'{name}'")
 
@@ -361,6 +362,7 @@ def _by_objective(values: Mapping[str, Any], name: str) -> dict[str, float] | No
 
 
 def _wins(values: Mapping[str, Any]) -> dict[str, float]:
+    """Return P(chosen is better) by objective from `wins`, or from two scores; 1 if the row has neither."""
     stated = _by_objective(values, "wins")
     if stated is not None:
         return stated

@@ -63,7 +63,7 @@ def checked_preference(text: str | None, objectives: Sequence[str]) -> dict[str,
 
 
 def preference_matrix(preferences: Sequence[Preference | None], objectives: Sequence[str]) -> np.ndarray:
-    """Return α [N, K], one row per request."""
+    """Return α [N, K], one row per preference mapping; see `preference_vector`."""
     return np.stack([preference_vector(preference, objectives) for preference in preferences])
 
 
@@ -87,7 +87,7 @@ def dirichlet(k: int, concentration: float = 0.5, vertices: float = 0.1) -> Samp
     a is `concentration`; PARM trains with a = 0.5 (arXiv:2505.06274). The share of one-hot α is our addition.
     """
     if not (concentration > 0 and math.isfinite(concentration) and 0 <= vertices <= 1):
-        raise UsageError(f"concentration > 0 and vertices in [0, 1], got {concentration} and {vertices}")
+        raise UsageError(f"need concentration > 0 and vertices in [0, 1], got {concentration} and {vertices}")
 
     def draw(n: int, generator: torch.Generator) -> Float[Tensor, "N K"]:
         gammas = torch._standard_gamma(torch.full((n, k), concentration, dtype=torch.float64), generator)

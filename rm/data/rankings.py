@@ -9,7 +9,7 @@ from .readers import Row
 
 
 def expand_rankings(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield the rows; of ranked completions, yield a preference pair for every two of different rank.
+    """Yield the rows; a row of ranked completions gives a preference pair for every two of different rank.
 
     Such a row has `context` (messages or text) and `completions`, a list of {rank, completion}. The lower rank is
     preferred, and equal ranks form no pair. A row with an id gives the ids `ID/I-J`, where completion I is preferred.
@@ -42,6 +42,7 @@ def _is_ranking(values: Mapping[str, Any]) -> bool:
 
 
 def _pairs(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the preference pairs of a row of ranked completions, as rows."""
     completions = values["completions"]
     for number, item in enumerate(completions, 1):
         if not isinstance(item, Mapping) or type(item.get("rank")) is not int or "completion" not in item:

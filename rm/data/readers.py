@@ -122,6 +122,7 @@ def _holds_lines(content: bytes) -> bool:
 
 
 def _json_list(path: str, content: bytes) -> list[Any]:
+    """Return the list of rows in a JSON file; raise `DataError` for any other content."""
     text = _decode(path, content)
     try:
         rows = from_json_row(text)
@@ -171,6 +172,7 @@ def csv_rows(path: str, lines: Iterator[str]) -> Iterator[Row]:
 
 
 def _row(location: str, values: object) -> Row:
+    """Return a row with these values, or with an error if they are not an object."""
     if isinstance(values, dict):
         return Row(location, values)
     return Row(location, {}, f"not an object: {type(values).__name__}")
@@ -250,7 +252,7 @@ def is_saved(folder: str) -> bool:
 
 
 def saved_dataset(folder: str, split: str) -> Any:
-    """Load a dataset, or one split of several, from a folder of `save_to_disk`; without a name all splits."""
+    """Load a dataset, or one split of several, from a folder of `save_to_disk`; all splits if `split` is empty."""
     from datasets import load_from_disk
 
     dataset = load_from_disk(folder)

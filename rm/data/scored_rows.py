@@ -33,7 +33,7 @@ class ScoredCompletion(NamedTuple):
 
 
 class RankedList(NamedTuple):
-    """Completions of a prompt with scores, of which higher ones are better, equal ones a tie, and NaN is missing."""
+    """Completions of a prompt with their scores: higher is better, equal scores are a tie, and NaN is missing."""
 
     id: str
     prompt: Messages
@@ -61,7 +61,7 @@ def load_judged(
     """Load pairs like `load_pairs`, and scored completions, from the same or from different files.
 
     A completion's scores are columns named after the objectives (HelpSteer: prompt, response, helpfulness, ...) or one
-    column `scores` {objective: number}; a pair's are `scores_chosen` and `scores_rejected`. None is a missing score.
+    column `scores` {objective: number}; a pair has `scores_chosen` and `scores_rejected`. None is a missing score.
     """
     rows, report = collect(sources, _parser(objectives), on_bad_row, unique_ids=True)
     pairs, completions = (list(chain.from_iterable(parts)) for parts in zip(*(row[:2] for row in rows), strict=True))
@@ -69,6 +69,8 @@ def load_judged(
 
 
 def _parser(objectives: Sequence[str]) -> Callable[[Mapping[str, Any]], Judged]:
+    """Return the function that parses a row into a preference pair or a scored completion."""
+
     def parse(values: Mapping[str, Any]) -> Judged:
         if "chosen" in values:
             pair = parse_pair(values)
@@ -86,6 +88,7 @@ def _parser(objectives: Sequence[str]) -> Callable[[Mapping[str, Any]], Judged]:
 
 
 def _scores(stated: Any, objectives: Sequence[str]) -> dict[str, float]:
+    """Return the scores of the named objectives, without missing ones."""
     if stated is None:
         return {}
     if not isinstance(stated, Mapping):
@@ -98,7 +101,7 @@ def _scores(stated: Any, objectives: Sequence[str]) -> dict[str, float]:
 # ---- ranked lists ----
 
 LISTS, ITEMS = ("completions", "responses", "answers"), ("completion", "response", "answer", "text")
-"""Columns with the completions of a prompt, and names of the text of a completion that is stored with its rank."""
+"""Columns with the completions of a prompt, and fields with the text of a completion stored with its rank."""
 
 
 def load_lists(sources: str | Sequence[str], objective: str) -> tuple[list[RankedList], RowReport]:
@@ -144,7 +147,7 @@ def parse_list(values: Mapping[str, Any], objective: str | None = None) -> Ranke
         if stated in values:
             scores = [_signed(sign, value, stated) for value in text_list(values, stated)]
     if objective and (len(scores) != len(completions) or sum(not math.isnan(score) for score in scores) < 2):
-        raise ValueError(f"a list has 2 completions with a rank or score or more: {scores} of {len(items)} {name}")
+        raise ValueError(f"a list needs 2 or more completions with a rank or score: {scores} of {len(items)} {name}")
     id = id_or_hash(values, [prompt, *map(completion_json, completions)])
     return RankedList(id, prompt, completions, tuple(scores))
 
@@ -159,5 +162,6 @@ def _item(item: Any, name: str) -> tuple[AnyCompletion, float]:
 
 
 def _signed(sign: float, value: Any, name: str) -> float:
+    """Return a rank or score times `sign`; NaN if it is missing."""
     number = None if value is None else as_number(value, f"'{name}'")
     return math.nan if number is None else sign * number

@@ -46,7 +46,7 @@ def load_solutions(
 
 
 def parse_solutions(values: Mapping[str, Any], neutral: float = 1.0) -> list[Solution]:
-    """Parse one row; a row of PRM800K has a solution for every rated alternative. Raises `ValueError`."""
+    """Parse one row (of PRM800K: a solution for every rated alternative); raise `ValueError` if it is malformed."""
     if isinstance(values.get("label"), Mapping):
         return _prm800k(values, neutral)
     if "input" in values:
@@ -57,7 +57,7 @@ def parse_solutions(values: Mapping[str, Any], neutral: float = 1.0) -> list[Sol
     steps, labels = text_list(values, name), column(values, "labels")
     if not isinstance(labels, list) or len(labels) != len(steps):
         number = len(labels) if isinstance(labels, list) else f"{labels!r:.40}"
-        raise ValueError(f"labels do not fit the steps: {len(steps)} {name} and labels {number}")
+        raise ValueError(f"labels do not fit the steps: {len(steps)} {name}, and labels: {number}")
     return [_solution(values, row_prompt(values), [*zip(steps, map(_label, labels), strict=True)])]
 
 
@@ -72,6 +72,7 @@ def parse_first_error(values: Mapping[str, Any]) -> tuple[Solution, int]:
 
 
 def _label(value: Any) -> float:
+    """Return the label of a step as a number; NaN for an unlabelled step."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return math.nan
     if not isinstance(value, bool) and not (is_number(value) and 0 <= value <= 1):
@@ -89,7 +90,7 @@ def _math_shepherd(values: Mapping[str, Any]) -> Solution:
     for number, part in enumerate(parts, start=1):
         sign = signed[position + len(part) : position + len(part) + 1]
         if not signed.startswith(part, position) or sign not in SIGNS:
-            raise ValueError(f"'label' is not 'input' with + and - for its tags: they differ at step {number}")
+            raise ValueError(f"'label' is not 'input' with + or - in place of its tags: they differ at step {number}")
         labels.append(SIGNS[sign])
         position += len(part) + 1
     if not (first := re.search(r"Step 1\s*:", parts[0])):

@@ -111,6 +111,7 @@ class PairStream(IterableDataset):
                 epoch, before = position.epoch, first
 
     def _encoded(self, pairs: list[PreferencePair]) -> list[Any]:
+        """Return the encoded rows of pairs, and add their counts to the report."""
         encoding = self.encode(pairs)
         for name in COUNTS:
             self.counts[name] += getattr(encoding, name)
@@ -143,6 +144,7 @@ class PairStream(IterableDataset):
         return Block(first, position, report.read, len(report.dropped), dict(report.ignored), dict(self.counts))
 
     def _origin(self) -> dict[str, Any]:
+        """Return what must be the same in a resumed stream: sources, seed and block size."""
         return {"sources": self.sources, "seed": self.seed, "block": self.block}
 
     def save(self, folder: Path, rows: int) -> None:
@@ -201,6 +203,7 @@ class PairStream(IterableDataset):
 
 
 def _next_rows(rows: Iterator[Any], number: int, source: str) -> list[Any]:
+    """Return up to `number` further rows; raise `DataError` if the source cannot be read."""
     try:
         return [*islice(rows, number)]
     except Exception as error:  # the library raises a different error for each format and transport

@@ -15,7 +15,7 @@ LETTERS = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 """Thai, Lao, Burmese and Khmer."""
 UNITS = re.compile(rf"([{IDEOGRAPHS}])|([{LETTERS}])|[^\s{IDEOGRAPHS}{LETTERS}]+")
 LONG = 60
-"""Length in words of a unit: 3/5 for a Chinese or Japanese character and 1/4 for a Thai letter, so that three words
+"""Length of a word in sixtieths; a Chinese or Japanese character has 36 and a Thai letter 15, so that three words
 correspond to 5 such characters or 12 such letters."""
 LENGTHS = {1: 36, 2: 15, None: LONG}
 
@@ -31,7 +31,7 @@ def markdown_marks(text: str) -> int:
 
 
 def split_words(text: str) -> list[str]:
-    """Split a text at blanks, and scripts without blanks into their characters.
+    """Split a text at blanks; parts in scripts without blanks are split into characters.
 
     >>> split_words("what is 光合作用?")
     ['what', 'is', '光', '合', '作', '用', '?']

@@ -8,7 +8,7 @@ from ..errors import UsageError
 def clean_token(token: str | None, source: str = "the token") -> str | None:
     """Strip a token; return None if it is empty.
 
-    Raise `UsageError`, without the token, for control characters in it.
+    Raise `UsageError`, whose message omits the token, if it contains control characters.
     """
     token = (token or "").strip()
     if not token.isprintable():
@@ -17,7 +17,7 @@ def clean_token(token: str | None, source: str = "the token") -> str | None:
 
 
 def environment_key(variable: str) -> str:
-    """Return the API key in an environment variable, as `clean_token` does; empty if there is none."""
+    """Return the API key in an environment variable, checked by `clean_token`; empty if there is none."""
     source = f"the API key in {variable}"
     key = clean_token(os.environ.get(variable), source) or ""
     if not key.isascii():

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class RepeatedKeyError(ValueError):
-    """A JSON object with a duplicate key: a parser would silently keep only its last value."""
+    """Raised for a JSON object with a duplicate key, of which a parser would silently keep only the last value."""
 
 
 BRACKET = re.compile(r"[\[\]{}]")
@@ -52,6 +52,7 @@ def from_json_row(text: str) -> Any:
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of these keys and values; raise `RepeatedKeyError` for a duplicate key."""
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
         names = [name for name, _ in pairs]
@@ -97,7 +98,7 @@ def from_yaml(text: str) -> Any:
 
 
 def _check_depth(text: str) -> None:
-    """Limit the nesting depth before PyYAML parses, whose time is quadratic in the number of open brackets."""
+    """Check the nesting depth before PyYAML parses a text, since its time is quadratic in the open brackets."""
     depth = 0
     for bracket in BRACKET.finditer(text):
         depth += 1 if bracket[0] in "[{" else -1

@@ -13,7 +13,7 @@ PIECE = 1 << 20
 
 
 def sha256(path: Path, *, flush: bool = False) -> str:
-    """Compute the SHA-256 in hexadecimal digits, in chunks; with `flush` the file is flushed to disk first."""
+    """Compute the SHA-256 of a file (hexadecimal), read in chunks; with `flush` the file is flushed to disk first."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         if flush:

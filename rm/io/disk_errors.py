@@ -13,7 +13,7 @@ WORDS = re.compile(
     rf"\bcode: ({errno.ENOSPC}|{errno.EDQUOT}|{errno.EFBIG})\b",
     re.IGNORECASE,
 )
-"""Messages of PyArrow, safetensors and torch; torch does not state why its writer failed."""
+"""Pattern of messages of PyArrow, safetensors and torch; torch does not state why its writer failed."""
 
 
 def full_disk_reason(error: BaseException) -> str | None:

@@ -38,7 +38,7 @@ def terminal_json(text: str) -> str:
 
 
 def escape_formula(value: Any) -> Any:
-    """Return the value of a cell so that no spreadsheet evaluates it as a formula. Numbers are unchanged.
+    """Return a cell's value, changed such that no spreadsheet evaluates it as a formula. Numbers are unchanged.
 
     >>> escape_formula("=1+1"), escape_formula(" @SUM(A1)"), escape_formula("a = b"), escape_formula(-1.5)
     ("'=1+1", "' @SUM(A1)", 'a = b', -1.5)

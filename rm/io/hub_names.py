@@ -30,7 +30,7 @@ def is_path(source: str) -> bool:
 
 @cache
 def check_connection() -> None:
-    """Switch to huggingface_hub's offline mode if the Hub cannot be reached, instead of five attempts for each file."""
+    """Switch to huggingface_hub's offline mode if the Hub cannot be reached, to avoid five attempts for each file."""
     from huggingface_hub import constants, get_session
 
     if constants.HF_HUB_OFFLINE:
@@ -44,7 +44,7 @@ def check_connection() -> None:
 
 
 def absolute_name(source: str) -> str:
-    """Return the absolute path of a folder, which is valid in any working directory; other names unchanged."""
+    """Return the absolute path of a folder, which is valid in any working directory; return other names unchanged."""
     return str(Path(source).resolve()) if source and Path(source).exists() else source
 
 

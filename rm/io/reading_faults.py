@@ -15,5 +15,5 @@ def reading_fault(error: BaseException, damaged: str, remedy: str = "fetch it ag
     if isinstance(error, MemoryError):
         return f"it does not fit into memory ({reason}); split it, or stream it where that is possible"
     if isinstance(error, NotImplementedError):  # pyarrow's, for a codec or a type that it does not read
-        return f"it needs a feature that its reader lacks ({reason}); write it again without that"
+        return f"it needs a feature that its reader lacks ({reason}); write it again without that feature"
     return f"{damaged} ({reason}); {remedy}"

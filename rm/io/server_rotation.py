@@ -13,7 +13,7 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 
 @dataclass
 class Rotation:
-    """Round robin over the available servers 0 ... number - 1; times are seconds of any one clock.
+    """Round robin over the available servers 0 ... number - 1; all times are in seconds, of any clock.
 
     After its kth consecutive failure a server pauses for min(longest, first 2^(k-1)), or for as long as it requested if
     that is longer. Failures of requests that were in flight at the same time count as one.
@@ -40,7 +40,7 @@ class Rotation:
         self.states = [ServerState() for _ in range(self.number)]
 
     def available(self, now: float, but: Collection[int] = ()) -> list[int]:
-        """Return the available servers in the order of their turns, without those in `but`."""
+        """Return the available servers, except `but`, in the order of their turns."""
         order = [(self.turn + step) % self.number for step in range(self.number)]
         return [index for index in order if index not in but and self.states[index].until <= now]
 
@@ -82,7 +82,7 @@ class ServerState:
 
 
 def addresses(text: str | Sequence[str], what: str = "base_url") -> tuple[str, ...]:
-    """Return one address as a tuple, or several given as a list or as `[first, second]`.
+    """Return addresses as a tuple: one, or several that are given as a list or as text `[first, second]`.
 
     >>> addresses("[http://a:1/v1, http://b:2/v1]"), addresses(["http://a:1"])
     (('http://a:1/v1', 'http://b:2/v1'), ('http://a:1',))
@@ -97,7 +97,7 @@ def addresses(text: str | Sequence[str], what: str = "base_url") -> tuple[str, .
 
 
 def check_address(text: str, what: str = "base_url", *, example: str = "http://127.0.0.1:8000", key: str = "") -> None:
-    """Raise `UsageError` unless it is an http address without secrets, which belong in the environment as `key`.
+    """Raise `UsageError` unless `text` is an http address without secrets; these belong in the variable `key`.
 
     >>> check_address("127.0.0.1:8000", "--servers")
     Traceback (most recent call last):

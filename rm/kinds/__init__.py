@@ -1,1 +1,1 @@
-"""Kinds of reward models, one package per kind, each with a function of its name that returns its `Kind`."""
+"""Kinds of reward models, one package per kind, each with a function, named as the kind, that returns a `Kind`."""

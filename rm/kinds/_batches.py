@@ -21,7 +21,7 @@ def compute_distinct(
 ) -> list[Result]:
     """Return a result for every row, in evaluation mode and without gradients; equal rows are computed once.
 
-    `compute` takes the distinct rows, in the order of their first occurrence, and yields groups with their results.
+    `compute` takes the distinct rows, in the order of their first occurrence, and yields groups of them with results.
     """
     distinct, results = [*dict.fromkeys(rows)], {}
     model.eval()

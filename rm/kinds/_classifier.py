@@ -43,7 +43,7 @@ class SavedClassifier(Generic[Reading]):
         self.contract.save(folder)
 
     def _state(self) -> dict[str, Any] | None:
-        """Return the weights to save; None for all weights of a model that is not sharded."""
+        """Return the weights to save; None to save all weights of a model that is not sharded."""
         return gathered_state(self.model)
 
     def _tokenizer_for_export(self) -> PreTrainedTokenizerBase:
@@ -55,7 +55,7 @@ class SavedClassifier(Generic[Reading]):
 
     @contextmanager
     def _pad_id_for_export(self):
-        """Save no pad token id in the config if pad equals EOS: other software then refuses batches of rows."""
+        """Omit the pad token id from a saved config if pad equals EOS: other software then refuses batches of rows."""
         tokenizer, config = self.encoder.tokenizer, self.model.config.get_text_config()
         pad_id = config.pad_token_id
         if tokenizer.pad_token == edge_tokens(tokenizer)[1]:
@@ -67,7 +67,7 @@ class SavedClassifier(Generic[Reading]):
 
 
 class OpenedModel(NamedTuple, Generic[Stated]):
-    """Where a model is loaded from."""
+    """Name, scoring contract and precision of a model to load, as determined by `open_source`."""
 
     name: str
     """Hub id, or absolute path of the folder: an adapter stores the name of its base."""
@@ -129,7 +129,7 @@ def load_weights(
 
 
 def _train_in_full(lora: LoraConfig, new: list[str]) -> None:
-    """Train and save new modules in full: PEFT does not save base weights, so LoRA on random ones would lose them."""
+    """Train and save new modules in full: with LoRA their random base weights would be lost, as PEFT saves none."""
     modules = sorted({key.partition(".")[0] for key in new})
     lora.modules_to_save = sorted({*(lora.modules_to_save or []), *modules})
     lora.exclude_modules = modules
@@ -149,7 +149,7 @@ def determined_fields(
 
 
 def context_of(config: Any, tokenizer: PreTrainedTokenizerBase) -> int:
-    """Return the model's context length, at most 4,096 tokens; `max_length` overrides it."""
+    """Return the default maximum length: the model's context length, at most 4,096 tokens."""
     positions = position_limit(config) or 4096
     return min(positions, tokenizer.model_max_length, 4096)
 
@@ -157,7 +157,7 @@ def context_of(config: Any, tokenizer: PreTrainedTokenizerBase) -> int:
 def assemble(
     model: Any, tokenizer: PreTrainedTokenizerBase, lora: LoraConfig | None, task: TaskType, device: str | None
 ) -> Any:
-    """Return a classifier that pads as its tokenizer does, with the adapters of `lora`, on the device."""
+    """Return the classifier on the device, with the adapters of `lora` and the pad token of its tokenizer."""
     model.config.get_text_config().pad_token_id = tokenizer.pad_token_id
     model = model if lora is None else add_lora(model, lora, task)
     return model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))

@@ -53,4 +53,5 @@ def _two_classes(differences: Any, wins: np.ndarray) -> tuple[Any, np.ndarray, n
 
 
 def _stack(parts: Sequence[Any]) -> Any:
+    """Concatenate the rows of matrices, dense or sparse."""
     return sparse.vstack(parts) if sparse.issparse(parts[0]) else np.vstack(parts)

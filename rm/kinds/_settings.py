@@ -36,7 +36,7 @@ class LabelSettings(RowSettings):
     )
     objective: str = setting(OVERALL, "Objective (label of the pairs) to learn.", group="Model")
     objectives: list[str] = setting(
-        [OVERALL], "Objectives (labels of the pairs), in order. --data NAME=FILE assigns a file's labels to one."
+        [OVERALL], "Objectives (labels of the pairs), in order. --data NAME=FILE: a file's labels are for NAME."
     )
 
     def __post_init__(self) -> None:
@@ -126,5 +126,5 @@ class FittedSettings(LabelSettings):
     """Settings of a convex fit on fixed features."""
 
     inverse_regularization: float | None = setting(
-        None, "C of linear and embedding heads; larger regularizes less.", group="Run", range=ABOVE_0, advanced=True
+        None, "C of linear and embedding heads; a larger C regularizes less.", group="Run", range=ABOVE_0, advanced=True
     )

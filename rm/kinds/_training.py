@@ -31,7 +31,7 @@ class RowTraining(Training[R]):
 
     @abstractmethod
     def load_rows(self, sources: Sequence[str]) -> tuple[Judged, RowReport]:
-        """Load all rows of the sources, with a report of the bad ones."""
+        """Load all rows of the sources, with a report of the bad rows."""
 
     def load_training_rows(self, sources: Sequence[str]) -> tuple[Judged, RowReport]:
         """Load the training rows; of a stream only its first rows, for checks and the report."""
@@ -63,7 +63,7 @@ class PairTraining(RowTraining[L]):
         return [self.split_source(source)[1] for source in sources]
 
     def load_rows(self, sources: Sequence[str]) -> tuple[Judged, RowReport]:
-        """Load all sources; pairs of a file for one objective are labelled under the objective's name."""
+        """Load all sources; pairs of a file that is assigned to an objective are labelled for this objective."""
         data, report = Judged([], []), RowReport()
         for objective, path in map(self.split_source, sources):
             part, rows = self.load_file(path, objective)
@@ -73,7 +73,7 @@ class PairTraining(RowTraining[L]):
         return data, report
 
     def load_file(self, path: str, objective: str | None) -> tuple[Judged, RowReport]:
-        """Load one file, labelled for `objective`; if that is None, with the labels in the file."""
+        """Load one file; its pairs are labelled for `objective`, or as in the file if `objective` is None."""
         pairs, rows = load_pairs(path, on_bad_row="skip")
         return Judged([pair.labelled_for(objective) for pair in pairs] if objective else pairs, []), rows
 
@@ -115,7 +115,7 @@ class BackboneTraining(RowTraining[Any]):
             check_renders(load_tokenizer(self.settings.model, chat_template=template, **self.options))
 
     def loading_options(self) -> dict[str, Any]:
-        """Return the options for loading the named backbone that all kinds have."""
+        """Return the options, common to all kinds, for loading the named backbone."""
         settings = self.settings
         options = {"max_length": settings.max_length, "chat_template": settings.chat_template, "dtype": settings.dtype}
         return options | edges(settings) | self.options
@@ -131,7 +131,7 @@ class ClassifierTraining(BackboneTraining):
     """Training of a backbone with a new head, or of a small model from scratch."""
 
     def classifier_options(self) -> dict[str, Any]:
-        """Return the options of loading the named backbone with a new head."""
+        """Return the options for loading the named backbone with a new head."""
         return self.loading_options() | {"lora": lora_config(self.settings), "seed": self.arguments.seed}
 
     def small_backbone(self, texts: Sequence[str]) -> tuple[PreTrainedTokenizerBase, Any]:
@@ -151,7 +151,7 @@ class ClassifierTraining(BackboneTraining):
 
 
 def lora_config(settings: ClassifierSettings) -> LoraConfig | None:
-    """Return the adapters of --lora; None without it."""
+    """Return the configuration of the adapters that --lora adds; None without --lora."""
     if not settings.lora:
         return None
     targets: Any = settings.lora_target_modules or ["all-linear"]

@@ -13,7 +13,7 @@ from ..registry.specs import build
 class ListLoss:
     """Loss per list [B] in nats, not reduced: `formula` of the rewards and the scores of its completions.
 
-    The formula gets rewards r [B, R], and scores s [B, R] of which higher ones are better, equal ones are ties, and NaN
+    The formula gets rewards r [B, R] and scores s [B, R]: higher scores are better, equal scores are ties, and NaN
     marks a missing completion, whose reward is 0 and has no part in the loss.
     """
 

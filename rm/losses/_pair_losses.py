@@ -23,7 +23,7 @@ OTHER = "other"
 """Key of the reward gap of another, frozen reward model in a pair's `gaps`."""
 MISSING = {
     "margin": "the loss weighs pairs by how much better the chosen completion is, and {absent} of {pairs} pairs have "
-    "no {margin}; add it, or take --loss bradley_terry",
+    "no {margin}; add it, or use --loss bradley_terry",
     "other": "the loss reads another reward model's gaps, and {absent} of {pairs} pairs have none called "
     f"'{OTHER}'; name the model in the loss, or add them to 'gaps'",
 }
@@ -70,7 +70,7 @@ def load_other(loss: PairLoss, **options: Any) -> RewardModel | None:
     model = load_reward_model(loss.other, **options)
     if len(model.contract.objectives) != 1:
         named = ", ".join(model.contract.objectives)
-        raise UsageError(f"{loss.other} has objectives {named}; a loss reads a model of one")
+        raise UsageError(f"{loss.other} has objectives {named}; give a model with one")
     return model
 
 

@@ -48,7 +48,7 @@ def omega(step: int, steps: int, floor: float) -> float:
 
 
 def extremes(scores: Float[Tensor, "G R"]) -> Pairs:
-    """Return the best and worst of every group with p = 1. No pair if all are equal or fewer than two are not NaN."""
+    """Return each group's best and worst with p = 1, or p = NaN if all are equal or fewer than two are not NaN."""
     unknown = scores.isnan()
     best = scores.masked_fill(unknown, -torch.inf).argmax(1)
     worst = scores.masked_fill(unknown, torch.inf).argmin(1)
@@ -87,7 +87,7 @@ def grebt(alpha: float = 0.3, *, spread: str = "full", epsilon: float = 1e-6) ->
     L_GRE = `group_entropy`
 
     A group without a pair has no loss unless α = 1. Unless α = 0, the same holds for groups with equal rewards or with
-    fewer than three known ones, for which the entropy is constant; groups need at least three completions.
+    fewer than three known rewards, for which the entropy is constant; groups need at least three completions.
     """
     if not 0 <= alpha <= 1:
         raise ValueError(f"grebt: alpha is a share in [0, 1], got {alpha}")

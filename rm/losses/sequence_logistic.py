@@ -90,11 +90,11 @@ def sequence_logistic(
     """L = Σ_i α_i β̄ / β_i l_i + λ L_global,   l_i = -t_i log σ(β_i Δ - m) - (1 - t_i) log σ(-β_i Δ - m)
 
     Δ = log π(y0 | x) - log π(y1 | x), summed over each completion's tokens; t_i = P(y0 better | objective i) in [0, 1].
-    `beta` is one β_r for all objectives or one β_i each, with the mean β̄: a larger one makes a weaker guide for that
-    objective, and the factor β̄ / β_i lets all pull alike at Δ = 0. With λ = `weight` = 0 and one objective this is
-    GenARM's loss (Xu et al. 2024, arXiv:2410.08193), with several PARM's (Lin et al. 2025, arXiv:2505.06274). UniARM
-    (arXiv:2602.09538) adds a global term whose form is not known to us, so several are offered; with s = Σ_i α_i (2 t_i
-    - 1) and β_r = Σ_i α_i β_i:
+    `beta` is one β_r for all objectives or one β_i each, with the mean β̄: a larger β_i makes a weaker guide for that
+    objective, and the factor β̄ / β_i equalises the gradients at Δ = 0. With λ = `weight` = 0 and one objective this is
+    GenARM's loss (Xu et al. 2024, arXiv:2410.08193); with several objectives, PARM's (Lin et al. 2025,
+    arXiv:2505.06274). UniARM (arXiv:2602.09538) adds a global term whose form is not known to us, so several forms are
+    offered; with s = Σ_i α_i (2 t_i - 1) and β_r = Σ_i α_i β_i:
 
         scalarised   -log σ(β_r s Δ)
         mixed_label  -log σ(β_r sign(s) Δ), 0 if s = 0

@@ -54,7 +54,7 @@ def first_token(model: Any, examples: Sequence[Example], tokens: Sequence[Sequen
 
 
 def culprit(model: Any, examples: Sequence[Example], ours: np.ndarray, theirs: BackendScores) -> str:
-    """Return the fault that explains why another backend's scores differ, or a sentence that no known fault does."""
+    """Return the fault that explains why another backend's scores differ; if none does, a sentence that says so."""
     if theirs.because:
         return theirs.because
     gap = np.abs(theirs.scores - ours).max()

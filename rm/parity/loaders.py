@@ -79,7 +79,7 @@ def with_plain_truncation(model: Any, examples: Sequence[Example]) -> list[Examp
 def stored_scores(source: str, objectives: Sequence[str]) -> Group:
     """Return the conversations of a file with the scores that another program gave them.
 
-    A row has `prompt` and `completion`, or `messages`, and each objective's number; a single one may be `score`.
+    A row has `prompt` and `completion`, or `messages`, and one number per objective, or a single `score`.
     """
 
     def parse(values: Mapping[str, Any]) -> tuple[Example, list[float]]:
@@ -116,12 +116,13 @@ def adapter(source: str, model: Any, **options: Any) -> dict[str, Backend]:
     """Score with base and adapter through plain PEFT, unmerged and merged."""
     _check_scalar(source, model)
     if not (Path(source) / ADAPTER).exists():
-        raise UsageError(f"--against adapter: {source} holds no {ADAPTER}; give the folder of a LoRA, or leave it out")
+        raise UsageError(f"--against adapter: {source} holds no {ADAPTER}; give a LoRA's folder, or leave adapter out")
     merged = plain(source, _peft(source, model, options).merge_and_unload(), options)
     return {"plain PEFT": plain(source, _peft(source, model, options), options), "plain PEFT, merged": merged}
 
 
 def _peft(source: str, model: Any, options: dict[str, Any]) -> Any:
+    """Load a LoRA folder with plain PEFT on the device of `model`."""
     labels = len(model.contract.objectives)
     other = AutoPeftModelForSequenceClassification.from_pretrained(source, num_labels=labels, **options)
     return other.to(device_of(model))

@@ -41,7 +41,7 @@ class ModelServer:
         return self.request("GET", "/v1/models")["data"][0]["id"]
 
     def request(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        """Return the JSON of a response; raise a `DataError` for any other response."""
+        """Send a request and return the JSON of the response; raise `DataError` for an error or other content."""
         try:
             reply = self.http.request(method, f"{self.url}{path}", json=body)
             reply.raise_for_status()
@@ -56,7 +56,7 @@ class ModelServer:
             ) from error
 
     def post(self, path: str, **body: Any) -> Any:
-        """Return the JSON of a POST request that names the model."""
+        """Send a POST request that names the model, and return the JSON of the response."""
         return self.request("POST", path, {"model": self.name, **body})
 
 
@@ -148,7 +148,7 @@ class ServedSteps(Vllm):
 
 
 def vllm(url: str, model: Any) -> tuple[dict[str, Backend], dict[str, Backend]]:
-    """Score with vLLM on our token ids, with and without its activation; and on messages, with its chat template.
+    """Score with vLLM on our token ids, with and without its activation; and on messages, with the server's template.
 
     The second group is for conversations that vLLM truncates as the scoring contract does.
     """
@@ -193,7 +193,7 @@ class Sglang(ModelServer):
         return [reply["embedding"] for reply in (replies if isinstance(replies, list) else [replies])]
 
     def embeddings(self, rows: Sequence[list[int]]) -> list[list[float]]:
-        """Return the same through the embedding endpoint."""
+        """Return the head's output for each row through the embedding endpoint."""
         return sort_by_index(self.post("/v1/embeddings", input=rows)["data"], "embedding")
 
     def probabilities(self, rows: Sequence[list[int]]) -> list[list[float]]:

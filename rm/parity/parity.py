@@ -124,7 +124,7 @@ def own_variants(model: Any, seed: int = 0) -> dict[str, Backend]:
 
 
 def other_precision(model: Any) -> dict[str, Backend]:
-    """Return a backend in bfloat16, or in float32 for a narrower contract; empty without a tokenizer."""
+    """Return a backend in bfloat16, or in float32 if the contract is in half precision; empty without a tokenizer."""
     if not _has_tokens(model):
         return {}
     dtype = torch.bfloat16 if model.contract.dtype in ("float32", "float64") else torch.float32
@@ -184,7 +184,7 @@ def edge_cases(model: Any, examples: Sequence[Example]) -> list[Example]:
         (lambda example: _too_long(model, example), lambda: _long_example(model, question)),
     ]
     missing = [make() for is_kind, make in kinds if not any(map(is_kind, examples))]
-    return [example for example in missing if _readable(model, example)]
+    return [example for example in missing if _has_finite_rewards(model, example)]
 
 
 def _too_long(model: Any, example: Example) -> bool:
@@ -200,7 +200,7 @@ def _long_example(model: Any, prompt: tuple[Message, ...]) -> Example:
     return candidate
 
 
-def _readable(model: Any, example: Example) -> bool:
+def _has_finite_rewards(model: Any, example: Example) -> bool:
     try:
         return bool(np.isfinite(model.rate([example])).all())
     except DataError:

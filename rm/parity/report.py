@@ -92,4 +92,5 @@ def sentence(result: Parity) -> str:
 
 
 def _xml(text: str) -> str:
+    """Replace the characters that XML does not allow."""
     return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)

@@ -21,7 +21,7 @@ from .targets import Against
 
 
 class StepOutputs(NamedTuple):
-    """What a process reward model computes for one conversation."""
+    """Outputs of a process reward model for one conversation."""
 
     ids: Sequence[int]
     """Token ids [L]."""
@@ -37,7 +37,7 @@ def step_activation(logits: np.ndarray) -> np.ndarray:
 
 
 def select_steps(outputs: StepOutputs, theirs: Sequence[Sequence[float]]) -> np.ndarray | str:
-    """Return step scores [S, C] from rows for all tokens or for step tokens only; the reason as text if impossible."""
+    """Return step scores [S, C] from rows for all tokens or for step tokens only; else a text with the reason."""
     scores = np.array(theirs, float)
     if scores.ndim != 2 or scores.shape[1] != outputs.logits.shape[1]:
         return f"output of shape {scores.shape}, where {outputs.logits.shape[1]} labels per token are expected"
@@ -71,7 +71,7 @@ def compare_steps(
 
 
 def step_culprit(outputs: Sequence[StepOutputs], scores: np.ndarray, activated: bool) -> str:
-    """Return the name of the fault that explains `scores` [S, C], or a sentence that none does."""
+    """Return the name of the fault that explains `scores` [S, C], or else a sentence that says that none does."""
     gap = np.abs(scores - _our_scores(outputs, activated)).max()
     if not np.isfinite(gap):
         return "scores that are missing or not finite"
@@ -102,7 +102,7 @@ def _our_scores(outputs: Sequence[StepOutputs], activated: bool) -> np.ndarray:
 
 
 def _logits_at_steps(outputs: Sequence[StepOutputs], offset: int) -> np.ndarray:
-    """Return the logits at all step tokens, `offset` tokens away, [S, C]."""
+    """Return the logits [S, C] at the tokens that are `offset` positions after the step tokens."""
     rows: list[Any] = []
     for output in outputs:
         last = len(output.ids) - 1

@@ -17,7 +17,7 @@ class Against(NamedTuple):
 
 
 def parse_against(words: list[str]) -> list[Against]:
-    """Parse the words of --against; a server kind is followed by its address, and a file holds scores.
+    """Parse the words of --against: kinds, of which servers are followed by an address, and files of scores.
 
     >>> parse_against(["checkpoint", "vllm", "http://127.0.0.1:8000", "theirs.jsonl"])
     [Against(kind='checkpoint', target=''), Against(kind='vllm', target='http://127.0.0.1:8000'), \

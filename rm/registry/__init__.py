@@ -1,4 +1,4 @@
-"""Registry folders: a name selects the function of that name in the folder's module or package; kinds of models."""
+"""Registry folders, in which a name selects the function of this name in its module or package; kinds of models."""
 
 import hashlib
 import importlib
@@ -35,7 +35,7 @@ IMPORTABLE = re.compile(r"[\w.]+:\w+")
 
 
 def names(folder: str) -> list[str]:
-    """Return the choices in a registry folder, such as `"rm.kinds"`, in alphabetical order, with those of plug-ins.
+    """Return the choices in a registry folder, such as `"rm.kinds"`, in alphabetical order, also those of plug-ins.
 
     Modules whose names begin with an underscore are helpers and not choices.
 
@@ -49,7 +49,7 @@ def names(folder: str) -> list[str]:
 
 @cache
 def plugins(folder: str) -> dict[str, EntryPoint]:
-    """Return the entry points of installed packages for a registry folder, by name; the folder's own names win."""
+    """Return the entry points of installed packages for a registry folder, by name, except names in the folder."""
     group = PLUGINS.get(folder)
     return {entry.name: entry for entry in entry_points(group=group)} if group else {}
 
@@ -139,12 +139,12 @@ class _FromSource(SourceFileLoader):
     """Loader of Python files from source, never from bytecode, which can be stale after an edit within a second."""
 
     def get_code(self, fullname: str) -> CodeType:
-        """Return the code of the file as it is now."""
+        """Return the code compiled from the current content of the file."""
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def _file_module(path: Path) -> ModuleType:
-    """Import a Python file once, and again after an edit; modules beside it can be imported by it."""
+    """Import a Python file once, and again after an edit; the file can import modules from its own folder."""
     path = path.expanduser().resolve()
     if not path.is_file():
         raise UsageError(f"no file {path}")
@@ -199,10 +199,11 @@ class Kind:
     def training(self) -> type[Any]:
         """The class that trains a reward model of this kind, a subclass of `training.protocol.Training`."""
         if not self.trainer:
-            raise UsageError(f"a {self.name} reward model is not trained; name a kind that is")
+            raise UsageError(f"a {self.name} reward model is not trained; name a kind that can be")
         return self._imported(self.trainer)
 
     def _imported(self, reference: str) -> Any:
+        """Import the object that a reference, relative to the kind's package, names."""
         return pkgutil.resolve_name(importlib.util.resolve_name(f".{reference}", self.package))
 
 

@@ -76,7 +76,7 @@ def setting(
 
     `group` is the heading of this and the following settings. `choices` are the accepted values, or `registry` is the
     folder whose entries are accepted. `range` bounds a number. `requires` names another setting that must be set too.
-    `suffixes` are those of a file. An `advanced` setting is shown by `--help-all` only.
+    `suffixes` are those that a file name may have. An `advanced` setting is shown by `--help-all` only.
     """
     values = (group, tuple(choices), registry, advanced, range, requires, suffixes)
     declared = {name: value for name, value in zip(DECLARED, values, strict=True) if value}
@@ -93,7 +93,7 @@ class Rule(NamedTuple):
     """What is wrong and the remedy; `{name}` stands for the value of a setting or of a property of the settings."""
 
     def check(self, settings: Any) -> None:
-        """Raise a `UsageError` if the settings are refused."""
+        """Raise a `UsageError` if the settings are this invalid combination."""
         if self.refused(settings):
             names = [name for _, name, _, _ in Formatter().parse(self.message) if name]
             raise UsageError(self.message.format_map({name: _text(getattr(settings, name)) for name in names}))
@@ -120,11 +120,12 @@ class Settings:
         for name in self.required:
             require_setting(name, vars(self)[name])
         check_values(self)
-        self._check_required_ones()
+        self._check_requirements()
         for rule in (rule for base in reversed(type(self).__mro__) for rule in vars(base).get("rules", ())):
             rule.check(self)
 
-    def _check_required_ones(self) -> None:
+    def _check_requirements(self) -> None:
+        """Raise `UsageError` for a changed setting that requires another setting which is not set."""
         declared = declarations(type(self))
         for name in changed_settings(self):
             other = declared[name].metadata.get("requires", "")
@@ -133,6 +134,7 @@ class Settings:
 
 
 def _text(value: object) -> str:
+    """Return the value of a setting as in error messages."""
     text = f"{value:g}" if isinstance(value, float) else str(value)
     return ", ".join(map(str, value)) if isinstance(value, list) else text
 
@@ -143,7 +145,7 @@ def declarations(settings: type) -> Mapping[str, Field]:
 
 
 def heading(settings: type, name: str) -> str:
-    """Return the group of a setting: the last one declared in its class up to this setting."""
+    """Return the group of a setting: the last group that its class declares up to this setting."""
     owner = next(base for base in settings.__mro__ if name in vars(base).get("__annotations__", {}))
     names = [*vars(owner)["__annotations__"]]
     groups = (

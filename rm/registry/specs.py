@@ -77,7 +77,7 @@ def is_function(text: str) -> bool:
 
 
 def split_name(text: str) -> tuple[str, str]:
-    """Split `NAME=SOURCE`; the name of a SOURCE alone is the last part of its path or function.
+    """Split `NAME=SOURCE`; if NAME is absent, it is the last part of the path or function of SOURCE.
 
     >>> split_name("safe=runs/rm"), split_name("runs/lr=0.1/rm/"), split_name("my_rewards.code:compiles(timeout=2)")
     (('safe', 'runs/rm'), ('rm', 'runs/lr=0.1/rm/'), ('compiles', 'my_rewards.code:compiles(timeout=2)'))
@@ -210,13 +210,13 @@ def plain_forms(folder: str) -> tuple[Plain, ...]:
 
 
 def plain_form(folder: str, function: Callable[..., Any]) -> Plain | None:
-    """Return the declared signature that a plain function of this registry folder has; None for a factory."""
+    """Return the declared signature of a plain function of this registry folder; None for a factory."""
     names = tuple(signature(function).parameters)
     return next((plain for plain in plain_forms(folder) if names[: len(plain.parameters)] == plain.parameters), None)
 
 
 def use_plain(plain: Plain, function: Callable[..., Any], text: str, arguments: Mapping[str, Any]) -> Any:
-    """Bind the arguments of a spec to a plain function and wrap it; an unknown or missing one is a `UsageError`."""
+    """Bind the arguments of a spec to a plain function and wrap it; raise `UsageError` for unknown or missing ones."""
     free = dict([*signature(function).parameters.items()][len(plain.parameters) :])
     variadic = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in free.values())
     if unknown := [name for name in arguments if name not in free and not variadic]:
@@ -229,7 +229,7 @@ def use_plain(plain: Plain, function: Callable[..., Any], text: str, arguments: 
 
 
 def is_required(parameter: Parameter) -> bool:
-    """Return whether every call must give the parameter."""
+    """Return whether every call must pass the parameter."""
     variadic = parameter.kind in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
     return parameter.default is Parameter.empty and not variadic
 

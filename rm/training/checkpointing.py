@@ -41,7 +41,7 @@ def fault_of_checkpoint(checkpoint: Path) -> str | None:
 def last_complete_checkpoint(folder: Path, report: Callable[[str], None] = print) -> Path | None:
     """Return the newest complete checkpoint; None if none was ever completed. `report` gets a line per damaged one.
 
-    Newer damaged ones are renamed to `corrupt-checkpoint-N`; raises `DataError` if all completed ones are damaged.
+    Damaged checkpoints are renamed to `corrupt-checkpoint-N`; raises `DataError` if no completed one is intact.
     """
     faulty: dict[Path, str] = {}
     complete = None
@@ -56,11 +56,11 @@ def last_complete_checkpoint(folder: Path, report: Callable[[str], None] = print
     damaged = (*faulty, *folder.glob(f"{CORRUPT_PREFIX}checkpoint-*"))
     before = [checkpoint for checkpoint in damaged if (checkpoint / COMPLETE).exists()]
     if complete is None and before:
-        reasons = "; ".join(f"{path.name}: {faulty.get(path, 'renamed before')}" for path in before)
+        reasons = "; ".join(f"{path.name}: {faulty.get(path, 'renamed earlier as damaged')}" for path in before)
         raise DataError(f"{folder} has no complete checkpoint ({reasons}); restore one, or start over with --overwrite")
     for checkpoint, fault in faulty.items():
         quarantined = _rename_damaged(checkpoint)
-        way = f"continuing from {complete.name}" if complete else "there is no earlier one, so training restarts"
+        way = f"continuing from {complete.name}" if complete else "there is no earlier checkpoint, so training restarts"
         report(f"{checkpoint.name}: {fault}; renamed to {quarantined.name}, {way}")
     return complete
 
@@ -74,6 +74,7 @@ def checkpoint_to_resume(folder: Path, report: Callable[[str], None], *, resume:
 
 
 def _step(checkpoint: Path) -> int:
+    """Return the step in the name of a checkpoint; -1 if it has none."""
     number = checkpoint.name.rpartition("-")[2]
     return int(number) if number.isdigit() else -1
 

@@ -51,7 +51,7 @@ class Encoding(NamedTuple):
             )
         if self.identical or self.unlabelled:
             equal, unlabelled = self.identical, self.unlabelled
-            lines.append(f"{name}: {equal} {noun} identical after truncation, {unlabelled} unlabelled, left out")
+            lines.append(f"{name}: left out {equal} {noun} identical after truncation, {unlabelled} unlabelled")
         if self.omitted:
             text = self.omitted_text[:60]
             lines.append(

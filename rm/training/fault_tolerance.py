@@ -66,7 +66,7 @@ class FaultTolerantTrainer(Trainer):
     report: Callable[[str], None] = staticmethod(print)
 
     def rows_of(self, inputs: Mapping[str, Any]) -> int | None:
-        """Return the rows of a micro-batch; None if its loss is not a sum over rows, so that it cannot be split."""
+        """Return the number of rows of a micro-batch; None if its loss is not a sum over rows and cannot be split."""
         return len(inputs["wins"])
 
     def _prepare_inputs(self, inputs):
@@ -108,10 +108,10 @@ class FaultTolerantTrainer(Trainer):
             return loss
         # parameters whose gradient buffer was replaced or written before memory ran out: their gradient is complete
         done = [weight for weight, grad, version in before if weight.grad is not grad or _version(grad) != version]
-        self._check_divisible(model, rows, failure, begun=bool(done))
+        self._check_can_split(model, rows, failure, begun=bool(done))
         clear_device_cache()
         self.most_rows = ((rows or 2) + 1) // 2
-        with _frozen(done):  # these already have the full gradient and must not accumulate it again
+        with _without_gradients(done):  # these already have the full gradient and must not accumulate it again
             return self._accumulate_halves(step, model, piece, items, rows or 2, last=last)
 
     def _accumulate_halves(self, step: Any, model: Any, piece: Piece, items: Any, rows: int, *, last: bool) -> Tensor:
@@ -120,10 +120,12 @@ class FaultTolerantTrainer(Trainer):
         return loss + self._accumulate(step, model, second, items, last=last)
 
     def _trainable(self) -> list[nn.Parameter]:
+        """Return the parameters that the optimizer updates."""
         optimizer: Any = self.optimizer
         return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
-    def _check_divisible(self, model: Any, rows: int | None, failure: str, *, begun: bool) -> None:
+    def _check_can_split(self, model: Any, rows: int | None, failure: str, *, begun: bool) -> None:
+        """Raise `UsageError`, with the reason, if a batch that does not fit into memory cannot be split."""
         why = None
         if rows is None:
             why = "this loss is not a mean over rows, so it cannot be split"
@@ -201,7 +203,8 @@ def _version(grad: Tensor | None) -> int:
 
 
 @contextlib.contextmanager
-def _frozen(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
+def _without_gradients(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
+    """Disable gradients of the parameters within the context."""
     for parameter in parameters:
         parameter.requires_grad_(False)
     try:

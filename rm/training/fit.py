@@ -95,13 +95,13 @@ def _train(
 def _trainer(training: Training[Any], prepared: Prepared, folder: Path) -> RewardTrainer:
     assert prepared.task is not None and prepared.encoding is not None
     rows = prepared.stream() if prepared.stream else prepared.encoding.rows
-    arguments = _for_folder(training.arguments, folder, evaluates=prepared.eval_rows is not None)
+    arguments = _arguments_for_folder(training.arguments, folder, evaluates=prepared.eval_rows is not None)
     callbacks = (prepared.monitor,) if prepared.monitor else ()
     return RewardTrainer(prepared.model, arguments, prepared.task, rows, prepared.eval_rows, callbacks)
 
 
 def _save(model: Any, examples: list[Example], folder: Path, leads: bool) -> None:
-    """Save weights and golden scores to the folder; collective if the weights are sharded."""
+    """Save weights and golden scores to the folder; all processes must call it if the weights are sharded."""
     if leads or is_sharded(model.model):
         with rank_0_folder(folder, writes=leads) as work:
             model.save(work)
@@ -109,7 +109,7 @@ def _save(model: Any, examples: list[Example], folder: Path, leads: bool) -> Non
                 write_golden(model, examples, work)
 
 
-def _for_folder(arguments: RewardArguments, folder: Path, *, evaluates: bool) -> RewardArguments:
+def _arguments_for_folder(arguments: RewardArguments, folder: Path, *, evaluates: bool) -> RewardArguments:
     """Return the training arguments; with evaluation data, the checkpoint of the lowest evaluation loss is kept."""
     changes: dict[str, Any] = {"output_dir": str(folder)}
     if evaluates and arguments.save_strategy != "no":

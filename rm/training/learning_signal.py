@@ -18,7 +18,7 @@ from transformers.trainer_callback import ExportableState
 from ..errors import CheckFailed
 
 TINY = 1e-12
-"""FittedModel weights below this value count as 0."""
+"""Fitted weights below this value count as 0."""
 
 
 class SignalCheck(TrainerCallback, ExportableState):
@@ -41,7 +41,7 @@ class SignalCheck(TrainerCallback, ExportableState):
         self.seen = saved["attributes"]["seen"] if saved else state.global_step > 0
 
     def on_pre_optimizer_step(self, args, state, control, model=None, **kwargs):
-        """Note whether a gradient is finite and not 0."""
+        """Record whether a gradient is finite and not 0."""
         self.seen = self.seen or (model is not None and _has_gradient(model))
 
     def on_train_end(self, args, state, control, **kwargs):
@@ -66,7 +66,7 @@ def check_fitted(weights: np.ndarray, kind: str) -> None:
     if np.abs(weights).max(initial=0.0) < TINY:
         raise CheckFailed(
             f"all weights of the {kind} reward model are 0, so nothing was learnt and no model is saved: the pairs are "
-            "ties, or their completions are equal in all that the model reads; look at the labels, or take another "
+            "ties, or their completions are equal in all that the model reads; check the labels, or use another "
             "--kind"
         )
 
@@ -88,7 +88,7 @@ class Window(NamedTuple):
 def pair_sums(gaps: Float[Tensor, "..."], wins: Float[Tensor, "..."]) -> Float[Tensor, " 3"]:
     """Return the number of pairs with a preference, of those with the right sign, and the sum of their margins.
 
-    `gaps` are rewards of the first minus the second, `wins` is P(first better); a gap or label of NaN is no pair.
+    `gaps` are rewards of the first minus the second, `wins` is P(first better); NaN gaps or labels are not counted.
     """
     decided = ~gaps.isnan() & ~wins.isnan() & (wins != 0.5)
     margins = torch.where(decided, gaps * torch.sign(wins - 0.5), 0.0)
@@ -96,7 +96,7 @@ def pair_sums(gaps: Float[Tensor, "..."], wins: Float[Tensor, "..."]) -> Float[T
 
 
 class PairLog(TrainerCallback):
-    """Callback that sums accuracy and margin over the pairs since the last log line; also logs first and last step."""
+    """Callback that sums accuracy and margin of pairs since the last log line, and logs the first and the last step."""
 
     def __init__(self) -> None:
         self.sums: Tensor | None = None
@@ -139,7 +139,7 @@ def chance_sentence(windows: deque[Window]) -> str:
     if abs(loss - math.log(2)) > NEAR or abs(accuracy - 0.5) > half:
         return ""
     return (
-        f"the training ends at chance: over its last {pairs} pairs the loss is {loss:.4f} (ln 2 = 0.6931 is that of a "
-        f"guess) and the accuracy {accuracy:.3f}, which is not significantly different from 0.5; look at the labels "
+        f"the training ends at chance: over its last {pairs} pairs the loss is {loss:.4f} (ln 2 = 0.6931 for a "
+        f"guess) and the accuracy {accuracy:.3f}, which is not significantly different from 0.5; check the labels "
         "with rewardlab lint, or train with more steps or another --learning_rate"
     )

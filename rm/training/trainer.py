@@ -65,7 +65,7 @@ class RewardArguments(TrainingArguments):
         check_bf16(self)
         super().__post_init__()
         if self.train_sampling_strategy == "group_by_length":
-            raise UsageError("--train_sampling_strategy group_by_length is for single texts; take random or sequential")
+            raise UsageError("--train_sampling_strategy group_by_length is for single texts; use random or sequential")
         self.save_total_limit = max(2, self.save_total_limit or 2)
         self.remove_unused_columns = False
         self.dataloader_pin_memory = self.dataloader_pin_memory and torch.cuda.is_available()
@@ -141,7 +141,7 @@ class RewardTrainer(FaultTolerantTrainer):
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         """Return the inputs' contribution to the mean loss over the items of the step, in nats, and the task's outputs.
 
-        Multiplied by the number of processes, since gradients are averaged; without `num_items_in_batch` a full batch.
+        Multiplied by the number of processes, since gradients are averaged; by default, `inputs` are the full batch.
         """
         step = self.state.global_step
         loss, outputs = self.task.loss(model, inputs, step)
@@ -213,7 +213,7 @@ class RewardTrainer(FaultTolerantTrainer):
         self.loss_before = json.loads(stored.read_text(encoding="utf-8"))["sum"] if stored.exists() else None
 
     def log(self, logs, *args, **kwargs):
-        """Log as Transformers does, with `train_loss` over all steps, also before a resume, accuracy and margin."""
+        """Log as Transformers does, and add accuracy and margin; `train_loss` includes the steps before a resume."""
         if "loss" in logs:
             logs |= self.pair_log.metrics(logs["loss"], self.accelerator.reduce)
         if "train_loss" in logs and self.loss_before is not None:
@@ -229,6 +229,7 @@ class RewardTrainer(FaultTolerantTrainer):
 
 
 def _split_by_rate(optimizer: Any, model: nn.Module, rate_factor: Callable[[str], float]) -> None:
+    """Split the optimizer's groups by the parameters' relative learning rates."""
     factors = {parameter: rate_factor(name) for name, parameter in model.named_parameters()}
     for group in list(optimizer.param_groups):
         members = group["params"]

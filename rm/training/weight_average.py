@@ -16,7 +16,7 @@ FILE = "weight_average.safetensors"
 
 
 class WeightAverage(TrainerCallback):
-    """Average θ̄ <- d θ̄ + (1 - d) θ of weights θ with decay d, after each step from the share `start` of steps on.
+    """Average θ̄ <- d θ̄ + (1 - d) θ of weights θ with decay d, after each step beyond the share `start` of steps.
 
     The average starts at the weights of its first step. A model that is evaluated or saved with its average is less
     noisy than the last iterate; training itself goes on with θ (Polyak and Juditsky 1992; Izmailov et al. 2018,
@@ -66,11 +66,12 @@ class WeightAverage(TrainerCallback):
 
     @torch.no_grad()
     def _copy(self, values: Mapping[str, Tensor]) -> None:
+        """Copy values into the model's weights."""
         for name, value in values.items():
             self.weights[name].copy_(value)
 
     def save(self, folder: Path, *, writes: bool = True) -> None:
-        """Save the averages in a checkpoint; every process must call it, and the one that `writes` writes."""
+        """Save the averages in a checkpoint; every process must call it, but only one with `writes`."""
         tensors = {name: gather_tensor(mean).cpu().contiguous() for name, mean in self.means.items()}
         if writes:
             save_file(tensors, folder / FILE)
@@ -84,4 +85,5 @@ class WeightAverage(TrainerCallback):
 
 
 def _widened(weight: Tensor) -> Tensor:
+    """Return a copy of a weight, in float32 or a wider type."""
     return weight.detach().to(torch.promote_types(weight.dtype, torch.float32), copy=True)

@@ -40,7 +40,7 @@ CASES = [
     (f"{RL} --weight rm=0 --max_completion_length 8", 2, "all rewards have weight 0, so nothing would be learned"),
     (f"{RL} --use_vllm True --max_completion_length 8", 2, "--use_vllm needs the package vllm"),
     (RL.replace("{w}/rm", "my.py") + " --max_completion_length 8", 2, "name a function in it, as my.py:FUNCTION"),
-    (f"{RL} --weight rm=inf", 2, "--weight is NAME=number with a finite number, got 'rm=inf'"),
+    (f"{RL} --weight rm=inf", 2, "--weight must be NAME=number with a finite number, got 'rm=inf'"),
     (f"{DECODE} --max_new_tokens 0", 2, "--max_new_tokens is at least 1, got 0"),
     (f"{SAMPLE} --base {{w}}/policy --n 0", 2, "--n is at least 1, got 0"),
     (f"{SAMPLE} --base {{w}}/policy --share 0", 2, "--share is a share in (0, 1], got 0.0"),
@@ -80,7 +80,11 @@ CASES = [
     (f"{RL} --soup_share 0.1", 2, "--soup_share belongs to --soup"),
     (f"{DECODE} --weight 2", 2, "--weight belongs to --arm; add --arm, or leave --weight out"),
     (f"{DECODE} --resume", 2, "--resume belongs to --output; add --output, or leave --resume out"),
-    ("world --output {w}/new --config", 2, "--config is followed by a YAML file of settings; name it"),
+    (
+        "world --output {w}/new --config",
+        2,
+        "--config is the last argument; add the path of a YAML file of settings after it",
+    ),
     ("doctor --jsn", 2, "no setting '--jsn'; did you mean '--json'?"),
     # places that cannot be written to
     (f"{TRAIN}/../pairs.jsonl/x", 2, "pairs.jsonl is a file, so nothing can be written below it"),
@@ -157,7 +161,7 @@ CASES = [
     (
         "decode --data {w}/prompts.jsonl --arm {w}/policy",
         2,
-        "--base is missing: only an adapter names its base model, and {w}/policy is none",
+        "--base is missing: only an adapter names its base model, and {w}/policy is not one",
     ),
     (f"{DECODE} --arm {{w}}/no/such/arm", 2, "--arm {w}/no/such/arm: no such folder here; check the path"),
     (f"{DECODE} --arm helpful={{w}}/harmless harmless={{w}}/harmless", 2, "it was trained for harmless"),

@@ -119,9 +119,9 @@ REFUSED = [
     ),
     ("runs/eval/verify: scores.parquet", lambda: scores(abstained=None), "has no column 'abstained'"),
     ("runs/eval/items.parquet", lambda: items(best=[7]), "damaged|is there"),
-    ("runs/judge/judgments.parquet", lambda: in_every_row("runs/judge/judgments.parquet", cost="much"), "cannot be"),
+    ("runs/judge/judgments.parquet", lambda: in_every_row("runs/judge/judgments.parquet", cost="much"), "is damaged"),
     (ROLLOUTS, lambda: in_every_row(ROLLOUTS, **{"reward/sources/rm": {"value": 1.0}}), "lack a column"),
-    ("runs/exchange", lambda: exchange(), "its lengths differ from those of its completions"),
+    ("runs/exchange", lambda: exchange(), "its lengths do not add up to its number of tokens"),
 ]
 
 

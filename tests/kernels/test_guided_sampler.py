@@ -259,5 +259,5 @@ def test_seed_and_position_change_the_draw_and_other_tokens_limits_leave_it():
 
 
 def test_shapes_that_do_not_fit_are_told_so():
-    with pytest.raises(ValueError, match=r"guides are \[2, G, 5\] and weights \[2, G\], got \(2, 1, 4\) and \(2, 1\)"):
+    with pytest.raises(ValueError, match=r"be \[2, G, 5\] and weights \[2, G\], got \(2, 1, 4\) and \(2, 1\)"):
         module._check(torch.zeros(2, 5), torch.zeros(2, 1, 4), torch.zeros(2, 1))

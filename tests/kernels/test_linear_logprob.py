@@ -115,7 +115,7 @@ def test_a_wrong_argument_is_told_what_is_wrong():
     ):
         with pytest.raises(ValueError, match=message):
             linear_logprob(**example(CASE, torch.float32) | options)
-    with pytest.raises(ValueError, match="hidden is 6 wide and weight 5"):
+    with pytest.raises(ValueError, match="widths must agree, got hidden 6, weight 5"):
         _check(torch.zeros(9, 6), torch.zeros(23, 5), 1.0, None, 1)
 
 

@@ -243,12 +243,12 @@ def test_a_wrong_use_is_told_what_is_wrong():
         with pytest.raises(ValueError, match=match):
             policy_loss(*(arguments or given), **{"rule": PPO, **chosen})
 
-    told(r"0 <= low <= high, got \(1.2, 0.8\); inf is no bound", rule=PPO._replace(positive=(1.2, 0.8)))
+    told(r"0 <= low <= high, got \(1.2, 0.8\); inf: no bound", rule=PPO._replace(positive=(1.2, 0.8)))
     told(r"0 <= low <= high, got \(0.0, nan\)", rule=PPO._replace(negative=(0.0, math.nan)))
-    told("rule.through is one of ratio, logprob, got 'log'", rule=PPO._replace(through="log"))
-    told("rule.level is one of token, sequence, sequence-token, got 'row'", rule=PPO._replace(level="row"))
-    told("kl is one of k1, k2, k3, forward, got 'k4'", kl="k4")
-    told("beta is a finite number, got inf", beta=INF)
+    told("rule.through must be one of ratio, logprob, got 'log'", rule=PPO._replace(through="log"))
+    told("rule.level must be one of token, sequence, sequence-token, got 'row'", rule=PPO._replace(level="row"))
+    told("kl must be one of k1, k2, k3, forward, got 'k4'", kl="k4")
+    told("beta must be a finite number, got inf", beta=INF)
     told("beta is 0.1, but the reference log-probabilities are missing", beta=0.1)
     told(r"bounds must increase from 0 to 23 \(tokens\), got \[0, 22\]", *given[:4], torch.tensor([0, 22]))
     # Asked of the check itself, as the tests' annotations would refuse the shapes first

@@ -1,1 +1,1 @@
-"""Fine-tuning of policies on files by TRL's SFT and DPO trainers, as a run folder."""
+"""Fine-tuning of policies on files by TRL's SFT and DPO trainers. The result is a run folder."""

@@ -1,4 +1,4 @@
-"""`rewardlab sft` and `rewardlab dpo`: TRL's trainers on checked rows, as a run folder."""
+"""`rewardlab sft` and `rewardlab dpo`: fine-tuning by TRL's trainers on checked rows, saved as a run folder."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -17,7 +17,7 @@ class FineTuningSettings(PolicySettings):
     eval_data: list[str] = setting([], "Data for evaluation, every eval_steps and at the end.")
     on_bad_row: Literal["refuse", "skip"] = setting("refuse", "What to do with a row that cannot be used.")
     on_long: Literal["truncate", "skip", "refuse"] = setting(
-        "truncate", "What to do with a row beyond max_length; truncate removes its end."
+        "truncate", "What to do with a row longer than max_length; truncate cuts off its end."
     )
 
 
@@ -27,7 +27,7 @@ class SftSettings(FineTuningSettings):
 
     data: list[str] = setting(
         [],
-        "Files with prompt and completion, or messages; of preference files the preferred completions are learned. Or "
+        "Files with prompt and completion, or messages; for preference files, the preferred completions. Or "
         "hub-id[@revision][:split].",
         group="Data and output",
     )

@@ -1,4 +1,4 @@
-"""`rewardlab judge train`: train a generative judge on pairs, by traces with right verdicts, then a verdict reward."""
+"""`rewardlab judge train`: train a generative judge by SFT on traces with right verdicts, then by RL."""
 
 import json
 import os
@@ -112,8 +112,8 @@ def check_stages(config: JudgeTrainConfig, arguments: PolicyArguments, pairs: in
     """Raise `UsageError` for settings that the last stage refuses, before the first stage starts."""
     if arguments.world_size > 1:
         raise UsageError(
-            "judge train runs in one process; to use several, give prompts.jsonl of its run folder to rewardlab rl "
-            "with --reward verdict"
+            "judge train runs in one process; for several processes, run rewardlab rl with --reward verdict on "
+            "prompts.jsonl in its run folder"
         )
     if config.stage != "sft":
         checked_algorithm(_policy_settings(config, config.base, Path(config.output)), arguments)
@@ -149,7 +149,7 @@ def collect_traces(
     )
     prompt = comparison_prompt(config.prompt, ties=False, sampling=sampling)
     with stored_replies(models.open(), models.prices, work, config.on_fault) as teacher_chats:
-        log(f"asking {short} for {config.samples} replies in both orders of {len(pairs.cases)} pairs")
+        log(f"requesting from {short} {config.samples} replies in each order of {len(pairs.cases)} pairs")
         traces = select_traces(teacher_chats[short], pairs.cases, prompt, rubrics=pairs.rubrics, samples=config.samples)
         account = traces.account() | {"teacher": teacher_chats[short].account()}
     write_rows(work / TRACES, traces.records)
@@ -157,8 +157,8 @@ def collect_traces(
     log(f"traces: {len(traces.ids)} of {len(pairs.cases)} pairs kept; dropped: {account['dropped']}")
     if not traces.records:
         raise DataError(
-            f"none of {len(pairs.cases)} pairs has the right verdict in both orders ({account['dropped']}); take "
-            "another --teacher, or more --samples"
+            f"none of {len(pairs.cases)} pairs has the right verdict in both orders ({account['dropped']}); use "
+            "another --teacher or more --samples"
         )
     return traces.records, account
 

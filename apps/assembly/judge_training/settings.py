@@ -29,16 +29,16 @@ class JudgeTrainConfig(Settings):
     rules = (
         Rule(
             lambda config: config.stage == "sft" and config.no_verdict is not None,
-            "--no_verdict is a reward, and --stage sft has none; leave one of them out",
+            "--no_verdict sets a reward, which --stage sft does not use; leave one of the two settings out",
         ),
         Rule(
             lambda config: config.stage == "rl" and config.teacher,
-            "--teacher writes traces, and --stage rl reads none; leave one of them out",
+            "--teacher writes traces, which --stage rl does not use; leave one of the two settings out",
         ),
     )
     data: list[str] = setting(
         [],
-        "Preference files, or rows with prompt, answers and best, as for judge; a list becomes several pairs.",
+        "Files of preference pairs, or of cases as for rewardlab judge; a case may give several pairs.",
         group="Data and output",
     )
     objective: str = setting(OVERALL, "Label of the pairs.")
@@ -57,8 +57,8 @@ class JudgeTrainConfig(Settings):
     )
     samples: int = setting(
         1,
-        "Number of replies in each order of a pair; the first with the right verdict is trained on. One is greedy, "
-        "several are sampled at --temperature.",
+        "Number of replies of the teacher in each order of a pair; the first reply with the right verdict is used. A "
+        "single reply is decoded greedily; several are sampled at --temperature.",
         range=AT_LEAST_1,
     )
     sft_epochs: float = setting(2.0, "Passes over the traces.", range=ABOVE_0)
@@ -70,7 +70,7 @@ class JudgeTrainConfig(Settings):
     )
     no_verdict: float | None = setting(
         None,
-        "Reward of a reply without a verdict; a right verdict has 1, a wrong one 0. Default 0; nan leaves it missing.",
+        "Reward of a reply without a verdict (right verdict: 1, wrong verdict: 0). Default 0; nan: a missing reward.",
         group="Policy training stage, with the trainer settings below",
         range=FINITE_OR_NAN,
     )
@@ -79,8 +79,8 @@ class JudgeTrainConfig(Settings):
     loss: str = setting("ppo", "Policy loss.", registry="policy.losses", advanced=True)
     rubric: str | None = setting(
         None,
-        "Rubric that is shown with each pair: a .toml or .json file, a name of judges/rubrics, or a .jsonl with one "
-        "per case; cases without one are left out.",
+        "Rubric that is shown with each pair: a .toml or .json file, a name in judges/rubrics, or a .jsonl file with a "
+        "rubric per case; cases without a rubric are left out.",
     )
     prompt: str = setting(
         "pairwise", "Instructions of the comparison: the name of a file in judges/prompts.", advanced=True
@@ -92,9 +92,9 @@ class JudgeTrainConfig(Settings):
     on_bad_row: Literal["refuse", "skip"] = setting("refuse", "What to do with a row that cannot be used.", group="Run")
     on_fault: Literal["stop", "abstain"] = setting(
         "stop",
-        "Whether a request to the teacher without a reply stops the run (which can be resumed) or has no verdict.",
+        "What to do if the teacher does not reply to a request: stop (the run can be resumed), or count no verdict.",
     )
-    resume: bool = setting(False, "Continue a run that was cut off, in the stage where it was.")
+    resume: bool = setting(False, "Continue an interrupted run from the stage that it had reached.")
     overwrite: bool = setting(False, "Replace the run folder.")
 
     @property
@@ -120,7 +120,7 @@ class JudgeTrainConfig(Settings):
         source = f"teacher({self.teacher})"
         chat_settings = ChatConfig.__dataclass_fields__
         if unknown := [name for name in typed_arguments(source, ChatConfig) if name not in chat_settings]:
-            raise UsageError(f"--teacher: no setting '{unknown[0]}'; they are those of models in rewardlab judge")
+            raise UsageError(f"--teacher: no setting '{unknown[0]}'; use the model settings of rewardlab judge")
         config = ChatConfig(**(opening | typed_arguments(source, ChatConfig)))
         config.validate()
         if len(config.names) != 1:

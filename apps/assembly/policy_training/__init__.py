@@ -1,1 +1,1 @@
-"""Training of policies on reward models, judges and functions, as a run folder."""
+"""Training of policies on reward models, judges and functions. The result is a run folder."""

@@ -1,4 +1,4 @@
-"""Policy training as a run folder: checks of settings, parts by name, training, step metrics, and results."""
+"""Policy training in a run folder: checks of the settings, creation of the trainer, training, metrics, and results."""
 
 import json
 import math
@@ -69,7 +69,7 @@ FREE = ("resume", "overwrite", "output", "exchange_timeout", "processes")  # may
 
 
 def train_policy(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
-    """Train a policy on rewards, save its run folder, and return the summary of the run, which rank 0 has."""
+    """Train a policy on rewards, save its run folder, and return the summary of the run (on rank 0)."""
     output, started = config.output or arguments.output_dir, time.time()
     algorithm = checked_algorithm(config, arguments)
     here, recipe = trained_by(config.processes, "rl", arguments), _recipe(config, arguments)
@@ -96,6 +96,7 @@ def train_policy(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]
 
 
 def _recipe(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
+    """Return the settings that must not change when a run is resumed, with the hashes of the data."""
     recipe = recipe_of(config, FREE, [*config.data, *config.eval_data])
     recipe |= {name: list(map(without_limit, recipe[name])) for name in ("reward", "watch")}
     return training_recipe(recipe, arguments)
@@ -124,8 +125,8 @@ def prepare(
     policy = open_language_model(config.model, config, arguments)
     if text := prefilled_text(policy.encoder.render_turns):
         log(
-            f"the chat template begins every completion with {text!r}, which is part of the prompt: rewards read what "
-            "follows it"
+            f"the chat template begins every completion with {text!r}, which is part of the prompt: rewards read "
+            "only the text after it"
         )
     limits = {"longest": arguments.max_completion_length or 0, "max_length": config.max_prompt_length}
     prompts, eval_prompts = (drop_long_prompts(data[name], policy, log=log, **limits) for name in DATA)
@@ -159,7 +160,7 @@ def prepare(
 
 
 def open_curriculum(config: RlConfig, prompts: Prompts, seed: int) -> CurriculumSampler | None:
-    """Return the curriculum sampler of the next prompts. None if the settings have no curriculum."""
+    """Return the sampler by which the curriculum chooses the next prompts. None if the settings have no curriculum."""
     if config.curriculum is None or config.category is None:
         return None
     return CurriculumSampler(
@@ -238,14 +239,14 @@ def checked_algorithm(config: RlConfig, arguments: PolicyArguments) -> Algorithm
     if both := {*trained} & {*watched}:
         raise UsageError(f"'{both.pop()}' is the name of a --reward and of a --watch; rename one with NAME=SOURCE")
     algorithm = build_algorithm(config, [*trained])
-    check_formulas(algorithm, _sizes(config, arguments), _fields(config, arguments))
+    check_formulas(algorithm, _group_sizes(config, arguments), _fields(config, arguments))
     if costs := costs_sentence("--weight", algorithm.shares):
         log(costs)
     alone = [name for name in ("replay", "curriculum", "exchange", "rollouts", "scaffold") if vars(config)[name]]
     if config.processes > 1 and alone:
         raise UsageError(f"--{alone[0]} needs all completions of a step in one process; leave it or --processes out")
     if (config.reference or config.soup) and not (config.kl or arguments.measure_kl):
-        raise UsageError("nothing reads the reference; give --kl a weight, or leave --reference and --soup out")
+        raise UsageError("nothing uses the reference policy; set --kl, or leave --reference and --soup out")
     if config.rollouts and (config.scaffold or config.rollout_server or arguments.use_vllm):
         raise UsageError(
             "--rollouts searches with this process's policy; leave --scaffold, --rollout_server and --use_vllm out"
@@ -284,17 +285,17 @@ def _check_exchange(config: RlConfig, arguments: PolicyArguments) -> None:
     conflicts = [name for name in others if vars(config)[name]] + ["use_vllm"] * arguments.use_vllm
     if conflicts:
         raise UsageError(
-            "with --exchange this process's policy completes prompts that all agents have in common; leave "
-            f"--{conflicts[0]} out"
+            "with --exchange, completions are sampled from the policy in this process, for prompts common to all "
+            f"agents; leave --{conflicts[0]} out"
         )
     if (arguments.num_generations or 1) % config.agents:
         raise UsageError(
             f"--num_generations is {arguments.num_generations} and is shared by {config.agents} agents; make it a "
-            "multiple"
+            "multiple of the number of agents"
         )
 
 
-def _sizes(config: RlConfig, arguments: PolicyArguments) -> list[int]:
+def _group_sizes(config: RlConfig, arguments: PolicyArguments) -> list[int]:
     size = arguments.num_generations or 1
     return [size, arguments.num_generations_eval or size] if config.eval_data else [size]
 

@@ -27,7 +27,7 @@ class PolicySettings(ModelSettings):
 
 @dataclass
 class RolloutSettings(Settings):
-    """Settings of the use of completions: prompts, their generation, replay, curriculum and critic."""
+    """Settings of rollouts and their use: prompts, generation of completions, replay, curriculum and critic."""
 
     replay: str | None = setting(
         None,
@@ -57,7 +57,7 @@ class RolloutSettings(Settings):
     )
     max_prompt_length: int | None = setting(
         None,
-        "Longest prompt in tokens; longer ones are dropped and counted.",
+        "Maximum length of a prompt in tokens; longer prompts are dropped and counted.",
         group="Prompts and completions",
         range=AT_LEAST_1,
     )
@@ -66,11 +66,11 @@ class RolloutSettings(Settings):
         "stop", "What to do if a reward function raises an error or returns infinity; skip makes the reward missing."
     )
     rollout_server: str | None = setting(
-        None, "Address of a server that generates completions, such as vLLM; or a list."
+        None, "Address of a server that generates completions, such as vLLM; or a list of addresses."
     )
     scaffold: str | None = setting(None, "Rubric hints in the prompt of some completions.", registry="policy.scaffolds")
     rollouts: str | None = setting(
-        None, "Completions by search, as sage(r=2), or by vLLM in a process of its own, as vllm(every=8)."
+        None, "How completions are generated: by search, such as sage(r=2), or by a vLLM process: vllm(every=8)."
     )
     exchange: str | None = setting(None, "Folder through which agents exchange completions.", group="Several agents")
     agent: int = setting(0, "Index of this run's agent, from 0.", range=AT_LEAST_0)
@@ -99,4 +99,4 @@ class RlConfig(PolicySettings, RolloutSettings, ReferenceSettings, AlgorithmSett
         "Rewards as NAME=SOURCE: a model, file.py:function, package.module:function or r2m(model=runs/rm).",
         group="Rewards",
     )
-    watch: list[str] = setting([], "Rewards in the same form that are only logged.")
+    watch: list[str] = setting([], "Rewards that are only logged, in the form of --reward.")

@@ -23,9 +23,9 @@ def run_board(config: BoardConfig) -> dict[str, Any]:
     check_samples(config.bootstrap_samples)
     runs, unfinished = _find_runs(Path(config.runs))
     if unfinished:
-        log(f"left out, because unfinished: {', '.join(unfinished)}")
+        log(f"unfinished runs, left out of the leaderboard: {', '.join(unfinished)}")
     if not runs:
-        raise UsageError(f"there is no finished run of rewardlab eval under {config.runs}")
+        raise UsageError(f"there is no finished run of rewardlab eval under {config.runs}; name another folder")
     runs_by_cases: dict[tuple[str, frozenset[str]], dict[str, Finished]] = {}
     for name, run in runs.items():
         runs_by_cases.setdefault((run.suite.name, frozenset(map(case_hash, run.cases))), {})[name] = run
@@ -45,7 +45,7 @@ def run_board(config: BoardConfig) -> dict[str, Any]:
 def _find_runs(root: Path) -> tuple[dict[str, Finished], list[str]]:
     """Return the finished evaluations below a folder by relative path, and the paths of the unfinished evaluations.
 
-    Hidden folders and folders of other verbs are ignored.
+    Hidden folders and runs of other commands are ignored.
     """
     finished: dict[str, Finished] = {}
     unfinished: list[str] = []
@@ -63,7 +63,7 @@ def _find_runs(root: Path) -> tuple[dict[str, Finished], list[str]]:
 
 
 def _write_records(runs: Iterable[Finished], config: BoardConfig, work: Path) -> None:
-    """Write a record of Every Eval Ever for each model of each run."""
+    """Write a record in the Every Eval Ever format for each model of each run."""
     for run in runs:
         for row in run.summary["rows"]:
             if row["role"] == "model":

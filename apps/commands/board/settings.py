@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ....rm.registry.settings import AT_LEAST_1, SEED, Rule, Settings, setting
 
 RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
-"""Relationships of the evaluator to a model, in Every Eval Ever."""
+"""Relationships of an evaluator to a model that the Every Eval Ever format allows."""
 
 
 @dataclass
@@ -16,15 +16,15 @@ class BoardConfig(Settings):
     rules = (
         Rule(
             lambda config: config.every_eval_ever and not config.organization,
-            "--every_eval_ever names who evaluated the models; add --organization NAME",
+            "--every_eval_ever needs the name of the evaluator; add --organization NAME",
         ),
     )
     runs: str = setting("", "Folder with runs of `eval`; can be given as a positional argument.")
     output: str = setting("", "Folder for the leaderboard.")
     every_eval_ever: bool = setting(
-        False, "Write every model's results as records of Every Eval Ever too, below data/ of the leaderboard."
+        False, "Also write the results of every model in the Every Eval Ever format, to data/ in the output folder."
     )
-    organization: str = setting("", "Evaluator of the models, in these records.", requires="every_eval_ever")
+    organization: str = setting("", "Name of the evaluator, in the records.", requires="every_eval_ever")
     relationship: str = setting(
         "third_party",
         "Relationship of the evaluator to the models.",

@@ -20,7 +20,7 @@ from ...runs.run_folder import CONFIG, replace_text, trust_option
 from .settings import CardConfig
 
 AGAIN = 8
-"""Number of cases of a run that are scored again, to check that the run is of this model."""
+"""Number of cases of a run that are scored again, to check that the run evaluated this model."""
 RESULTS = ".eval_results"
 """Folder of a model repository with results that the Hub shows."""
 CLOSE = 1e-3
@@ -59,9 +59,9 @@ def _write_results(folder: Path, measured: Measured) -> Iterator[Path]:
 
 
 def measured_of(config: CardConfig, name: str) -> Measured:
-    """Return a run and this model's row in it.
+    """Return a run and its row of the configured model.
 
-    The row has the model's scoring contract, and scores that the model reproduces on a few cases.
+    Raise `DataError` if no row has the model's scoring contract and scores that the model reproduces on a few cases.
     """
     run = open_finished(name)
     scorer = open_scorer(config.model, **_loading_options(run), **trust_option(config))
@@ -69,7 +69,7 @@ def measured_of(config: CardConfig, name: str) -> Measured:
     if not rows:
         contracts = ", ".join(str(row["contract"]) for row in run.summary["rows"] if row["role"] == "model")
         raise DataError(
-            f"{name}: no model with the contract {scorer.contract}, only {contracts}; give a run of this model"
+            f"{name} has no model with the contract {scorer.contract}, only {contracts}; name a run of this model"
         )
     cases = [case for case in run.cases if any(run.judgments[row["scorer"]][case.id].scores for row in rows)][:AGAIN]
     again = [judgment.scores for judgment in scorer(cases)]
@@ -77,7 +77,7 @@ def measured_of(config: CardConfig, name: str) -> Measured:
         stored = [run.judgments[row["scorer"]][case.id].scores for case in cases]
         if cases and all(_equal_scores(*scores) for scores in zip(stored, again, strict=True)):
             return Measured(run, row)
-    raise DataError(f"{name}: the contract is that of {config.model}, but the scores are not; give a run of this model")
+    raise DataError(f"{name} has the contract of {config.model} but other scores; give a run of this model")
 
 
 def _loading_options(run: Finished) -> dict[str, Any]:
@@ -91,5 +91,6 @@ def _loading_options(run: Finished) -> dict[str, Any]:
 
 
 def _equal_scores(stored: Sequence[float], computed: Sequence[float]) -> bool:
+    """Return whether the stored and the computed scores of a case agree within the tolerance."""
     size = max(map(abs, stored), default=0.0)
     return len(stored) == len(computed) and np.allclose(stored, computed, rtol=CLOSE, atol=CLOSE * size)

@@ -15,14 +15,14 @@ class CardConfig(HubSettings):
     rules = (
         Rule(
             lambda config: config.push_to_hub and config.output and Path(config.output).name != "README.md",
-            "the Hub shows README.md, and --output is {output}; name a README.md, or leave --push_to_hub out",
+            "--push_to_hub needs an --output named README.md, got {output}; rename it, or leave --push_to_hub out",
         ),
     )
     model: str = setting("", "Model folder; can be given as a positional argument.", group="Model and card")
     runs: list[str] = setting(
         [],
-        "Runs of `eval` with this model; the card shows their results. Those on data of the Hub are also written to "
-        ".eval_results beside it, which the Hub shows on the model's page.",
+        "Runs of `eval` with this model; the card shows their results. Results on data of the Hub are also written to "
+        "the folder .eval_results beside the card; the Hub shows them on the model's page.",
     )
     output: str | None = setting(None, "Output file; by default README.md in the model folder.")
     trust_remote_code: bool = setting(False, "Run code that comes with a model.")

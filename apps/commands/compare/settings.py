@@ -12,10 +12,10 @@ class CompareConfig(Settings):
     required = ("runs",)
     runs: list[str] = setting([], "Baseline run and new run; can be given as positional arguments.")
     scorer: list[str] = setting(
-        [], "Model or judge to compare, or the first run's and the second run's; required if a run has several."
+        [], "Model or judge to compare, or one name for each run; required if a run has several models or judges."
     )
     gate: str | None = setting(
-        None, "YAML rules `- {area: overall, max_drop: 0.01}`; a violated rule exits with code 5."
+        None, "YAML file of rules like `- {area: overall, max_drop: 0.01}`; the exit code of a violation is 5."
     )
     output: str | None = setting(None, "Folder for the comparison.")
     bootstrap_samples: int = setting(1000, "Number of bootstrap samples.", range=AT_LEAST_1)

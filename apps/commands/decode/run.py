@@ -44,6 +44,7 @@ def run_decode(config: DecodeConfig) -> dict[str, Any]:
 
 
 def _decode(config: DecodeConfig, rows: ResumableRows | None) -> dict[str, Any]:
+    """Decode all completions that are not stored yet. Return counts and durations."""
     started = time.time()
     prompts = read_prompts(config.data)
     engine, objectives = open_engine(
@@ -103,8 +104,9 @@ def _items(
 
 
 def _preferences(config: DecodeConfig, objectives: tuple[str, ...]) -> list[Preference | None]:
+    """Return the preference vectors of the sweep, or the single configured preference."""
     if config.sweep and len(objectives) != 2:
-        raise UsageError(f"--sweep needs two objectives; the model has {len(objectives)}")
+        raise UsageError(f"--sweep needs two objectives, got {len(objectives)}; use --preference instead")
     if config.sweep:
         grid = simplex_grid(2, config.sweep - 1)
         return [dict(zip(objectives, map(float, shares), strict=True)) for shares in grid.round(6)]
@@ -117,6 +119,7 @@ def _preferences(config: DecodeConfig, objectives: tuple[str, ...]) -> list[Pref
 def _completions(
     engine: Engine, items: Sequence[DecodingItem], config: DecodeConfig, *, to_stdout: bool
 ) -> Iterator[tuple[DecodingItem, DecodedCompletion]]:
+    """Decode items in batches, print them if requested, and yield finished completions."""
     out = RESULTS.get(sys.stdout)
     is_single = len(items) == 1
     with tqdm(total=len(items), desc="decoding", disable=True if to_stdout and is_single else None) as bar:
@@ -135,7 +138,7 @@ def _completions(
 
 
 def _print(piece: TextPiece, item: DecodingItem, out: Any, is_single: bool) -> None:
-    """Stream a single completion as text. Print several when they are finished: on a terminal as text, else as JSON."""
+    """Stream a single completion as text. Print several completions one by one: as text on a terminal, else as JSON."""
     if is_single:
         text = escape_terminal(piece.text) if out.isatty() else piece.text
         print(text, end="" if piece.completion is None else "\n", file=out, flush=True)
@@ -147,6 +150,7 @@ def _print(piece: TextPiece, item: DecodingItem, out: Any, is_single: bool) -> N
 
 
 def _row(item: DecodingItem, completion: DecodedCompletion) -> dict[str, Any]:
+    """Return the fields that standard output and output files share."""
     return {
         "id": item.id,
         "preference": item.request.preference,

@@ -72,7 +72,7 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
         )
         write_evaluation(evaluation, work)
         contracts = {model.name: model.contract for model in models}
-        facts = {"contracts": contracts, **_unread(evaluation.report)} | _guides(models, config.model)
+        facts = {"contracts": contracts, **_partly_read_counts(evaluation.report)} | _guides(models, config.model)
         write_manifest(work, data=sources, seed=config.seed, started=started, suite=suite.name, **facts)
         shutil.rmtree(work / PROGRESS, ignore_errors=True)
     log_report(markdown(evaluation.report))
@@ -84,7 +84,7 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
         "part": part_of(evaluation.report.notes),
         "processes": here.world,
         "overall": {row.scorer: row.overall._asdict() for row in evaluation.report.rows},
-        **_unread(evaluation.report),
+        **_partly_read_counts(evaluation.report),
     }
 
 
@@ -96,7 +96,7 @@ def _absent(names: Sequence[str], baselines: Sequence[Scorer]) -> list[str]:
 
 
 def _recipe(config: EvalConfig, sources: Sequence[str]) -> dict[str, Any]:
-    """Return the settings, and hashes of the files, that determine the judgments. A resumed run must have the same."""
+    """Return the settings and file hashes that determine the judgments, which must not change when a run is resumed."""
     free = ("resume", "overwrite", "processes", "report_to")
     recipe = recipe_of(config, free, [*sources, *config.scores])
     policy = [config.reference_policy] if config.reference_policy else []
@@ -104,14 +104,14 @@ def _recipe(config: EvalConfig, sources: Sequence[str]) -> dict[str, Any]:
     return recipe | {"model_sha256": model_hashes([*config.model, *config.reference, *policy, *functions])}
 
 
-def _unread(report: Report) -> dict[str, dict[str, int]]:
-    """Return the number of cases that were truncated, and from which the chat template omitted text, for each model."""
+def _partly_read_counts(report: Report) -> dict[str, dict[str, int]]:
+    """Return for each model the number of truncated cases and of cases with text that the chat template omitted."""
     rows = [row for row in report.rows if row.role != "baseline"]
     return {name: {row.scorer: vars(row)[name] for row in rows} for name in ("truncated", "omitted")}
 
 
 def _guide(source: str) -> dict[str, Any]:
-    """Return the diagnostics of a guide at the end of its training. Empty for any other model.
+    """Return the diagnostics of a guide at the end of its training. The result is empty for any other model.
 
     A guide is an autoregressive reward model that guides decoding.
     """
@@ -123,7 +123,7 @@ def _guide(source: str) -> dict[str, Any]:
 
 
 def _guides(models: Sequence[RewardScorer], sources: Sequence[str]) -> dict[str, Any]:
-    """Return the diagnostics of the guides for the manifest. `models` are those of `sources`, then references."""
+    """Return the guides' diagnostics for the manifest. `models` has the models of `sources`, then the references."""
     diagnostics = {model.name: _guide(source) for model, source in zip(models, sources, strict=False)}
     guides = {name: guide for name, guide in diagnostics.items() if guide}
     return {"guides": guides} if guides else {}
@@ -137,6 +137,7 @@ def _pair_label(config: EvalConfig) -> str:
 
 
 def _open_models(config: EvalConfig) -> list[RewardScorer]:
+    """Open the scorers of all configured models and references."""
     refusals: dict[str, Any] = {"on_long": config.on_long, "on_bad_row": config.on_bad_row}
     reading: dict[str, Any] = {"objective": config.objective, "kind": config.read_as}
     reading |= edges(config) | trust_option(config) | refusals
@@ -151,6 +152,7 @@ def _open_models(config: EvalConfig) -> list[RewardScorer]:
 
 
 def _served_scorer(name: str, config: EvalConfig) -> RewardScorer:
+    """Open the scorer of a served model. Raise `UsageError` for settings that only a local model can have."""
     for flag in ("read_as", "reference_policy", "preference", "bos", "eos"):
         if vars(config)[flag]:
             raise UsageError(f"{name} is loaded by its server; leave --{flag} out")

@@ -19,7 +19,7 @@ class EvalConfig(Settings):
         Rule(lambda settings: not (settings.model or settings.scores), "--model is missing"),
         Rule(
             lambda settings: settings.reference_policy and settings.read_as != "implicit",
-            "--reference_policy belongs to --read_as implicit",
+            "--reference_policy needs --read_as implicit; add that, or leave --reference_policy out",
         ),
         Rule(
             lambda settings: len(settings.baselines) > 1 and {"all", "none"} & {*settings.baselines},
@@ -42,7 +42,7 @@ class EvalConfig(Settings):
         None, "Preference vector of autoregressive models, such as helpful=0.7,harmless=0.3."
     )
     reference_policy: str | None = setting(None, "Reference policy of an implicit reward: path or Hub id.")
-    scores: list[str] = setting([], "Files of stored scores by case id, each evaluated as a model.")
+    scores: list[str] = setting([], "Files of stored scores by case id; each is evaluated like a model.")
     reference: list[str] = setting([], "Models to show beside the others as references, such as a gold reward.")
     data: list[str] = setting(
         [],
@@ -51,7 +51,7 @@ class EvalConfig(Settings):
     )
     limit: int | None = setting(
         None,
-        "Maximum number of cases, sampled in proportion to the subsets, the same ones every time. By default all.",
+        "Maximum number of cases, sampled in proportion to the subsets, the same in each run. By default all.",
         range=AT_LEAST_1,
     )
     output: str = setting("", "Run folder.")
@@ -60,7 +60,7 @@ class EvalConfig(Settings):
     )
     objective: str | None = setting(
         None,
-        "Label of the pairs, and the objective of models that have several; by default the mean of all. For a "
+        "Label of the pairs, and objective of models with several objectives; by default their mean. For a "
         "classifier without a scoring contract (scoring.json): the output that is the reward.",
     )
     on_long: Literal["truncate", "refuse"] = setting(

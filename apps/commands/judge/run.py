@@ -53,6 +53,7 @@ def run_judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig
 
 
 def _judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig) -> dict[str, Any]:
+    """Run the judges on the cases, or an audit, or a dry run. Return the summary."""
     started = time.time()
     chats.validate()
     retrieval.validate(config.rubric)
@@ -115,7 +116,7 @@ def _judge(config: JudgeConfig, retrieval: RetrievalConfig, chats: ChatConfig) -
 
 
 def read_materials(config: JudgeConfig, loading: Mapping[str, Any], retrieval: RetrievalConfig) -> Materials:
-    """Read and check the files of the settings."""
+    """Read and check the files that the settings name: rubrics, examples, score levels and checklist."""
     rubric = None
     if config.rubric:
         retrieved = config.rubric in SELECTIONS

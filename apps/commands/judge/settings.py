@@ -57,15 +57,15 @@ class JudgeConfig(DataHubSettings):
     )
     together: str | None = setting(
         None,
-        "Combine all judges into one: 'panel(how=majority)', consistent, or of a cheap and a strong judge "
-        "'cascade(gap=0.5)', or 'route(rule=guideline, threshold=0.5)', which chooses one before asking. A rule is "
-        "guideline or the folder of a fitted rule; budget=0.3 in place of a threshold sends that share of the cases to "
-        "the strong judge, and reward_model=FOLDER gives the rule the margin of a reward model.",
+        "Combine all judges into one: 'panel(how=majority)' or consistent; for a cheap and a strong judge, "
+        "'cascade(gap=0.5)' or 'route(rule=guideline, threshold=0.5)', which selects the judge before any request. A "
+        "rule is guideline or the folder of a fitted rule; budget=0.3 in place of a threshold sends that share of the "
+        "cases to the strong judge, and reward_model=FOLDER gives the rule the margin of a reward model.",
     )
     rubric: str | None = setting(
         None,
-        "Rubric for kinds that take one: a .toml or .json file, a name of judges/rubrics, a .jsonl with one per "
-        "case, which may be HealthBench's (then with --score signed_points); or retrieved.",
+        "Rubric for the kinds of judge that use one: a .toml or .json file, a name from judges/rubrics, a .jsonl "
+        "with a rubric per case (for rubrics of HealthBench add --score signed_points), or retrieved.",
     )
     score: str = setting(DEFAULT_SCORE, "Score function of a rubric's marks.", choices=[*SCORES])
     levels: str | None = setting(
@@ -96,7 +96,7 @@ class JudgeConfig(DataHubSettings):
     )
     other_author: str = setting(
         "",
-        "For the audit: the author to compare --names with; by default the most frequent other one of the cases.",
+        "For the audit: the author to compare --names with; by default the most frequent other author in the data.",
         requires="names",
         advanced=True,
     )
@@ -110,32 +110,32 @@ class JudgeConfig(DataHubSettings):
     calibrate: str = setting(
         "",
         "Human labels of some cases that correct the figures: annotations of the inspector, preference pairs, or rows "
-        "with case and best, verdict or scores. A finished run is not judged again.",
+        "with case and one of best, verdict, scores. A finished run is not judged again.",
         group="Correction",
     )
     width: float = setting(
         0.1,
-        "Target width of a corrected interval; the report says how many further labels it takes.",
+        "Target width of a corrected interval; the report says how many more labels would reach this width.",
         range=SHARE_ABOVE_0,
         requires="calibrate",
         advanced=True,
     )
     fit_route: list[str] = setting(
         [],
-        "Instead of judging, fit a routing probe to two runs on the same cases, the cheap judge's first; each is RUN "
-        "or RUN:JUDGE. The output is a rule: --together 'route(rule=OUTPUT)'.",
+        "Instead of judging, fit a routing probe to two runs (RUN or RUN:JUDGE) on the same cases, the cheap judge's "
+        "first. Use the probe with --together 'route(rule=OUTPUT)'.",
         group="Routing",
     )
     encoder: str = setting(
         "",
-        "For the probe: a frozen encoder, folder or Hub id, whose hidden states of the prompt it reads beside the "
+        "Frozen encoder (folder or Hub id) whose hidden states of the prompt are features of the probe, beside the "
         "metadata.",
         requires="fit_route",
         advanced=True,
     )
     fit_reward_model: str = setting(
         "",
-        "For the probe: a reward model whose margin it reads, and for an ensemble also the spread.",
+        "Reward model whose margin is a feature of the probe; for an ensemble, the spread is another feature.",
         requires="fit_route",
         advanced=True,
     )

@@ -38,7 +38,7 @@ def run_label(config: LabelConfig) -> dict[str, Any]:
     folder_options: dict[str, Any] = {"overwrite": config.overwrite, "resume": config.resume}
     with run_folder(config.output, _recipe(config), keep="*/*.jsonl*", **folder_options) as work:
         (work / PROGRESS).mkdir(exist_ok=True)
-        policy: Any = NoPolicy("label has no policy; name a labeller that reads only texts")
+        policy: Any = NoPolicy("rewardlab label loads no policy; name labellers that need only texts")
         loading, by_prompt = trust_option(config), rows_by_prompt(table)
         run = RunFacts(policy, 1, config.seed, loading, by_prompt, table, str(work / REPLIES))
         sources = open_fixed_rewards(config.reward, (), run, work / FAULTS, skip=config.on_fault == "skip")
@@ -55,7 +55,7 @@ def run_label(config: LabelConfig) -> dict[str, Any]:
 
 
 def _recipe(config: LabelConfig) -> dict[str, Any]:
-    """Return the settings and hashes of files that determine the rewards. A resumed run must have the same."""
+    """Return the settings and file hashes that determine the rewards, which must not change when a run is resumed."""
     sources = sources_by_name(config.reward).values()
     files = [source for source in sources if os.path.exists(source) or ("(" not in source and is_function(source))]
     return recipe_of(config, FREE, config.data) | {"model_sha256": model_hashes(files)}

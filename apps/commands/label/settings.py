@@ -13,7 +13,7 @@ class LabelConfig(Settings):
     required = ("data", "reward", "output")
     data: list[str] = setting(
         [],
-        "Files of rows with a prompt and responses (a list), chosen and rejected, or one completion; or "
+        "Files of rows with prompt and either responses (a list), chosen and rejected, or completion; or "
         "hub-id[@revision][:split].",
         group="Data",
     )
@@ -21,7 +21,7 @@ class LabelConfig(Settings):
     on_bad_row: Literal["refuse", "skip"] = setting("refuse", "What to do with a row that cannot be used.")
     reward: list[str] = setting(
         [],
-        "Labellers as NAME=SOURCE: a model, file.py:function or judge(...). The reward is their mean.",
+        "Labellers as NAME=SOURCE: a model, file.py:function or judge(...). The reward is the mean over the labellers.",
         group="Labels",
     )
     on_fault: Literal["stop", "skip"] = setting(

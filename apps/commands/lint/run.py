@@ -73,7 +73,7 @@ def run_lint(config: LintConfig) -> dict[str, Any]:
 def _locations(read: Read, sources: Sequence[str]) -> Callable[[int], str]:
     """Return a function from the index of a row to its location: file name and line.
 
-    A single file is not named. The folder is added only where two files have the same name.
+    The file name is omitted if there is only one file; the folder is added if two files have the same name.
     """
     names = Counter(Path(source).name for source in sources)
 
@@ -86,6 +86,7 @@ def _locations(read: Read, sources: Sequence[str]) -> Callable[[int], str]:
 
 
 def _facts(read: Read, linted: LintResult) -> dict[str, Any]:
+    """Return the counts of rows and of findings, label leakage and contamination for the summary."""
     facts = {"rows": len(read.rows), "reasons": linted.reasons, "leaks": [leak.sentence for leak in linted.leaks]}
     facts |= {"ignored": dict(sorted(read.ignored.ignored.items()))} if read.ignored.ignored else {}
     return facts | ({"shared": [overlap._asdict() for overlap in linted.shared]} if linted.shared else {})
@@ -116,12 +117,13 @@ def read_pairs(sources: Sequence[str]) -> Read:
 
 
 def _pair(values: Mapping[str, Any]) -> tuple[PreferencePair, bool | None]:
+    """Return the pair of a row, and whether its chosen response was shown first (None if unknown)."""
     if "answers" not in values:
         return parse_pair(values), None
     case = parse_case(values)
     wrong = [answer for index, answer in enumerate(case.answers) if index not in case.best]
     if not wrong:
-        raise ValueError("every answer is right, so none is preferred")
+        raise ValueError("every answer is right, so the row has no rejected response")
     chosen = case.answers[case.best[0]]
     first = case.best[0] == 0 if len(case.answers) == 2 else None
     return PreferencePair(case.id, case.prompt, chosen, wrong[0], case.subset), first
@@ -147,13 +149,14 @@ def _all_findings(read: Read, config: LintConfig) -> LintResult:
 def _similar_prompts(
     pairs: Sequence[PreferencePair], benchmarks: Mapping[str, Sequence[str]], config: LintConfig
 ) -> list[Finding]:
+    """Return a finding for each row whose prompt the encoder finds similar to a benchmark's."""
     from ....judges.retrieval.encoder import load_encoder  # PyTorch, which a check without an encoder does not need
 
     findings = []
     encoder = load_encoder(str(config.encoder), **trust_option(config))
     for name, nearest in nearest_prompts(pairs, benchmarks, encoder):
         hits = {row: hit for row, hit in nearest.items() if hit.score >= config.similar}
-        log(f"{name}: {len(hits)} of {len(nearest)} rows are similar to one of its prompts by the encoder")
+        log(f"{name}: the encoder finds {len(hits)} of {len(nearest)} rows similar to a prompt of this benchmark")
         findings += [
             Finding(row, SIMILAR, f"{name}, similarity {hit.score:.2f}: {hit.id[:80]!r}") for row, hit in hits.items()
         ]
@@ -161,6 +164,7 @@ def _similar_prompts(
 
 
 def _encoding(config: LintConfig) -> dict[str, Any]:
+    """Return the tokenizer options of `lint` from the configured reward model. Empty without a model."""
     if not config.model:
         return {}
     from ....rm.backbones.tokenization import (  # PyTorch, which a check without a model does not need
@@ -181,6 +185,7 @@ def _encoding(config: LintConfig) -> dict[str, Any]:
 
 
 def _output_paths(fix: str) -> tuple[Path, Path]:
+    """Return the paths of the cleaned file and of the file of removed rows."""
     path = Path(fix)
     return path, path.with_name(f"{path.stem}.left_out.jsonl")
 
@@ -189,7 +194,7 @@ def _fix(read: Read, reasons: Mapping[int, str], path: Path) -> dict[str, Any]:
     """Write the kept rows unchanged, and the removed rows with their reasons."""
     rows = [row.values for index, row in enumerate(read.rows) if index not in reasons]
     if not rows:
-        raise DataError(f"every one of the {len(read.rows)} rows has findings; nothing was written")
+        raise DataError(f"all {len(read.rows)} rows have findings, so there is no row to write")
     clean, left_out = _output_paths(str(path))
     removed = []
     for index, reason in reasons.items():

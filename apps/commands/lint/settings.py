@@ -19,10 +19,10 @@ class LintConfig(DataHubSettings):
     )
     data: list[str] = setting([], "Preference files or Hub ids; can be given as a positional argument.")
     against: list[str] = setting(
-        [], "Benchmarks to check for contamination: NAME for its data on the Hub, NAME=FILE for files here."
+        [], "Benchmarks to check for contamination: NAME for data on the Hub, NAME=FILE for local files."
     )
     model: str | None = setting(
-        None, "Reward model whose tokenizer, template and max_length decide which responses truncation makes equal."
+        None, "Reward model with whose tokenizer, template and max_length responses are truncated to find equal ones."
     )
     max_length: int | None = setting(
         None, "Maximum length of a conversation in tokens; by default the model's.", range=AT_LEAST_1, requires="model"
@@ -36,7 +36,7 @@ class LintConfig(DataHubSettings):
     )
     encoder: str | None = setting(
         None,
-        "Encoder of rewardlab retriever, which also finds prompts that say the same as a benchmark's in other words.",
+        "Encoder of rewardlab retriever, to also find prompts that paraphrase prompts of a benchmark.",
         requires="against",
     )
     similar: float = setting(

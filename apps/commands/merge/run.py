@@ -46,6 +46,7 @@ def run_merge(config: MergeConfig) -> dict[str, Any]:
 
 
 def _merge_scalar(model: Any, config: MergeConfig, work: Path) -> Any:
+    """Return a reward model that is not autoregressive with its adapter merged into the weights."""
     if config.preference:
         raise UsageError(f"{config.model} takes no preference, got {config.preference}; leave --preference out")
     classifier = model.body if isinstance(model, MultiHeadRewardModel) else model
@@ -62,18 +63,19 @@ def _merge_scalar(model: Any, config: MergeConfig, work: Path) -> Any:
     plain = with_weights(classifier, merged_copy(classifier.model) if adapted else classifier.model)
     if isinstance(plain, ScalarRewardModel) and head_bias(plain.model) is not None:
         log(
-            "the head has a bias, which is saved as score.bias: rewardlab and vLLM read it; Transformers ignores it, "
-            "and its scores lack the bias"
+            "the head has a bias, which is saved as score.bias; rewardlab and vLLM add it to the scores, Transformers "
+            "ignores it"
         )
     return MultiHeadRewardModel(plain, model.heads, model.rule) if isinstance(model, MultiHeadRewardModel) else plain
 
 
 def _merge_guide(model: AutoregressiveRewardModel, config: MergeConfig, work: Path) -> AutoregressiveRewardModel:
+    """Return an autoregressive reward model with its adapter merged at the configured preference."""
     adapter = model.adapter
     if adapter is None:
         raise UsageError(f"{config.model}: no adapter in it (kind 'autoregressive'), so there is nothing to merge")
     if model.centred:
-        raise UsageError(f"{config.model}: its rewards need the base model beside the guide, which a merge loses")
+        raise UsageError(f"{config.model} cannot be merged: its rewards also need the base model without the adapter")
     preference = parse_preference(config.preference) if config.preference else None
     if adapter.settings.follows_preference and preference is None:
         raise UsageError(

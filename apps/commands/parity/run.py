@@ -32,7 +32,7 @@ from .settings import ParityConfig
 
 
 def run_parity(config: ParityConfig) -> dict[str, Any]:
-    """Compare the scores of every implementation with the model's and write the reports.
+    """Compare the scores of every implementation with the scores of the model, and write the reports.
 
     Raise `CheckFailed` if an implementation gives other scores.
     """
@@ -64,6 +64,7 @@ def run_parity(config: ParityConfig) -> dict[str, Any]:
 def _report(
     config: ParityConfig, contract: ScoringContract, results: Sequence[Parity], notes: Sequence[str]
 ) -> dict[str, Any]:
+    """Write the reports. Return the results, or raise `CheckFailed` if a comparison failed."""
     text = markdown(config.model, contract, results, notes)
     facts = as_json(config.model, contract, results, notes)
     if config.output:
@@ -82,7 +83,7 @@ def _report(
 def _conversations(config: ParityConfig, model: Any, golden: tuple[list[Example], Any]) -> tuple[list[Example], list]:
     """Return the conversations to score, and notes on their numbers.
 
-    They are golden conversations, those of `--data`, and edge cases of the kinds that neither contains.
+    They are the golden conversations, those of `--data`, and generated edge cases of kinds that both lack.
     """
     read = _data_examples(config)
     rateable = _with_score(model, read) if isinstance(model, ProcessRewardModel) else read
@@ -90,7 +91,7 @@ def _conversations(config: ParityConfig, model: Any, golden: tuple[list[Example]
     examples = [*golden[0], *rateable, *edges]
     counts = f"{len(golden[0])} golden conversations, {len(rateable)} of --data, {len(edges)} generated edge cases"
     left_out = len(read) - len(rateable)
-    note = f"Left out of --data, because they have no score (no step, or a truncated one): {left_out}."
+    note = f"Conversations of --data left out because they have no score (no step, or a truncated one): {left_out}."
     return examples, [counts + ".", *([note] if left_out else [])]
 
 
@@ -111,7 +112,7 @@ def _data_examples(config: ParityConfig) -> list[Example]:
 def _groups(
     config: ParityConfig, model: Any, examples: list[Example], golden: tuple[list[Example], Any]
 ) -> tuple[list[Group], list[str]]:
-    """Return groups of implementations with the conversations that they can read, and notes on omissions."""
+    """Return groups of implementations, the conversations that each can read, and notes on omitted conversations."""
     stored_examples, scores = golden
     groups = (
         [Group(stored_examples, {"kept golden scores": lambda _: BackendScores(scores)})] if stored_examples else []

@@ -24,22 +24,22 @@ class ParityConfig(Settings):
                 settings.step_token is not None and {target.kind for target in settings.targets} != {"vllm"}
             ),
             "--step_token compares with --against vllm URL, whose token_classify returns a score per token; "
-            "the other targets document none",
+            "leave the other targets out",
         ),
         Rule(
             lambda settings: settings.step_token is not None and not settings.data,
-            "--step_token takes conversations with step tokens from --data; give them",
+            "--step_token needs conversations with step tokens; name a file of them with --data",
         ),
     )
     model: str = setting("", "Model folder or Hub id; can be given as a positional argument.")
     against: list[str] = setting(
         [],
-        "checkpoint (the folder through plain Transformers), adapter (plain PEFT, merged and not), vllm URL, "
+        "checkpoint (the folder through plain Transformers), adapter (plain PEFT, merged and unmerged), vllm URL, "
         "sglang URL, http URL (rewardlab serve), another model's folder, or a file with conversations and another "
         "program's scores; separate several with spaces.",
     )
     data: list[str] = setting(
-        [], "Conversations beside those stored with the weights (golden.jsonl), as `score` reads them."
+        [], "Further conversations, in the formats of `score`, beside the ones stored with the weights (golden.jsonl)."
     )
     output: str | None = setting(
         None, "Write the report to this .md, and its numbers to a .json beside it.", suffixes=(".md",)
@@ -52,17 +52,17 @@ class ParityConfig(Settings):
     )
     step_labels: list[str] = setting(
         [],
-        "Tokens that a causal language model predicts at a step, such as + and -; without them the model is a token "
-        "classifier.",
+        "Tokens that a causal language model predicts at a step, such as + and -; without this setting the model is "
+        "loaded as a token classifier.",
         requires="step_token",
     )
     half: bool = setting(
         False,
-        "The targets compute in half precision: the tolerance is 2e-2 standard deviations instead of 1e-4. The model's "
-        "own scores in half precision must be within it too.",
+        "The targets compute in half precision: the tolerance is 2e-2 standard deviations instead of 1e-4, also for "
+        "the scores of the model itself in half precision.",
     )
     fresh: bool = setting(True, "Also load the model in a fresh process.")
-    token: str | None = setting(None, "Password of the server in --against http.")
+    token: str | None = setting(None, "Password of the server that --against http URL names.")
     on_bad_row: Literal["refuse", "skip"] = setting("refuse", "What to do with a row that cannot be used.")
     objective: str | None = label_setting()
     bos: Edge | None = bos_setting()

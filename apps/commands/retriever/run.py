@@ -45,7 +45,7 @@ def train_retriever(config: RetrieverConfig, arguments: RetrieverArguments) -> d
         encoder = _encoder(config, questions, arguments.seed)
         over = encoder.over_length([text for pair in questions for text in pair[:2]])
         if over:
-            log(f"data: {over} of {2 * len(questions)} texts exceed {config.max_length} tokens and lose their end")
+            log(f"data: {over} of {2 * len(questions)} texts exceed {config.max_length} tokens and are truncated")
         folder = work / CHECKPOINTS
         checkpoint = last_complete_checkpoint(folder, log) if config.resume else None
         if checkpoint:
@@ -86,7 +86,7 @@ def _encoder(config: RetrieverConfig, pairs: Sequence[TextPair], seed: int) -> A
     if not config.model:
         size = sum(parameter.numel() for parameter in encoder.parameters())
         log(
-            f"no --model: built a small encoder with {size:,} random weights, which knows the words of the data alone; "
-            "name a pretrained backbone with --model for other texts"
+            f"no --model given: created a small encoder with {size:,} random weights, whose vocabulary covers only the "
+            "data; for other texts, name a pretrained backbone with --model"
         )
     return encoder

@@ -14,36 +14,36 @@ class RetrieverConfig(Settings):
     required = ("data", "output")
     data: list[str] = setting(
         [],
-        "Rows with prompt, and rubric (or HealthBench's rubrics), or labelled answers as for judge.",
+        "Rows with prompt and rubric, HealthBench's rubrics, or labelled answers in the format of judge.",
         group="Data and output",
     )
     output: str = setting("", "Folder for the encoder.")
     group_by: str = setting(
-        "subset", "Column; two prompts with equal values in it form a case -> case pair, and rows without it form none."
+        "subset", "Column of groups: two prompts with equal values in this column form a case -> case pair."
     )
-    partners: int = setting(1, "Case -> case pairs of each prompt.", range=AT_LEAST_1)
+    partners: int = setting(1, "Number of case -> case pairs of each prompt.", range=AT_LEAST_1)
     model: str | None = setting(
         None,
-        "Backbone to start from, an encoder or a decoder: path or Hub id. By default a small one from scratch.",
+        "Backbone to start from, an encoder or a decoder: path or Hub id. By default a small new encoder.",
         group="Encoder",
     )
-    pooling: str = setting("facets", "facets (a vector for each), or mean (mean pooling, one vector a text).")
+    pooling: str = setting("facets", "facets (one vector per facet), or mean (mean pooling, one vector per text).")
     facets: int = setting(4, "Number of facet anchors.", range=AT_LEAST_1)
     width: int = setting(64, "Width of each facet's vector.", range=AT_LEAST_1)
     granularities: list[str] = setting(
-        [*GRANULARITIES], f"Granularities that facets read: {', '.join(GRANULARITIES)}, or some of them."
+        [*GRANULARITIES], f"Granularities of the text that facets read, one or more of {', '.join(GRANULARITIES)}."
     )
-    segment_sentences: int = setting(4, "Sentences of a segment.", range=AT_LEAST_1)
+    segment_sentences: int = setting(4, "Number of sentences in a segment.", range=AT_LEAST_1)
     similarity: str = setting("mean", "Similarity of two texts: mean or max of the cosines of their facets.")
     max_length: int = setting(
-        512, "Maximum length of a text in tokens; the rest is cut off at the end.", range=AT_LEAST_1
+        512, "Maximum length of a text in tokens; the end of a longer text is cut off.", range=AT_LEAST_1
     )
     small_hidden: int = setting(
         128, "Width of the small backbone.", group="Small backbone from scratch", range=AT_LEAST_1
     )
     small_layers: int = setting(2, "Layers of the small backbone.", range=AT_LEAST_1)
     small_vocabulary: int = setting(
-        4096, "Vocabulary size of its tokenizer, which is trained on the data.", range=AT_LEAST_1
+        4096, "Vocabulary size of the small backbone's tokenizer, which is trained on the data.", range=AT_LEAST_1
     )
     trust_remote_code: bool = setting(False, "Run code that comes with a model.", group="Run")
     on_bad_row: Literal["refuse", "skip"] = setting("refuse", "What to do with a row that cannot be used.")

@@ -38,12 +38,12 @@ from .settings import RubricsConfig
 
 LATER = (
     "this is the cost of the diagnoses alone; each pair then takes up to nine more requests: a rubric, two checks, two "
-    "verdicts with it and two without, and two that the judge may learn from"
+    "verdicts with the rubric, two without it, and two for the training data of the judge"
 )
 
 
 class Roles(NamedTuple):
-    """Models of the settings, and the short names of the rubric generator and the judge."""
+    """The configured language models, and the short names of the rubric generator and the judge."""
 
     models: LanguageModels
     writer: str
@@ -51,7 +51,7 @@ class Roles(NamedTuple):
 
 
 def run_rubrics(config: RubricsConfig, chats: ChatConfig, training: SupervisedSettings) -> dict[str, Any]:
-    """Run the action: build, train, lint or apply."""
+    """Run the configured action: build, train, lint or apply."""
     if config.does == "lint":
         return lint_files(config.files, log)
     if config.does == "train":
@@ -142,14 +142,14 @@ def apply(config: RubricsConfig, roles: Roles, seed: int) -> dict[str, Any]:
     if len(pairs) < len(cases):
         notes.append(f"{len(cases) - len(pairs)} of {len(cases)} cases do not have two answers and are left out.")
     if not pairs:
-        raise DataError(f"{config.data}: none of {len(cases)} cases has two answers, which a contrast needs")
+        raise DataError(f"{config.data}: none of {len(cases)} cases has two answers; give pairs of responses")
     judge_name = f"{roles.judge} with rubrics of {roles.writer}"
     if config.dry_run:
         chats = models.dry_run()
         cdrrm.generate_rubrics(chats[roles.writer], pairs)
         if config.judge:
             RubricJudge(dry_run_chat(), chats[roles.judge], on_flip=config.flip, name=judge_name)(pairs)
-            log("each verdict's prompt is longer by its rubric, which is not counted")
+            log("the estimate leaves out the rubric, which makes the prompt of each verdict longer")
         total = "cost_without_rubrics" if config.judge else TOTAL
         return {"cases": len(pairs), **models.estimate(chats, log, total=total)}
     opened = models.open()

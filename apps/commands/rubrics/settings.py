@@ -26,16 +26,16 @@ class RubricsConfig(DataHubSettings):
         Rule(lambda config: config.does == "train" and not config.base, "--base is missing"),
         Rule(
             lambda config: config.push_to_hub and (config.dry_run or config.does in ("train", "lint")),
-            "--push_to_hub uploads the rubrics of build and apply; leave it out of {does}, and of --dry_run",
+            "--push_to_hub uploads the rubrics of build and apply; leave it out with {does} or --dry_run",
         ),
     )
     action: list[str] = setting(
         [],
-        "build (rubrics from preferences), train (their generator), apply (write rubrics for cases) or lint FILE ...; "
+        "build (rubrics from preferences), train (a rubric generator), apply (rubrics for cases) or lint FILE ...; "
         "can be given as a positional argument.",
         group="Rubrics",
     )
-    data: list[str] = setting([], "build: preference files. train: folders of build. apply: cases, as for judge.")
+    data: list[str] = setting([], "build: preference files. train: run folders of build. apply: cases as for judge.")
     output: str = setting("", "Run folder.")
     judge: str = setting(
         "",
@@ -50,20 +50,20 @@ class RubricsConfig(DataHubSettings):
         range=SHARE,
     )
     alike: float = setting(
-        0.8, "build: of rules that share more than this share of words, only the first is kept.", range=SHARE_ABOVE_0
+        0.8, "build: of rules with more than this share of equal words, only the first is kept.", range=SHARE_ABOVE_0
     )
     contrast_first: bool = setting(False, "build: train the generator to write both diagnoses before the rubric.")
     base: str = setting("", "train: language model to start from: path or Hub id.")
     learn: Literal["generator", "judge"] = setting(
-        "generator", "train: what to train, the generator of rubrics or a judge that uses them."
+        "generator", "train: which model to train, the rubric generator or a judge that uses rubrics."
     )
     flip: Literal["tie", "abstain"] = setting(
-        "tie", "apply: how to count two verdicts that change with the order of the responses."
+        "tie", "apply: how to count two verdicts that differ between the two orders of the responses."
     )
     dry_run: bool = setting(False, "build, apply: report the number of calls, tokens and cost, and send no request.")
     on_bad_row: Literal["refuse", "skip"] = setting("refuse", "What to do with a row that cannot be used.")
     on_fault: Literal["stop", "abstain"] = setting(
-        "stop", "Whether a request without a reply stops the run (which can be resumed), or its pair is dropped."
+        "stop", "Whether a request without a reply stops the run (which can be resumed) or drops the pair."
     )
     resume: bool = setting(False, "Continue a run that was cut off; stored replies are not requested again.")
     overwrite: bool = setting(False, "Replace the run folder.")

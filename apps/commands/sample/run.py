@@ -52,7 +52,7 @@ LATER = (
 FREE = (*LATER, "output", "resume", "overwrite", "concurrency", "key_variable")
 SERVED_SAMPLING = ("top_k", "top_p", "min_p", "stop")
 """Settings that are sent to a server as options of a request, if they are not the default."""
-SERVED = "the policy is behind a server; name it with --base"
+SERVED = "the policy is behind a server, so its weights are not available; load the policy with --base"
 PROGRESS, FAULTS = "progress", "faults.jsonl"
 
 
@@ -87,7 +87,7 @@ def run_sample(config: SampleConfig) -> dict[str, Any]:
 
 
 def _recipe(config: SampleConfig) -> dict[str, Any]:
-    """Return the settings and hashes of files that determine the completions. A resumed run must have the same."""
+    """Return the settings and file hashes that determine completions, which must not change when a run is resumed."""
     recipe = {name: value for name, value in asdict(config).items() if name not in FREE}
     recipe["endpoint"] = config.endpoint[:1]
     recipe["data_sha256"] = {source: data_hash(source) for source in config.data}
@@ -99,7 +99,7 @@ def _recipe(config: SampleConfig) -> dict[str, Any]:
 
 
 def _sample(config: SampleConfig, prompts: Prompts, work: Path) -> tuple[RewardSources, list[SampledCompletion], int]:
-    """Return the rewards, n completions of each prompt, and how many of them were generated now."""
+    """Return the reward sources, n completions of each prompt, and the number of newly generated completions."""
     if config.endpoint:
         requests = _requests(config, prompts, guided=False)
         sources = _open_rewards(config, prompts, NoPolicy(SERVED), work)
@@ -116,6 +116,7 @@ def _sample(config: SampleConfig, prompts: Prompts, work: Path) -> tuple[RewardS
 
 
 def _requests(config: SampleConfig, prompts: Prompts, *, guided: bool, preference: Any = None) -> list[Request]:
+    """Return `n` generation requests per prompt, each prompt with its own seed."""
     common = config.request_settings(guided=guided)
     rows = enumerate(prompts.rows)
     return repeated([Request(row.prompt, preference, seed=config.seed + i, **common) for i, row in rows], config.n)

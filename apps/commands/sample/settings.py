@@ -24,7 +24,7 @@ class SampleConfig(DecodingSettings):
         ),
         Rule(
             lambda settings: bool(settings.endpoint) != bool(settings.model),
-            "--endpoint and --model are given together: the address of a server, and the name of a model there",
+            "--endpoint and --model are given together; add the server's address, or the name of its model",
         ),
         Rule(
             lambda settings: settings.endpoint and (settings.base or settings.arm),
@@ -32,7 +32,7 @@ class SampleConfig(DecodingSettings):
         ),
         Rule(
             lambda settings: settings.temperature == 0 and settings.n > 1,
-            "--temperature 0 makes all {n} completions of a prompt equal; raise it",
+            "--temperature 0 makes all {n} completions of a prompt equal; raise the temperature, or use --n 1",
         ),
         Rule(lambda settings: settings.n < 2 and "pairs" in settings.select, "--select pairs needs --n 2 or more"),
         Rule(
@@ -47,14 +47,14 @@ class SampleConfig(DecodingSettings):
     data: list[str] = setting(
         [], "Prompt files, preference files, .txt with a prompt per line, or hub-id[@revision][:split].", group="Data"
     )
-    output: str = setting("", "Run folder: a file and its control for every selection, and all completions.")
+    output: str = setting("", "Run folder: all completions, and files of selected rows and random controls.")
     on_bad_row: Literal["refuse", "skip"] = setting("refuse", "What to do with a row that has no prompt.")
     reward: list[str] = setting(
         [],
-        "Rewards as NAME=SOURCE: a model, file.py:function or judge(...). The total is their mean.",
+        "Rewards as NAME=SOURCE: a model, file.py:function or judge(...). The total reward is their mean.",
         group="Rewards and selection",
     )
-    watch: list[str] = setting([], "Rewards in the same form that do not select; the gain in each is reported.")
+    watch: list[str] = setting([], "More rewards as NAME=SOURCE, which are reported and do not affect the selection.")
     on_fault: Literal["stop", "skip"] = setting(
         "stop", "What to do if a reward function raises an error or returns infinity; skip makes the reward missing."
     )
@@ -76,13 +76,13 @@ class SampleConfig(DecodingSettings):
     )
     length_unit: Literal["characters", "share"] = setting(
         "characters",
-        "Unit of the length: characters, or the share of the tokens of the prompt's longest completion.",
+        "Unit of length: characters, or tokens as a share of those in the prompt's longest completion.",
         requires="length_penalty",
     )
     share: float = setting(0.1, "Share of all completions that top selects.", range=SHARE_ABOVE_0)
     endpoint: list[str] = setting(
         [],
-        "Address of an OpenAI-compatible server that generates, such as http://127.0.0.1:8000/v1; or several.",
+        "Addresses of one or more OpenAI-compatible servers of the policy, such as http://127.0.0.1:8000/v1.",
         group="Policy behind a server",
     )
     model: str | None = setting(None, "Name of the policy at the server.")

@@ -60,7 +60,7 @@ def run_score(config: ScoreConfig) -> dict[str, Any]:
 
 def _open_model(config: ScoreConfig) -> Any:
     if (config.servers or is_served(config.model)) and (stated := loading_options(config)):
-        raise UsageError(f"--{next(iter(stated))} is set by the contract of the served model; leave it out")
+        raise UsageError(f"the contract of the served model determines --{next(iter(stated))}; leave this option out")
     if config.servers:
         model: Any = open_replicas(config.servers, "--servers", in_flight=config.in_flight)
     else:
@@ -73,6 +73,7 @@ def _open_model(config: ScoreConfig) -> Any:
 def _columns(
     model: Any, placed: Sequence[LocatedExample], config: ScoreConfig, bounds: dict[str, np.ndarray] | None
 ) -> dict[str, list[Any]]:
+    """Score the examples of this process and return the output columns by name."""
     examples = [row.example for row in placed]
     try:
         if config.on_long == "refuse" and not isinstance(model, Replicas):
@@ -110,7 +111,7 @@ def _refuse_long(placed: Sequence[LocatedExample], read: Sequence[Reading], limi
         first = placed[long[0]]
         raise TooLong(
             f"{len(long)} of {len(placed)} conversations are longer than the {limit} tokens that the model reads, the "
-            f"first in {first.file}, row {first.row}; shorten them, or have them cut with --on_long truncate",
+            f"first in {first.file}, row {first.row}; shorten them, or truncate them with --on_long truncate",
             [facts.length for facts in read],
             limit,
         )
@@ -134,12 +135,12 @@ def _refuse_identical_inputs(placed: Sequence[LocatedExample], scored: Rated) ->
 
 
 def _spread(model: Any, examples: list[Example]) -> Float[np.ndarray, "N K"] | None:
-    """Return the standard deviation of the ensemble members' rewards for each completion. None for other models."""
+    """Return the standard deviation of an ensemble's rewards for each completion, or None for another model."""
     return deviation(model.spread(examples)) if isinstance(model, ReportsSpread) else None
 
 
 def _bounds(model: Any, config: ScoreConfig) -> dict[str, np.ndarray] | None:
-    """Return the bounds [K] of score minus reward, in units of the members' spread if the model has members."""
+    """Return bounds [K] of (score - reward) per objective, in units of the spread if the model is an ensemble."""
     if not config.calibrate:
         return None
     names = model.contract.objectives

@@ -21,7 +21,7 @@ class ScoreConfig(Settings):
     )
     model: str = setting("", "Model folder or Hub id, or served(urls=[http://a:8000, http://b:8000]).")
     servers: list[str] = setting(
-        [], "Addresses of rewardlab serve in place of a model; requests rotate over them. The token is REWARDLAB_TOKEN."
+        [], "Addresses of rewardlab serve, used in turn in place of a model. The token is read from REWARDLAB_TOKEN."
     )
     in_flight: int = setting(2, "Concurrent requests to each server.", range=AT_LEAST_1)
     data: list[str] = setting([], "Files of rows with prompt + completion, messages, or preference pairs.")
@@ -40,8 +40,8 @@ class ScoreConfig(Settings):
     eos: Edge | None = eos_setting()
     calibrate: list[str] = setting(
         [],
-        "Files of completions with scores of raters in the model's units, in columns named after the objectives: add "
-        "columns low and high, which bound the score of a rater.",
+        "Files of completions with raters' scores in columns named after the objectives, in the units of the model. "
+        "Adds columns low and high to the output, the bounds of a rater's score.",
     )
     level: float = setting(
         0.9, "Probability that a score lies between low and high.", range=SHARE_BELOW_1, requires="calibrate"

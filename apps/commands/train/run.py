@@ -18,7 +18,7 @@ from ...runs.stop_training import train_until_signal
 from .settings import TrainConfig, own_settings
 
 FREE = ("resume", "overwrite", "output")
-"""Settings that may change when a run is resumed. `processes` may not, because it changes the batch of a step."""
+"""Settings that may change when a run is resumed. `processes` is not among them, since it changes the batch size."""
 
 
 def train(config: TrainConfig, kind_settings: Any, arguments: RewardArguments) -> dict[str, Any]:

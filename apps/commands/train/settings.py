@@ -15,7 +15,7 @@ ANY_TRAINING = ("output_dir", "seed", "disable_tqdm", "use_cpu", *HUB)
 
 @dataclass
 class TrainConfig(Settings):
-    """Training settings that every kind of reward model reads."""
+    """Training settings that all kinds of reward models share."""
 
     data: list[str] = setting(
         [],
@@ -64,7 +64,7 @@ KindSettings: Any = _declared_by_kinds()
 def own_settings(config: TrainConfig, kind_settings: Any, arguments: Any) -> Settings:
     """Return the settings of the configured kind.
 
-    Raise `UsageError` for settings that the kind does not read, and for contradictions.
+    Raise `UsageError` for settings that the kind does not use, and for contradictory settings.
     """
     kind = trained_kinds()[config.kind]
     for name in changed_settings(kind_settings):
@@ -85,7 +85,7 @@ def own_settings(config: TrainConfig, kind_settings: Any, arguments: Any) -> Set
 
 
 def _check_read(name: str, kind: Kind, reads: Callable[[Kind], bool]) -> None:
-    """Raise `UsageError` for a setting that the kind does not read. The message names the kinds that read it."""
+    """Raise `UsageError` if the kind does not use a setting. The message lists the kinds that use the setting."""
     if not reads(kind):
         kinds = [other.name for other in trained_kinds().values() if reads(other)]
         listed = " and ".join([", ".join(kinds[:-1]), kinds[-1]] if kinds[1:] else kinds)

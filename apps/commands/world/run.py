@@ -1,4 +1,4 @@
-"""`rewardlab world`: write a toy world (a small data set and policy), on which every verb can be tried."""
+"""`rewardlab world`: write a toy world (a small data set and policy), on which every command can be tried."""
 
 import time
 from dataclasses import asdict

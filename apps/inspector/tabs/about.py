@@ -1,4 +1,4 @@
-"""What a run was made of: its command, data, scoring contracts, time, cost and settings."""
+"""Description of a run: its command, data, scoring contracts, time, cost and settings."""
 
 import shlex
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ LONGEST = 20_000
 
 
 def about_html(folder: Path) -> str:
-    """Return a folded description of a run as HTML, from its manifest and its settings. Empty without both."""
+    """Return a folded description of a run as HTML, from its manifest and its settings. Empty if both are missing."""
     manifest, settings = read_manifest(folder), _text(folder / CONFIG)
     facts = {
         name: str(manifest[name]) for name in ("started", "seconds", "seed", "commit", "machine") if name in manifest

@@ -13,37 +13,37 @@ METRICS = {
     "Faint: not significant.",
     "rank": "Models of one rank do not differ significantly from its first over the cases that both scored (5 %, "
     "adjusted by Holm's method). Baselines and references have none here; `rewardlab board` ranks them too.",
-    "gap": "Accuracy minus that of the baseline that is best in this section, on the same cases, with its 95 % "
-    "interval. The link lists wrong cases that a baseline gets right.",
+    "gap": "Accuracy minus that of the best baseline in this section, on the same cases, with its 95 % interval. The "
+    "link lists cases that the scorer gets wrong and a baseline gets right.",
     "section": "Accuracy over one section of the benchmark, aggregated as its authors do.",
     "accuracy": "Share of cases in which the right response has the highest score, with its 95 % interval.",
-    "cases": "Number of cases in this area.",
-    "role": "model: evaluated; reference: knows the truth, or another model to compare with; baseline: never reads the "
+    "cases": "Number of cases in this section or subset.",
+    "role": "model: evaluated; reference: a model for comparison, such as a gold reward; baseline: never reads the "
     "prompt.",
     "scored": "Cases for which the scorer gave scores.",
     "ties": "Cases in which two responses have the same score. A tie is not right.",
-    "unscored": "Abstentions: cases for which the scorer gave no score. They are counted, and not in the accuracy.",
-    "difference": "Accuracy of the second minus that of the first on the same cases, in points, with its interval from "
-    "paired bootstrap samples of whole prompts. Bold: significant.",
-    "p": "Two-sided p-value of the difference, from the spread of paired bootstrap samples of whole prompts; of "
-    "subsets adjusted by Holm's method.",
+    "unscored": "Abstentions: cases for which the scorer gave no score. The accuracy leaves them out.",
+    "difference": "Accuracy of the second scorer minus that of the first on the same cases, in points, with its "
+    "interval from paired bootstrap samples of whole prompts. Bold: significant.",
+    "p": "Two-sided p-value of the difference, from the spread of paired bootstrap samples of whole prompts. "
+    "The p-values of subsets are adjusted by Holm's method.",
     "margin": "Lowest score of a right response minus highest score of a wrong one: above 0 is right, 0 a tie.",
-    "change": "Margin of the second minus margin of the first.",
-    "calibration error": "Mean distance between the probability that margins claim, σ(|margin|), and the share that is "
-    "right, over ten bins of the claim. 0 is best.",
-    "score against length": "Mean score of responses of like length over all prompts, with its standard error. A "
+    "change": "Margin of the second scorer minus margin of the first.",
+    "calibration error": "Mean distance between the probability of being right according to margins, σ(|margin|), and "
+    "the share of right judgments, over ten bins of the probability. 0 is best.",
+    "score against length": "Mean score of responses of similar length over all prompts, with its standard error. A "
     "larger point stands for more responses.",
     "context sensitivity": "How much the next-token probabilities vary with the context, summed over the vocabulary. "
-    "Far below the base model's, the guide hardly reads its context.",
+    "If this is far below the value of the base model, the guide nearly ignores its context.",
     "entropy": "Mean entropy of the next token, in nats. High: undecided; near 0: always the same text.",
     "length correlation": "Correlation of the difference in reward with the difference in length in tokens. Near 1 or "
     "-1, the reward measures little but length.",
-    "accuracy without length": "Accuracy after the part of the reward that length explains is taken out.",
+    "accuracy without length": "Accuracy after removing the part of the reward that length explains.",
     "pairs": "Pairs with a preference for the objective.",
     "reward": "Mean over completions of the weighted sum of rewards that the policy is trained on.",
     "components": "Mean over completions of each reward before weighting. Dashed: only watched, not trained on.",
-    "proxy and gold": "The reward trained on beside rewards that are only watched, each in standard deviations from "
-    "its mean over the run. Where they part, the reward is over-optimised.",
+    "proxy and gold": "The training reward beside rewards that are only watched, each in standard deviations from "
+    "its mean over the run. Where they diverge, the training reward is over-optimised.",
     "training loss": "Mean loss of the batches since the line before, or of the held-out pairs.",
     "training accuracy": "Share of pairs whose chosen response has the higher reward: of those trained on since the "
     "line before, or of the held-out ones.",
@@ -52,16 +52,16 @@ METRICS = {
     "KL": "Divergence of the policy from the reference policy, in nats per completion. Shaded: plus and minus one "
     "standard error.",
     "length": "Mean number of tokens of a completion.",
-    "change over the run": "Mean over the last tenth of the steps (1 to 20) minus that over the first, with the "
-    "standard error of the difference of both means, as if steps were independent.",
+    "change over the run": "Mean over the last tenth of the steps (1 to 20 steps) minus mean over the first tenth, "
+    "with the standard error of the difference, as if steps were independent.",
 }
-"""Metric -> its definition, which the page shows at its name: by mouse, keyboard and touch."""
+"""Metric -> definition, which the page shows when the name is hovered over, focused or touched."""
 SECTION = "section:"
 """Prefix of values of the filter `subset` in the judgments tab that select all subsets of a section."""
 
 
 def metric_html(name: str, label: str = "") -> str:
-    """Return a metric's name, which shows its definition."""
+    """Return a metric's name as a button that shows the definition."""
     return f'<button type="button" class="metric" {definition(name)}>{escape(label or name)}</button>'
 
 
@@ -82,7 +82,7 @@ def header_row(names: Sequence[str], words: Collection[int] = ()) -> str:
 
 
 def row_html(cells: Sequence[str], words: Collection[int] = (), kind: str = "") -> str:
-    """Return a row whose first cell is its name. Cells are HTML, and a whole `<td>` stays as it is.
+    """Return a row whose first cell is its name. Cells are HTML; a complete `<td>` element is kept unchanged.
 
     >>> row_html(["case", "1", "<td>2</td>"], words={1})
     '<tr><th scope="row">case</th><td class="words">1</td><td>2</td></tr>'
@@ -98,7 +98,7 @@ def row_html(cells: Sequence[str], words: Collection[int] = (), kind: str = "") 
 def table_html(
     heads: Sequence[str], rows: Iterable[str | Sequence[str]], words: Collection[int] = (), name: str = ""
 ) -> str:
-    """Return an HTML table from header names and rows: HTML, or cells.
+    """Return an HTML table from header names and rows. A row is HTML or a sequence of cells.
 
     `words` are indices of text columns, `name` is the id.
     """

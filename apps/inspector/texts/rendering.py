@@ -70,9 +70,9 @@ def rendered_html(text: str, longest: int = LONGEST, figures: Mapping[str, str] 
     r"""Return Markdown as inert HTML.
 
     Raw HTML is shown as text, and a link or image as its text and URL. Control and direction characters are visible,
-    as in `html.shown`. The result is filtered by an allowlist of tags and attributes. In a report, which has `figures`
-    (name -> `data:` URL of a PNG file, the only URLs that pass), headings are headings
-    below that of the page, and these images are shown.
+    as in `html.text_html`. The result is filtered by an allowlist of tags and attributes. A report has `figures`
+    (name -> `data:` URL of a PNG file, the only allowed URLs): these images are shown, and headings are kept, one level
+    below the title of the page.
 
     >>> rendered_html("*a* <b>b</b> [c](https://x.example)")
     '<p dir="auto"><em>a</em> &lt;b&gt;b&lt;/b&gt; c <span class="faint">(https://x.example)</span></p>\n'
@@ -89,6 +89,7 @@ def rendered_html(text: str, longest: int = LONGEST, figures: Mapping[str, str] 
 
 
 def _only_png(_tag: str, name: str, value: str) -> str | None:
+    """Return the value of an attribute. None removes image sources that are not embedded PNG files."""
     return None if name == "src" and not value.startswith("data:image/png;base64,") else value
 
 

@@ -1,4 +1,4 @@
-"""Tokens coloured by a value each, with diverging colours around a centre, and values as tooltips."""
+"""HTML of tokens, each coloured by a value on a diverging scale and with its values as a tooltip."""
 
 from collections.abc import Sequence
 from html import escape

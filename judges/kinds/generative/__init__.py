@@ -43,9 +43,7 @@ def generative(
     `rubric` is part of the request. If other cases have a rubric, the judge abstains on a case without one.
     """
     if samples < 1 or (samples > 1 and sampling.temperature == 0):
-        raise UsageError(
-            f"{samples} samples at temperature {sampling.temperature}; more than one need a temperature > 0"
-        )
+        raise UsageError(f"{samples} samples at temperature {sampling.temperature} are equal; set a temperature > 0")
     chooser = choosing_chat(chat)
     comparison = comparison_prompt(prompt, ties=False, sampling=sampling)
 
@@ -89,7 +87,7 @@ def _probabilities(stated: Sequence[tuple[Choice, str] | NoVerdict], chooser: Ch
     """Yield the probability and the reasoning of every reply, in order. All probabilities are computed in one call."""
     choices = [item[0] for item in stated if not isinstance(item, NoVerdict)]
     if choices and chooser is None:
-        raise UsageError("a scripted chat has no probabilities of verdicts; give one with `choice_logprobs`")
+        raise UsageError("a scripted chat has no probabilities of verdicts; use a chat with `choice_logprobs`")
     logprobs = iter(chooser.choice_logprobs(choices) if chooser else ())
     for item in stated:
         yield item if isinstance(item, NoVerdict) else (first_probability(next(logprobs)), item[1])

@@ -87,7 +87,7 @@ def preference(first: Mapping[Order, Sequence[float | NoVerdict]]) -> Preference
 
 
 def choosing_chat(chat: Chat) -> ChoosingChat | None:
-    """Return the chat, without its store and counter, that computes label probabilities; None for a dry run."""
+    """Return the chat that computes label probabilities, without the wrappers around it. None for a dry run."""
     inner = chat
     while isinstance(inner, WrappedChat) and not isinstance(inner, ChoosingChat):
         inner = inner.chat
@@ -97,5 +97,5 @@ def choosing_chat(chat: Chat) -> ChoosingChat | None:
         return None
     raise UsageError(
         f"{chat.name}: an endpoint does not give the probabilities of both verdicts; run the model in this process "
-        "with --local, or take --kind 'pairwise(ties=False)'"
+        "with --local, or use --kind 'pairwise(ties=False)'"
     )

@@ -54,9 +54,9 @@ def labelled_prompts(prompts: Sequence[Messages], columns: Mapping[str, Any]) ->
     """Parse the columns of a row whose requests are `prompts`. Only columns from `verdict_row` are valid."""
     labels, responses = columns.get(LABEL_COLUMN), columns.get(SHOWN_COLUMN)
     if not isinstance(labels, list) or len(labels) != len(prompts) or not {*labels} <= {*LABELS}:
-        raise ValueError(f"'{LABEL_COLUMN}' has A or B for each of its {len(prompts)} requests, got {labels!r}")
+        raise ValueError(f"'{LABEL_COLUMN}' must have A or B for each of its {len(prompts)} requests, got {labels!r}")
     if not isinstance(responses, list) or not all(isinstance(text, str) for text in responses):
-        raise ValueError(f"'{SHOWN_COLUMN}' is a list of the texts that are shown, got {str(responses)[:60]}")
+        raise ValueError(f"'{SHOWN_COLUMN}' must be a list of the responses shown, got {str(responses)[:60]}")
     return LabelledPrompts(dict(zip(map(prompt_text, prompts), labels, strict=True)), tuple(responses))
 
 
@@ -64,7 +64,7 @@ class VerdictRewards:
     """A reward source for requests of comparisons: 1 for the right verdict, 0 for a wrong one.
 
     A truncated completion has no verdict. `facts` are metrics of the last batch: shares of right verdicts and of
-    completions without a verdict, and the share of verdicts for the response shown first. The last one is 0.5 without
+    completions without a verdict, and the share of verdicts for the response shown first. That share is 0.5 without
     position bias if both orders are equally frequent.
     """
 
@@ -88,7 +88,7 @@ class VerdictRewards:
         return verdict, row.labels[prompt_text(example.prompt)]
 
     def facts(self) -> dict[str, float]:
-        """Return the metrics of the last batch. NaN if it has no verdict."""
+        """Return the metrics of the last batch. They are NaN if the batch has no verdict."""
         read = [(verdict.choice, label) for verdict, label in self._last if isinstance(verdict, Verdict)]
         shares = {"right": [choice == label for choice, label in read], "first": [v == LABELS[0] for v, _ in read]}
         means = {name: sum(values) / len(read) if read else math.nan for name, values in shares.items()}

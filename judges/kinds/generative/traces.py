@@ -27,7 +27,7 @@ class Traces(NamedTuple):
     """Id -> reason."""
 
     def account(self) -> dict[str, Any]:
-        """Return the numbers of kept and dropped pairs, the dropped ones by reason."""
+        """Return the number of kept pairs, and the number of dropped pairs by reason."""
         return {"kept": len(self.ids), "dropped": dict(Counter(self.dropped.values()).most_common())}
 
 
@@ -81,7 +81,7 @@ def select_traces(
 ) -> Traces:
     """Sample `samples` replies in each order of every pair, and keep the first right reply of each order.
 
-    A pair without a right reply in both orders is dropped, since one right order may be due to position bias. `rubrics`
+    A pair without a right reply in both orders is dropped, since one right reply may be due to position bias. `rubrics`
     has one rubric per pair; None uses no rubrics. If `chat` is the model to be trained, this is rejection sampling as
     in STaR (Zelikman et al. 2022, arXiv:2203.14465).
     """

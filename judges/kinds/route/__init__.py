@@ -27,7 +27,7 @@ def route(
     reward_model: RewardModel | None = None,
     name: str = "",
 ) -> Judging:
-    """Judge each case with the strong judge if its probability p_i of needing it is high, else with the cheap judge.
+    """Judge a case with the strong judge if p_i, the probability that this is needed, is high; else with the cheap one.
 
     p_i is the rule's P(the strong judge is needed), from metadata and prompt, and from the margin and spread of
     `reward_model` if there is one. Set either `threshold` or `budget`, in [0, 1]. `threshold`: strong judge where p_i
@@ -38,7 +38,7 @@ def route(
     limits = [(name, value) for name, value in (("threshold", threshold), ("budget", budget)) if value is not None]
     if len(limits) != 1 or not 0 <= limits[0][1] <= 1:
         raise UsageError(
-            f"a routing judge has a threshold or a budget in [0, 1], got threshold {threshold} and budget {budget}"
+            f"a routing judge needs a threshold or a budget in [0, 1], got threshold {threshold} and budget {budget}"
         )
     if rule.needs and reward_model is None:
         raise UsageError(f"the {rule.name} reads the {rule.needs[0]} of a reward model; give reward_model")

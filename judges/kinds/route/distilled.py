@@ -88,7 +88,7 @@ def _known_rewards(features: Sequence[CaseFeatures]) -> list[str]:
     counts = {name: sum(name in each.rewards for each in features) for name in REWARDS}
     if partly := [name for name, count in counts.items() if 0 < count < len(features)]:
         raise DataError(
-            f"{counts[partly[0]]} of {len(features)} cases have a {partly[0]}; leave out the other cases, or the "
+            f"only {counts[partly[0]]} of {len(features)} cases have a {partly[0]}; leave out the other cases, or the "
             "reward model"
         )
     return [name for name, count in counts.items() if count]

@@ -40,7 +40,7 @@ class CaseFeatures(NamedTuple):
     markdown: float
     """Mean number of Markdown marks of a response."""
     markdown_difference: float
-    """log2 of the largest over the smallest 1 + number of Markdown marks, >= 0."""
+    """log2 of the ratio of the largest to the smallest (1 + number of Markdown marks), >= 0."""
     margin: float = NAN
     """Best minus second best reward.
 
@@ -133,7 +133,7 @@ METADATA = tuple(name for name in NUMBERS if name not in REWARDS)
 def feature_numbers(features: Sequence[CaseFeatures], names: Sequence[str] = METADATA) -> np.ndarray:
     """Return the named features [N, F] in float64. Lengths are transformed to log2(1 + characters)."""
     if unknown := [name for name in names if name not in NUMBERS]:
-        raise UsageError(f"no feature '{unknown[0]}' of a case; there is {', '.join(NUMBERS)}")
+        raise UsageError(f"no feature '{unknown[0]}' of a case; the features are {', '.join(NUMBERS)}")
     return np.array([[NUMBERS[name](each) for name in names] for each in features], np.float64).reshape(
         len(features), len(names)
     )

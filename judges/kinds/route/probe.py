@@ -81,7 +81,7 @@ class Probe:
         return Need(probability, _reason(by_input))
 
     def save(self, folder: Path) -> None:
-        """Save the weights as safetensors and the settings as JSON. Of the encoder, save its name and fingerprint."""
+        """Save the weights as safetensors, and the settings, the encoder's name and its fingerprint as JSON."""
         names = ("encoder", "fingerprint", "max_length", "dtype")
         encoder = {name: vars(self.embedder)[name] for name in names} if self.embedder else None
         save_rule(folder, self.name, {"inputs": self.inputs, "encoder": encoder, "facts": self.facts})
@@ -127,7 +127,7 @@ def fit_probe(
     values, groups = probe_inputs(features, inputs, embedder), [each.prompt for each in features]
     if np.isnan(values).any():
         count = int(np.isnan(values).any(axis=1).sum())
-        raise DataError(f"{count} of {len(values)} cases have a missing value; leave these cases or that input out")
+        raise DataError(f"{count} of {len(values)} cases have a missing value; leave out these cases or the input")
     linear, C = fit_logistic(values, np.asarray(needed), groups, C=C, seed=seed)
     return Probe(inputs, linear, embedder, {"C": C, "cases": len(needed), "needed": int(np.sum(needed))})
 
@@ -135,7 +135,7 @@ def fit_probe(
 def fit_logistic(
     inputs: np.ndarray, labels: np.ndarray, groups: Sequence[str], *, C: float | None = None, seed: int = 0
 ) -> tuple[LinearProbe, float]:
-    """Fit standardised logistic regression to inputs [N, F] and labels [N]. Return it with C; see `fit_probe`."""
+    """Fit standardised logistic regression to inputs [N, F] and labels [N]. Return the model and C; see `fit_probe`."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold
     from sklearn.preprocessing import StandardScaler
@@ -145,7 +145,7 @@ def fit_logistic(
     if rarer < least:
         raise DataError(
             f"{int(labels.sum())} of {len(labels)} cases need the strong judge; a probe needs at least {least} cases "
-            "that do and that do not" + ("" if C else ", or a given C")
+            "of either kind" + ("" if C else ", or a given C")
         )
     scaler = StandardScaler().fit(inputs)
     standardised = scaler.transform(inputs)

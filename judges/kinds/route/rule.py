@@ -24,7 +24,7 @@ class Need(NamedTuple):
     reason: str
     """Reason for the probability, in one sentence."""
     request: Judgment | None = None
-    """Reply and cost of the rule's own request, as an abstention. None if the rule sent no request."""
+    """Reply and cost of the rule's own request, as a judgment without scores. None if the rule sent no request."""
 
 
 class RoutingRule(Protocol):
@@ -61,7 +61,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
     try:
         settings = from_json((folder / FILE).read_text(encoding="utf-8"))
         if settings["rule"] not in SAVED:
-            raise ValueError(f"its rule is '{settings['rule']}'; there is {', '.join(SAVED)}")
+            raise ValueError(f"its rule is '{settings['rule']}'; the rules are {', '.join(SAVED)}")
     except UNREADABLE as error:
-        raise DataError(f"{folder / FILE}: no routing rule ({error}); fit one, and give its folder") from error
+        raise DataError(f"{folder / FILE}: no routing rule ({error}); fit a rule, and give its folder") from error
     return settings

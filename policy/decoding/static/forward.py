@@ -30,12 +30,12 @@ def attend(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """Return softmax(q kᵀ s + mask) v as [N, L, H, W], with H / G queries per key; by Transformers for L > 1.
+    """Return softmax(q kᵀ s + mask) v as [N, L, H, W], with H / G queries per key. Transformers computes L > 1.
 
     Two batched matrix products for all rows. PyTorch's fused CPU kernel processes rows and heads one after the other:
     16 layers of 4 rows take 5.5 ms per token, the two products 1.5 ms (18 query and 6 key heads, 80 positions, two
     threads). On a GPU, Transformers repeats keys and values for every query head of a group where there is a mask; here
-    each is read once.
+    each key and value is read once.
     """
     rows, heads, length, width = query.shape
     is_per_head = attention_mask is not None and attention_mask.shape[1] > 1
@@ -57,7 +57,7 @@ AttentionMaskInterface.register(ONE_TOKEN_ATTENTION, sdpa_mask)
 
 @contextmanager
 def one_token_attention(models: Sequence[Any]) -> Iterator[None]:
-    """Use `attend` within the context for models that otherwise use PyTorch's fused attention."""
+    """Return a context in which `attend` replaces PyTorch's fused attention in these models."""
     changed = [model for model in models if model.config._attn_implementation == "sdpa"]
     for model in changed:
         model.set_attn_implementation(ONE_TOKEN_ATTENTION)
@@ -76,10 +76,10 @@ TRANSPOSED = range(2, 5)
 
 
 class FewRowsLinear(nn.Linear):
-    """A linear layer without gradients that is fast for few rows; `nn.Linear` itself in precisions other than float32.
+    """A linear layer without gradients that is fast for few rows; identical to `nn.Linear` unless in float32.
 
-    Decoding should take the time of reading the weights, whatever the number of rows. PyTorch's product x Wᵀ, which is
-    MKL's, does not: all layers of a SmolLM2-135M take these milliseconds on an AMD EPYC with one thread.
+    A decoding step should take the time of reading the weights, whatever the number of rows. PyTorch's product x Wᵀ,
+    computed by MKL, is slower: the layers of a SmolLM2-135M take these milliseconds on one thread of an AMD EPYC.
 
         rows                      1      2      4      8     16
         x Wᵀ by MKL            34.0   58.5      -   63.3   85.5
@@ -102,7 +102,7 @@ class FewRowsLinear(nn.Linear):
 
 @contextmanager
 def fast_linear(models: Sequence[Any]) -> Iterator[None]:
-    """Use `FewRowsLinear` as the class of linear layers on a CPU within the context, where PyTorch has oneDNN."""
+    """Return a context in which linear layers on a CPU are `FewRowsLinear`, if PyTorch has oneDNN."""
     changed = [
         module
         for model in models
@@ -134,7 +134,7 @@ def decoder_layers(model: nn.Module) -> nn.ModuleList:
 
 @contextmanager
 def branching(model: nn.Module, layer: int) -> Iterator[None]:
-    """Double the batch from decoder layer `layer` on, to 2N rows of logits; lower layers and their cache have N."""
+    """Double the batch of N rows from decoder layer `layer` on; lower layers and their cache keep N rows."""
     layers = decoder_layers(model)
     twice = _DoubledBatch()
     hooks = [layers[layer].register_forward_pre_hook(twice.branch, with_kwargs=True)]
@@ -229,7 +229,7 @@ class Forward:
         return self._rounded(self.read)
 
     def step(self, tokens: Int[Tensor, " N"]) -> Float[Tensor, "M V"]:
-        """Return the logits after one more token per row; M is a multiple of N. May be repeated before `advance`."""
+        """Return the logits after one more token per row; M is a multiple of N. Callable again before `advance`."""
         tokens = tokens.repeat(self.rows // len(tokens))[:, None]
         return self._run(tokens, self._positions, self._step_mask())
 
@@ -239,6 +239,7 @@ class Forward:
         self._slot.add_(1)
 
     def _rounded(self, slots: int) -> int:
+        """Round up a number of slots to a multiple of `WINDOW` for the device."""
         return -(-slots // self._granularity) * self._granularity
 
     def _run(self, tokens: Int[Tensor, "M L"], position_ids: Int[Tensor, "M L"], mask: Any) -> Float[Tensor, "M V"]:
@@ -266,6 +267,7 @@ class Forward:
         return {"sliding_attention" if window else "full_attention": mask for window, mask in masks.items()}
 
     def _window_mask(self, window: int | None) -> Float[Tensor, "M 1 1 S"] | None:
+        """Return the mask of one position in layers with this window; None if every slot is visible."""
         slots = self._rounded(self.read)
         if not self._is_padded and slots == self.read and (window is None or window >= self.read):
             return None
@@ -276,7 +278,7 @@ class Forward:
 def visible_slots(
     slots: Int[Tensor, " S"], starts: Int[Tensor, "M 1"], slot: Int[Tensor, "1"], window: int | None
 ) -> Bool[Tensor, "M S"]:
-    """Return a mask of the slots that a query at `slot` reads: from its row's start to itself, at most `window`."""
+    """Return a mask of the slots that a query at `slot` reads: from the row's start to `slot`, at most `window`."""
     visible = (slots >= starts) & (slots <= slot)
     return visible if window is None else visible & (slots > slot - window)
 

@@ -1,4 +1,4 @@
-"""Session of one batch, with the logits of base and guides; its steps: forward passes, sampler and log."""
+"""Session of one batch, which returns the logits of base and guides, and its steps: forward, sampling, logging."""
 
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -30,7 +30,7 @@ class Logits(NamedTuple):
 
 @dataclass
 class Counters:
-    """Work counters of an engine since its creation."""
+    """Numbers of forward passes and positions that an engine has computed since its creation."""
 
     forwards: int = 0
     """Forward passes."""
@@ -43,7 +43,7 @@ class Counters:
 
 
 class SessionModel(NamedTuple):
-    """One model of a session."""
+    """A model of a session, and whose logits it returns: those of the base model, of guides, or of both."""
 
     forward: Forward
     base: int
@@ -90,7 +90,7 @@ class Session:
         return logits
 
     def grow(self) -> tuple[int, ...]:
-        """Count one more step; return the number of slots that it reads in every model."""
+        """Count one more step; return the number of slots that this step reads in each model."""
         for part in self._parts:
             self._count(part, 1)
         return tuple(part.forward.grow() for part in self._parts)
@@ -121,7 +121,7 @@ class Session:
 def exclusively(models: Sequence[nn.Module]) -> Iterator[None]:
     """Reserve models for one session, because adapters replace their layers during a session."""
     if len({*models}) < len(models):
-        raise UsageError("base and guide are one model; decode an adapter on its base with SharedBackbone")
+        raise UsageError("base and guide are the same model; use SharedBackbone for an adapter on its base")
     for model in models:
         if not cache_argument(model):
             raise UsageError(f"{type(model).__name__} takes no key-value cache; decoding needs a model that does")
@@ -174,6 +174,7 @@ class DecodingSteps:
             self.done += 1
 
     def _start(self) -> None:
+        """Run the forward passes of the prompts and sample the first tokens."""
         logits = self.session.start()
         base, (rows, guides) = logits.base, logits.guides.shape[:2]
         facts = len(FACTS) + (guides if self.guide_logprobs else 0)
@@ -183,6 +184,7 @@ class DecodingSteps:
         self._sample(logits)
 
     def _step(self) -> None:
+        """Run the forward passes of the last tokens and sample the next tokens."""
         self._sample(self.session.step(self.token))
 
     def _sample(self, logits: Logits) -> None:
@@ -262,7 +264,7 @@ class GraphedStep:
             self._warm_up()
             self._graphs[key] = None
         else:
-            graph = self._graphs[key] or self._captured()
+            graph = self._graphs[key] or self._capture()
             self._graphs[key] = graph
             graph.replay()
 
@@ -289,7 +291,7 @@ class GraphedStep:
             )
             self._step()
 
-    def _captured(self) -> torch.cuda.CUDAGraph:
+    def _capture(self) -> torch.cuda.CUDAGraph:
         """Capture the step as a CUDA graph, without running it."""
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):

@@ -37,8 +37,8 @@ def vllm(
     """Generate completions with a server that is restarted with the current policy every `every` steps.
 
     Between restarts completions are those of an older policy: ratios are relative to the log-probabilities that the
-    server returns, and `rollouts/lag` is its age in steps. Evaluation always uses the current policy.
-    `rollouts/restart_seconds` is the time for saving and starting. `python` has vLLM, by default $REWARDLAB_VLLM_PYTHON
+    server returns, and `rollouts/lag` is the age of that policy in steps. Evaluation always uses the current policy.
+    `rollouts/restart_seconds` is the time for saving and starting. `python` runs vLLM; default: $REWARDLAB_VLLM_PYTHON
     or this interpreter; `options` are further flags of vLLM's server, whose output goes to vllm.log in the run folder;
     one start takes at most `seconds`. The policy is saved in a folder below `folder`, by default the run folder, and
     removed at the end.
@@ -56,7 +56,7 @@ class _Rollouts(TrainerCallback):
         self.every, self.python, self.options, self.seconds, self.seed = every, python, options, seconds, seed
         self.parent, self.training = folder, True
         self.folder = Path()
-        """Folder of the served policy, once there is one."""
+        """Folder of the served policy, set at the first call."""
         self.server: ServerProcess | None = None
         self.step = 0
         """Step of the served policy."""
@@ -83,12 +83,13 @@ class _Rollouts(TrainerCallback):
         return ServerProcess(run_folder / LOG, seconds=self.seconds, environment=variables)
 
     def _command(self, dtype: str) -> Any:
+        """Return a function of the port that returns the server's command line."""
         flags = ["--model", str(self.folder), "--served-model-name", NAME, "--dtype", dtype, "--seed", str(self.seed)]
         flags += ["--logprobs-mode", "processed_logprobs", "--host", HOST]
         return lambda port: [self.python, "-m", SERVER, *flags, "--port", str(port), *self.options]
 
     def stop(self) -> None:
-        """End the server and delete the served policy; the next completions start it again."""
+        """Stop the server and delete the served policy; the next call starts a server again."""
         if self.server is not None:
             self.server.stop()
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -113,6 +114,7 @@ def save_policy(model: Any, tokenizer: Any, folder: Path) -> None:
 
 
 def _interpreter(path: str) -> str:
+    """Return the interpreter that runs the server; raise `UsageError` if none has vLLM."""
     interpreter = path or os.environ.get(PYTHON, "")
     if not (Path(interpreter).exists() if interpreter else importlib.util.find_spec("vllm")):
         missing = f"there is no interpreter {interpreter}" if interpreter else "this environment has no vLLM"

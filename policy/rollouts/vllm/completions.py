@@ -25,7 +25,7 @@ def server_rollouts(
 
     `urls` are the servers' roots, such as http://127.0.0.1:8000. Each serves a saved policy, which may be older than
     the trained one: its log-probabilities are returned, and ratios are relative to them. Start vLLM's server with
-    `--logprobs-mode processed_logprobs`, so that they are those after temperature and truncation.
+    `--logprobs-mode processed_logprobs`, so that they include temperature and truncation.
 
     Groups are distributed over the servers. If a server fails, its groups go to the other servers, and it is not used
     for an increasing delay. Raise `DataError` if all servers fail.
@@ -93,7 +93,7 @@ def distribute(
     draw: Callable[[int, list[int]], list[dict[str, Any]]],
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[int, dict[str, Any]]:
-    """Return `draw(server, rows)` by row, over the available servers; the last server's `DataError` is raised."""
+    """Share the groups among the available servers; return `draw`'s results by row, or raise the last error."""
     results: dict[int, dict[str, Any]] = {}
     remaining, failures = list(groups), set[int]()
     while remaining:

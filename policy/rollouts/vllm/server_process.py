@@ -23,7 +23,7 @@ Command = Callable[[int], Sequence[str]]
 
 
 class ServerProcess:
-    """At most one server on 127.0.0.1 under a watchdog, which ends it with this process; output goes to `log`."""
+    """At most one server on 127.0.0.1 under a watchdog, which stops it when this process ends; output goes to `log`."""
 
     def __init__(self, log: Path, *, seconds: float = 600.0, environment: Mapping[str, str] | None = None):
         self.log, self.seconds, self.environment = log, seconds, dict(environment or {})
@@ -63,6 +63,7 @@ class ServerProcess:
         self._running, self.url = None, ""
 
     def _wait(self, started: int) -> None:
+        """Wait until the server is healthy; raise `DataError` if it ends or takes too long."""
         until = time.monotonic() + self.seconds
         while time.monotonic() < until:
             if not self.is_running:
@@ -76,6 +77,7 @@ class ServerProcess:
         raise DataError(f"no answer at {self.url}/health in {self.seconds:g} s; see {self.log}: {self._tail(started)}")
 
     def _tail(self, started: int) -> str:
+        """Return the end of the log since the start of the server."""
         with self.log.open("rb") as lines:
             lines.seek(started)
             return lines.read().decode(errors="replace")[-TAIL:].strip()

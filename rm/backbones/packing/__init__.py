@@ -77,7 +77,7 @@ def prefix_batches(rows: Sequence[Row], batch_tokens: int, least: int = LEAST) -
 
 
 class Span(NamedTuple):
-    """The last `queries` tokens of `path`, which are the indices of a sequence's tokens up to the end of the span."""
+    """Part of a sequence: the last `queries` entries of `path`, the indices of all its tokens up to the span's end."""
 
     path: np.ndarray
     queries: int
@@ -113,7 +113,7 @@ class Packed:
             self.parts.append(_part(group, offset, order, device))
             offset += self.parts[-1].queries.numel()
         self.order = torch.from_numpy(order).to(device)
-        """Index of each token's output among the outputs of all parts."""
+        """Index of each token's output among the outputs of all attention calls."""
         self.layers = 0
         """Number of layers that have attended to the row."""
 
@@ -204,11 +204,11 @@ def attend(
     """Compute attention of a packed row, part by part with Transformers' own function.
 
     Query p of a sequence attends to its keys 0 to p. The layout is an argument of the model's forward, so that gradient
-    checkpointing computes a layer again with it. Raises ValueError for anything but plain softmax attention.
+    checkpointing recomputes layers with it. Raises ValueError for anything but plain softmax attention.
     """
     unsupported = [name for name, option in options.items() if option is not None and name not in HARMLESS]
     if packed is None or attention_mask is not None or query.shape[2] != packed.tokens.shape[1] or unsupported:
-        raise ValueError(f"{type(module).__name__} does not attend to a packed row; it passes {unsupported}")
+        raise ValueError(f"{type(module).__name__} does not support packed rows; it has options {unsupported}")
     packed.layers += (
         1  # `check_layers` compares it with the model's layers: one that did not come here read other sequences
     )
@@ -235,7 +235,7 @@ AttentionInterface.register(NAME, attend)
 
 @contextmanager
 def packed_attention(model: Any) -> Iterator[None]:
-    """Switch the model to packed attention within the context; other inputs, also from other threads, must wait."""
+    """Switch the model to packed attention within the context, in which no thread may run it on other inputs."""
     before = model.config._attn_implementation
     model.set_attn_implementation(NAME)
     try:
@@ -279,7 +279,7 @@ def packing_limit(model: Any) -> int:
         return 0
     if model not in _TAKES:
         _TAKES[model] = _is_exact(model)
-    return _window(model.config) if _TAKES[model] else 0
+    return _sliding_window(model.config) if _TAKES[model] else 0
 
 
 def _is_supported(model: Any) -> bool:
@@ -310,7 +310,8 @@ def _rotary_kinds(parameters: dict[str, Any]) -> set[str]:
     return {str(parameters.get("rope_type"))}.union(*inner)
 
 
-def _window(config: Any) -> int:
+def _sliding_window(config: Any) -> int:
+    """Return the size of the sliding attention window in tokens; `sys.maxsize` without one."""
     kinds, window = text_option(config, "layer_types"), text_option(config, "sliding_window")
     return sys.maxsize if window is None or (kinds and "sliding_attention" not in kinds) else window
 

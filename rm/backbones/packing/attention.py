@@ -1,4 +1,4 @@
-"""Attention in training: the implementation by its name, and micro-batches that are computed without padding."""
+"""Attention in training: selection of an implementation by name, and micro-batches computed without padding."""
 
 import sys
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ def with_attention(model: Any, name: str | None) -> Iterator[None]:
 
 
 def set_attention(model: Any, name: str | None) -> None:
-    """Switch a model to a named attention implementation; raise `UsageError` if it, or this machine, has none."""
+    """Switch a model to a named attention implementation; raise `UsageError` if the model or machine lacks it."""
     if name is None or name == model.config._attn_implementation:
         return
     try:
@@ -54,12 +54,12 @@ def _attention_error(model: Any, name: str, reason: str) -> UsageError:
     kind = model.config.model_type
     return UsageError(
         f"--attn_implementation {name} does not work with this {kind} here ({reason}); "
-        "take sdpa or eager, or leave it out"
+        "use sdpa or eager, or leave the option out"
     )
 
 
 def check_padding_free(model: Any, name: str | None, max_length: int | None) -> None:
-    """Raise `UsageError` unless a named attention computes sequences of up to `max_length` tokens in one row."""
+    """Raise `UsageError` unless the model and a named attention support packed rows up to `max_length` tokens."""
     limit, kind = packing_limit(model), model.config.model_type
     if not (name in (None, "sdpa") or _is_flash(name)):
         raise UsageError(
@@ -91,6 +91,7 @@ def padding_free(model: Any, name: str | None = None) -> Iterator[None]:
     index: list[Tensor] = []
 
     def pack(_trunk: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> tuple[tuple[()], dict[str, Any]]:
+        """Replace a padded batch by one row with its distinct sequences."""
         tokens = arguments[0] if arguments else options["input_ids"]
         packed, where = pack_batch(tokens, options["attention_mask"], sys.maxsize if flash else LEAST)
         index.append(where)
@@ -98,6 +99,7 @@ def padding_free(model: Any, name: str | None = None) -> Iterator[None]:
         return (), options | row | (flash_lengths(packed) if flash else {"packed": packed})
 
     def unpack(_trunk: Any, _arguments: tuple[()], options: dict[str, Any], outputs: Any) -> Any:
+        """Put the hidden states of the row back to the positions of the batch [N, L, D]."""
         if not flash:
             check_layers(trunk, options["packed"])
         where, states = index.pop(), outputs.last_hidden_state[0]
@@ -115,7 +117,7 @@ def padding_free(model: Any, name: str | None = None) -> Iterator[None]:
 
 
 def flash_lengths(packed: Packed) -> dict[str, Any]:
-    """Return Transformers' `FlashAttentionKwargs`, which separate the sequences of a row that shares no prefix."""
+    """Return Transformers' `FlashAttentionKwargs`, which separate the sequences of a row without shared prefixes."""
     ends = packed.last + 1
     offsets, longest = pad(ends, (1, 0)).to(torch.int32), max(map(len, packed.paths))
     return {f"cu_seq_lens_{side}": offsets for side in "qk"} | {f"max_length_{side}": longest for side in "qk"}

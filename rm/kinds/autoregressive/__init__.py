@@ -39,12 +39,12 @@ class AutoregressiveSettings(LabelSettings, BackboneSettings, EosSettings, Strea
         ),
         Rule(
             lambda settings: settings.adapter == "none" and len(settings.objectives) > 1,
-            "without an adapter a model learns one objective, got {objectives}",
+            "without an adapter a model learns one objective, got {objectives}; name one, or choose an --adapter",
         ),
     )
     adapter: str = setting(
         "uniarm",
-        "Method whose adapter is trained, or the adapter; none trains all weights.",
+        "Adapter to train, or the method that uses it; none trains all weights.",
         group="Guides (--kind autoregressive)",
         choices=("none", *ADAPTER_OF_METHOD, *ADAPTER_OF_METHOD.values()),
     )
@@ -85,7 +85,7 @@ class AutoregressiveSettings(LabelSettings, BackboneSettings, EosSettings, Strea
     )
     restarts: int = setting(
         0,
-        "Restarts after a collapse in the first half of training, each with half the rate.",
+        "Restarts after a collapse in the first half of training; each halves the learning rate of A.",
         range=AT_LEAST_0,
     )
     global_weight: float = setting(0.5, "Weight of the global term of the loss.", range=AT_LEAST_0)

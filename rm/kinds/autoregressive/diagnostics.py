@@ -99,7 +99,7 @@ class ContextSpread:
 def guide_diagnostics(
     task: PreferenceTask, model: Any, rows: Sequence[PreferenceRow], *, batch: int = 32
 ) -> dict[str, GuideDiagnostics]:
-    """Return the diagnostics by objective, with all weight on it, over the prefixes of the completions."""
+    """Return the diagnostics of every objective, with all weight on that objective, over the completions' prefixes."""
     training = model.training
     model.eval()
     wins = np.array([row.wins for row in rows], float)
@@ -121,6 +121,7 @@ def base_context_sensitivity(task: PreferenceTask, model: Any, rows: Sequence[Pr
 def _measure(
     task: PreferenceTask, model: Any, rows: Sequence[PreferenceRow], index: int, batch: int
 ) -> tuple[ContextSpread, np.ndarray, np.ndarray]:
+    """Return the context spread, Δ and length differences of pairs, with all weight on objective `index`."""
     device = next(model.parameters()).device
     spread, gaps, lengths = ContextSpread(), [], []
     for start in tqdm(range(0, len(rows), batch), desc="measuring the guide", leave=False, disable=None, delay=1):
@@ -207,7 +208,7 @@ class CollapseMonitor(Monitor):
         if state.is_world_process_zero:
             self.report(
                 f"measuring whether the guide reads its context, on {len(self.rows)} pairs: now the base model, and "
-                f"the guide every {self.every} steps and at the end; --monitor_steps 0 leaves it out"
+                f"the guide every {self.every} steps and at the end; --monitor_steps 0 turns this off"
             )
         self.base = base_context_sensitivity(self.task, model, self.rows)
 

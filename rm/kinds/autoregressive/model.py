@@ -84,7 +84,7 @@ class AutoregressiveRewardModel:
     def at(self, preference: Preference) -> "AutoregressiveRewardModel":
         """Return the model with a fixed preference: it has one reward, named after the preference."""
         if self.adapter is None or not self.adapter.settings.follows_preference:
-            raise UsageError(f"this reward model takes no preference, got {dict(preference)}; leave it out")
+            raise UsageError(f"this reward model takes no preference, got {dict(preference)}; pass none")
         preference_vector(preference, self.adapter.objectives)
         return self._copy_with(preference=preference)
 
@@ -98,6 +98,7 @@ class AutoregressiveRewardModel:
         return AutoregressiveRewardModel(**{name: vars(self)[name] for name in names} | changes)
 
     def _preferences(self) -> list[Preference | None]:
+        """Return the preference of every reward: the fixed one, or all one-hot preferences."""
         if self.adapter is None or not self.adapter.settings.follows_preference or self.preference is not None:
             return [self.preference]
         names = self.adapter.objectives
@@ -125,7 +126,7 @@ def model_logprobs(
 ) -> list[np.ndarray]:
     """Return log-probabilities of each completion's tokens plus `offset`, in nats, as one float64 array per row.
 
-    With `base` centred on the base model's expectation (`centred_logprobs`). Tokens of tool results get 0.
+    With `base`, they are centred on the base model's expectation (`centred_logprobs`). Tokens of tool results get 0.
     """
     device = next(model.parameters()).device
     values_by_row: list[np.ndarray] = [np.empty(0)] * len(rows)
@@ -230,7 +231,7 @@ def completion_contract(
     eos: Edge | None = None,
     **stated: Any,
 ) -> ScoringContract:
-    """Return the scoring contract of a sum over tokens. `max_length` defaults to the shortest context of the models."""
+    """Return the contract of a reward summed over tokens; `max_length` defaults to the models' shortest context."""
     length = max_length or min(context_of(model.config, tokenizer) for model in models)
     determined = determined_fields(models[0], tokenizer, max_length=length, bos=bos, eos=eos)
     return contract_class(kind)(kind=kind, truncation="left", **determined, **stated)
@@ -251,7 +252,7 @@ def resolve_settings(source: str, saved: Mapping[str, Any], **arguments: Any) ->
     for name, value in arguments.items():
         if saved.get(name) is not None and value not in (None, saved[name]):
             stated = f"{source} was saved with {name} {saved[name]}, got {value}"
-            raise UsageError(f"{stated}; leave it out or start from the base")
+            raise UsageError(f"{stated}; leave the argument out, or start from the base")
     values = {name: value if saved.get(name) is None else saved[name] for name, value in arguments.items()}
     return {name: value for name, value in values.items() if value is not None}
 

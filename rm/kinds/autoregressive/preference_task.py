@@ -123,7 +123,7 @@ class PreferenceTask(Task):
     def check(self, rows: Sequence[PreferenceRow]) -> None:
         """Raise `DataError` if the loss needs scores that no row has."""
         if self.sequence_logistic.needs_scores and all(np.isnan(row.gaps).all() for row in rows):
-            raise DataError("the global form 'scores' needs pairs with a 'gaps' column; choose another, or add them")
+            raise DataError("--global_form scores needs pairs with a 'gaps' column; choose another form, or add it")
 
     def collate(self, rows: Sequence[PreferenceRow]) -> dict[str, Tensor]:
         """Collate rows into 2B sequences, the chosen ones first, so that one forward pass serves both."""
@@ -185,6 +185,7 @@ class PreferenceTask(Task):
         return run_inside(model, partial(self._gap, inputs=inputs, alpha=alpha))
 
     def _gap(self, model: Any, inputs: dict[str, Tensor], alpha: Float[Tensor, "B K"]) -> Float[Tensor, " B"]:
+        """Compute Δ(α) in the model's forward pass."""
         if self.adapter is not None and self.adapter.settings.follows_preference:
             self.adapter.set_preference(torch.cat([alpha, alpha]), self.objectives)
         sequences = inputs["tokens"], inputs["attention"], inputs["start"]
@@ -192,16 +193,16 @@ class PreferenceTask(Task):
             logprobs = centred_logprobs(model, self.adapter.disabled, *sequences)
         else:
             logprobs = completion_logprobs(model, *sequences)
-        rewards = self._reduced(logprobs, inputs)
+        rewards = self._completion_logprobs(logprobs, inputs)
         if self.reference and self.adapter is not None:
             with torch.no_grad(), self.adapter.disabled():
-                before = self._reduced(completion_logprobs(model, *sequences), inputs)
+                before = self._completion_logprobs(completion_logprobs(model, *sequences), inputs)
             rewards = rewards - before
         chosen, rejected = rewards.chunk(2)
         return chosen - rejected
 
-    def _reduced(self, logprobs: Tensor, inputs: dict[str, Tensor]) -> Tensor:
-        """Sum (or average) log-probabilities over the completion without tool results; rows are right-padded."""
+    def _completion_logprobs(self, logprobs: Tensor, inputs: dict[str, Tensor]) -> Tensor:
+        """Sum (or average) log-probabilities over each completion, without tool results; rows are right-padded."""
         total = logprobs.masked_fill(inputs["tool_results"], 0.0).sum(dim=1)
         written = completion_lengths(inputs)
         if self.normalised:
@@ -209,7 +210,7 @@ class PreferenceTask(Task):
         return total + self.token_offset * written
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        """Compute the accuracy per objective at its vertex (a gap of 0 is wrong), and their mean."""
+        """Compute each objective's accuracy at its one-hot α (a gap of 0 is wrong), and the mean accuracy."""
         both = (prediction.predictions, prediction.label_ids)
         gaps, wins = (np.asarray(array, float).reshape(-1, len(self.objectives)) for array in both)
         right = gaps * (wins - 0.5) > 0
@@ -221,7 +222,7 @@ class PreferenceTask(Task):
         return shares | {"accuracy": float(np.nanmean([*shares.values()])) if decided.any() else float("nan")}
 
     def rate_factor(self, name: str) -> float:
-        """Return the learning rate of a parameter relative to the base rate; each restart halves that of LoRA's A."""
+        """Return a parameter's learning rate relative to the base rate; each restart halves the rate of LoRA's A."""
         part = part_of(name)
         factor = self.rates.get(part, 1.0) if part else 1.0
         return factor * 0.5**self.restarts if part == "A" else factor

@@ -57,6 +57,7 @@ class AutoregressiveTraining(StreamedTraining, BackboneTraining):
         return load_autoregressive(str(settings.model), adapter=self._adapter(), **options)
 
     def _adapter(self) -> AdapterSettings | None:
+        """Return the settings of the adapter; None to train all weights."""
         settings = self.settings
         if settings.adapter == "none":
             return None

@@ -29,7 +29,7 @@ class BoostedRewardModel:
         if len(stages) < 2 or len(objectives) != 1:
             raise UsageError(f"boosting has two or more stages with the same objectives, got {sorted(objectives)}")
         if len(weights) != len(stages) or not np.isfinite(weights).all():
-            raise UsageError(f"{len(stages)} stages have as many finite weights, got {list(weights)}")
+            raise UsageError(f"{len(stages)} stages need as many finite weights, got {list(weights)}")
         self.members, self.names, self.weights = list(stages), list(names), [float(weight) for weight in weights]
         hashes = [stage.contract.hash() for stage in stages]
         self.contract = ScoringContract(

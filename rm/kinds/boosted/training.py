@@ -17,7 +17,7 @@ class BoostedTraining(PairTraining):
     settings: BoostedSettings
 
     def prepare(self, data: TrainingData) -> Prepared:
-        """Return the boosted model, with the weight of each stage and the losses after it."""
+        """Return the boosted model, with the weight of each stage and the loss after each stage."""
         (objective,), pairs = self.settings.objectives, data.train.pairs
         names = [str(Path(name).resolve()) if Path(name).exists() else name for name in self.settings.members]
         stages = [load_reward_model(name, **self.options) for name in names]

@@ -59,14 +59,17 @@ class Embedder:
         return sum(length > self.max_length for length in self.lengths(texts))
 
     def _key(self, text: str) -> str:
+        """Return the key of a text in the cache."""
         return hashlib.sha256(f"{self.fingerprint}|{self.max_length}|left|{self.dtype}|{text}".encode()).hexdigest()
 
     @staticmethod
     def _read(store: sqlite3.Connection, key: str) -> bytes | None:
+        """Return the cached embedding of a key; None if there is none."""
         cached = store.execute("select vector from embeddings where key = ?", (key,)).fetchone()
         return cached[0] if cached else None
 
     def _batches(self, texts: dict[str, str], batch_size: int) -> Iterator[list[tuple[str, bytes]]]:
+        """Yield the keys and embeddings of texts in batches of similar length."""
         waiting = sorted(texts, key=lambda key: (len(texts[key]), key))
         for start in tqdm(range(0, len(waiting), batch_size), desc="embedding", disable=None, delay=1):
             keys = waiting[start : start + batch_size]
@@ -75,6 +78,7 @@ class Embedder:
 
     @torch.inference_mode()
     def _embed(self, texts: list[str]) -> np.ndarray:
+        """Return the mean-pooled embeddings of a batch of texts."""
         states, attention = self._states(self.tokenizer(texts, truncation=True, max_length=self.max_length).input_ids)
         weight = attention[..., None].to(states.dtype)
         return ((states * weight).sum(1) / weight.sum(1)).float().cpu().numpy()
@@ -86,7 +90,7 @@ class Embedder:
 
     @torch.inference_mode()
     def states(self, text: str) -> tuple[np.ndarray, list[tuple[int, int]]]:
-        """Return the last hidden states [L, D] of a text, and the start and end of each token; (0, 0) if special."""
+        """Return the last hidden states [L, D] of a text, and each token's offsets in it ((0, 0) if special)."""
         options = {"truncation": True, "max_length": self.max_length, "return_offsets_mapping": True}
         encoded = self.tokenizer(text, **options)
         states, _ = self._states([encoded.input_ids])
@@ -201,7 +205,7 @@ def load_embedding(source: str, *, cache: Path | None = None, trust_remote_code:
     model = EmbeddingRewardModel(Embedder(name, **options, trust_remote_code=trust_remote_code), weights)
     if model.contract != contract:
         raise DataError(
-            f"{folder}: the encoder '{name}' is not the one it was trained with (now {model.contract.backbone}, "
+            f"{folder}: the encoder '{name}' has changed since the training (now {model.contract.backbone}, "
             f"trained with {contract.backbone}); restore the encoder, or train again"
         )
     return model

@@ -50,6 +50,6 @@ class EnsembleSettings(MemberSettings, CombinationSettings):
     rules = (
         Rule(
             lambda settings: any("," in member for member in settings.members),
-            "--members {members}: a comma separates the members of an ensemble; rename the folder",
+            "--members {members}: a comma separates the members of an ensemble; rename the folder whose name has one",
         ),
     )

@@ -70,7 +70,7 @@ def softmin(beta: float) -> Combine:
 def brme(share: float) -> Combine:
     """r = λ r_nominal + (1 - λ) min_m r_m,   λ = `share` in [0, 1]         Reward-robust RLHF, arXiv:2409.15360
 
-    r_nominal is that of the member that predicts the smallest standard deviation, or the mean of all without one.
+    r_nominal is the reward of the member with the smallest predicted standard deviation; the mean if none is predicted.
     """
     if not 0 <= share <= 1:
         raise UsageError(f"brme: share lies in [0, 1], got {share}")
@@ -112,7 +112,7 @@ def parse_rule(text: str) -> MemberRule:
     try:
         rule = MemberRule(spec.name, {name: float(value) for name, value in spec.arguments.items()})
     except ValueError as error:
-        raise UsageError(f"--combine {text}: its arguments are numbers") from error
+        raise UsageError(f"--combine {text}: its arguments are numbers, as in mean_std(weight=1)") from error
     combine_by(rule)
     return rule
 

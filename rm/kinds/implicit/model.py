@@ -98,6 +98,7 @@ def load_implicit(
 
 
 def _read(folder: Path) -> dict[str, Any]:
+    """Load the settings of a saved folder; raise `DataError` unless they name policy and reference."""
     settings = read_settings(folder / SETTINGS)
     if not all(isinstance(settings.get(role), str) for role in ("policy", "reference")):
         raise DataError(f"{folder / SETTINGS}: does not name a policy and a reference; save the model again")
@@ -114,5 +115,6 @@ def _check_same_vocabulary(
     token, _number = min({*ours.items()} ^ {*theirs.items()}, key=lambda item: (item[1], item[0]))
     raise DataError(
         f"the policy {names['policy']} and the reference {names['reference']} do not share a vocabulary: token "
-        f"'{token}' is {ours.get(token, 'absent')} in the first and {theirs.get(token, 'absent')} in the second"
+        f"'{token}' is {ours.get(token, 'absent')} in the first and {theirs.get(token, 'absent')} in the second; "
+        "give the model that the policy was trained from, with its own tokenizer"
     )

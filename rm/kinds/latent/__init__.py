@@ -29,7 +29,7 @@ class LatentSettings(LabelSettings, ClassifierSettings, EosSettings):
         range=AT_LEAST_0,
     )
     latent_depth: str | None = setting(
-        None, "Whether all steps are taken, or as many as a head chooses; by default fixed.", choices=("fixed", "head")
+        None, "Number of steps: always the largest (fixed, default), or chosen by a head.", choices=("fixed", "head")
     )
     latent_stage_1: int = setting(
         0, "Optimizer steps of stage 1, which trains without latent steps.", range=AT_LEAST_0, advanced=True

@@ -110,11 +110,12 @@ class LatentRewardModel(SavedClassifier[Encoder]):
         return LatentRewardModel(self.model, Encoder(self.encoder.tokenizer, contract))
 
     def save(self, folder: Path) -> None:
-        """Save the folder of a causal language model, or of its adapter, with the heads beside, and the contract."""
+        """Save the causal language model or its adapter, the heads beside it, and the contract."""
         super().save(folder)
         save_heads(self.language_model, folder)
 
     def _state(self) -> dict[str, Any]:
+        """Return the weights without the heads, which `save_heads` saves."""
         state = super()._state() or self.model.state_dict()
         return {name: tensor for name, tensor in state.items() if not {HEAD, DEPTH_HEAD} & {*name.split(".")}}
 
@@ -124,7 +125,7 @@ def put_heads(model: Any, depths: int | None, seed: int) -> None:
 
     The scalar head is initialised from the seed with the model's `initializer_range`. The depth head starts with
     probability `P_DEEPEST` for the largest number of steps, so that it continues a training with a fixed
-    number. With equal ones, the steps of a small model forgot what they had learned (`research/studies/latent`).
+    number. With equal probabilities, a small model's steps forgot what they had learned (`research/studies/latent`).
     """
     width = model.get_output_embeddings().weight.shape[1]
     like = {"device": model.device, "dtype": model.dtype}
@@ -141,6 +142,7 @@ def put_heads(model: Any, depths: int | None, seed: int) -> None:
 
 
 def _heads(model: Any) -> dict[str, nn.Parameter]:
+    """Return the parameters of the heads by name."""
     modules = {name: module for name, module in model.named_children() if name in (HEAD, DEPTH_HEAD)}
     return {f"{name}.{key}": value for name, module in modules.items() for key, value in module.named_parameters()}
 
@@ -245,7 +247,7 @@ def _new_contract(
 def _with_depth(
     contract: LatentContract, model: Any, latent_steps: int | None, latent_depth: Depth | None, max_length: int | None
 ) -> LatentContract:
-    """Return the contract with these steps, depth and length; an error if they exceed the model's context."""
+    """Return the contract with these steps, depth and length; raise an error if they exceed its context."""
     steps = contract.latent_steps if latent_steps is None else latent_steps
     if steps < 0:
         raise UsageError(f"latent_steps is a number of steps >= 0, got {steps}")
@@ -266,6 +268,7 @@ def _with_depth(
 def _assemble(
     model: Any, tokenizer: PreTrainedTokenizerBase, contract: LatentContract, *, lora: LoraConfig | None, seed: int
 ) -> LatentRewardModel:
+    """Return the reward model, with new heads, and with new adapters if `lora` is given."""
     if lora is not None:
         torch.manual_seed(seed)
         model = add_lora(model, lora, TaskType.CAUSAL_LM)

@@ -47,7 +47,7 @@ def reinforce(
 
     REINFORCE, Williams 1992. π_c and π_r are the softmax of the depth head's logits for the two completions, T and U
     are the `samples` from them. The baseline b is the exact expected return, without gradient: the scores after fewer
-    steps are by-products of those after more. With it the loss of a pair does not depend on its batch.
+    steps are by-products of those after more. With b, the loss of a pair does not depend on its batch.
     """
     rows = torch.arange(len(returns), device=returns.device)
     log_chosen, log_rejected = chosen.log_softmax(dim=-1), rejected.log_softmax(dim=-1)

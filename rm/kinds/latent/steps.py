@@ -49,6 +49,7 @@ class LatentSteps:
         self.attention, self.position, self.state = self.attention[rows], self.position[rows], self.state[rows]
 
     def _read(self, **inputs: Tensor) -> Float[Tensor, "N D"]:
+        """Run the model on inputs and cached keys and values; return the last hidden state of each row."""
         if "position_ids" not in signature(self.trunk.forward).parameters:  # alibi, or a recurrent model
             del inputs["position_ids"]
         cache = cache_argument(self.trunk)
@@ -80,7 +81,7 @@ def states_after(run: LatentSteps, steps: Int[Tensor, " N"]) -> Float[Tensor, "N
 
 
 def states_without_cache(model: Any, ids: Sequence[int], steps: int) -> Float[Tensor, "T+1 D"]:
-    """Return h_0, ..., h_T of one sequence without cache, mask or padding: every step reads all of it again."""
+    """Return h_0, ..., h_T of one sequence without cache, mask or padding: every step reads the full input."""
     trunk, embed = model.get_decoder(), model.get_input_embeddings()
     inputs = embed(torch.tensor([[*ids]], device=embed.weight.device))
     states: list[Tensor] = []

@@ -73,7 +73,7 @@ def encode_latent(
 
 
 class Outputs(NamedTuple):
-    """Outputs of a forward pass for the B chosen, then the B rejected sequences, after S = T + 1 numbers of steps."""
+    """Outputs of a forward pass for the B chosen, then the B rejected sequences, after 0 to T steps (S = T + 1)."""
 
     scores: Float[Tensor, "M S"]
     """Reward after 0, ..., T steps."""
@@ -118,7 +118,7 @@ class LatentTask(Task):
         self.stage_1_steps, self.seed = stage_1_steps, seed
 
     def check(self, rows: Sequence[LatentRow]) -> None:
-        """Raise an error if steps are to be aligned but no row has a rationale, or the LM head is not separate."""
+        """Raise an error if no row has a rationale for the steps, or if logits are not head(last hidden state)."""
         stated = any(ids for row in rows for ids in row.rationales)
         if self.alignment and self.steps and not stated:
             raise UsageError(
@@ -126,7 +126,7 @@ class LatentTask(Task):
                 "rationale_rejected, or set --latent_alignment 0"
             )
         if stated and not head_reads_last_states(self.reward_model.language_model):
-            raise DataError("this model's logits are not its LM head on the last hidden states; leave rationales out")
+            raise DataError("this model's logits are not the LM head of its last hidden states; leave rationales out")
 
     def collate(self, rows: Sequence[LatentRow]) -> dict[str, Tensor]:
         """Collate rows into 2B sequences, the chosen ones first, and the same sequences with their rationales."""
@@ -163,7 +163,7 @@ class LatentTask(Task):
         return loss + reinforce(returns, chosen, rejected, (first, second)).mean(), scores
 
     def evaluate(self, model: Any, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the loss with as many steps as in scoring, without the depth head's term, and outputs as `loss`."""
+        """Return the loss (without the depth head's term) and outputs of `loss`, with as many steps as in scoring."""
         outputs = self.outputs(model, inputs, self.steps)
         fixed = torch.full_like(inputs["rationale_lengths"], self.steps)
         return self._loss_at(outputs, inputs, outputs.depths.argmax(dim=1) if self.chooses else fixed, self.chooses)
@@ -181,7 +181,7 @@ class LatentTask(Task):
         return loss, torch.stack([chosen, rejected, first, second], dim=1)
 
     def _sample_steps(self, logits: Float[Tensor, "M S"], indices: Int[Tensor, " B"], step: int) -> Int[Tensor, " M"]:
-        """Sample a number of steps for every completion; a generator per pair makes it independent of the batch."""
+        """Sample a number of steps for every completion, with one generator per pair, independently of the batch."""
         draws = []
         for index in indices.tolist():
             draw = torch.Generator().manual_seed(hash((self.seed, step, index)) % 2**63)
@@ -223,6 +223,7 @@ class LatentTask(Task):
         starts: Int[Tensor, " M"],
         lengths: Int[Tensor, " M"],
     ) -> Float[Tensor, " M"]:
+        """Return the mean negative log-likelihood of each rationale's tokens; 0 if its weight is 0."""
         if not self.rationale_weight:
             return torch.zeros_like(starts, dtype=torch.float32)
         columns = torch.arange(1, tokens.shape[1], device=tokens.device)
@@ -272,7 +273,7 @@ class LatentTraining(PairTraining, ClassifierTraining):
         settings, pairs, held = self.settings, data.train.pairs, data.held_out.pairs
         model = self.build(pairs)
         if model.contract.latent_steps and self.arguments.gradient_checkpointing:
-            raise UsageError("--gradient_checkpointing disables the cache that latent steps need; leave it out")
+            raise UsageError("--gradient_checkpointing disables the cache that latent steps need; leave the flag out")
         self.report(f"the first sequence reads: {model.encoder.render(pairs[0].examples[0])[:300]!r}")
         encoding, counts = self._encode(model, pairs, "data")
         eval_rows = self._encode(model, held, "eval_data")[0].rows if held else None
@@ -288,7 +289,7 @@ class LatentTraining(PairTraining, ClassifierTraining):
         return Prepared(model, task, encoding, eval_rows, {"rationales": counts._asdict()})
 
     def build(self, pairs: list[PreferencePair]) -> LatentRewardModel:
-        """Return the named language model with new heads, a saved model to train on, or a small one from scratch."""
+        """Return the named language model with new heads, a saved model to continue, or a small one from scratch."""
         settings = self.settings
         options: dict[str, Any] = {"latent_steps": settings.latent_steps, "latent_depth": settings.latent_depth}
         if settings.model:

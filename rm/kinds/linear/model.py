@@ -120,6 +120,7 @@ class CountedCompletions:
 
 
 def _blocks(count: int) -> list[slice]:
+    """Return slices of at most `BLOCK` rows that cover `count` rows."""
     return [slice(start, start + BLOCK) for start in range(0, count, BLOCK)]
 
 
@@ -128,6 +129,7 @@ def _log_lengths(completions: Sequence[str]) -> np.ndarray:
 
 
 def _with_length(words: sparse.csr_matrix, log_lengths: np.ndarray) -> sparse.csr_matrix:
+    """Return the word features with the logarithm of the length as a further column."""
     return sparse.csr_matrix(sparse.hstack([words, log_lengths[:, None]]))
 
 
@@ -202,7 +204,7 @@ def _ranges(words: np.ndarray) -> np.ndarray:
 def _count_grams(
     words: np.ndarray, text: np.ndarray, first: int, last: int, uses: np.ndarray, least: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Count grams with first word in [first, last). Code of "a": a (V + 1), of "a b": a (V + 1) + b + 1 (sorted)."""
+    """Count grams with first word in [first, last), sorted by code: a (V + 1) for "a", a (V + 1) + b + 1 for "a b"."""
     at = np.flatnonzero((words >= first) & (words < last))
     followed = at[at < len(words) - 1]
     followed = followed[text[followed] == text[followed + 1]]

@@ -49,7 +49,7 @@ class MultiHeadRewardModel(UncertainRewardModel):
         check_body(body)
         labelled = [pair for pair in pairs if not np.isnan(pair.chance(objective))]
         if not labelled:
-            raise DataError(f"none of {len(pairs)} pairs has a label for '{objective}'; name one that the data have")
+            raise DataError(f"none of {len(pairs)} pairs has a label for '{objective}'; name a labelled objective")
         examples = [example for pair in labelled for example in pair.examples]
         with torch.inference_mode():
             tokens = reward_tokens(body, examples).float().cpu().clone()
@@ -77,7 +77,7 @@ class MultiHeadRewardModel(UncertainRewardModel):
 
 
 def check_body(body: ScalarRewardModel) -> None:
-    """Raise `UsageError` if a model has several rewards, or if its reward is not a head at the last token."""
+    """Raise `UsageError` if a model has several rewards, or if its reward is not a head's output at the last token."""
     if len(body.contract.objectives) != 1:
         raise UsageError(f"heads are fitted to one reward, and this model has {', '.join(body.contract.objectives)}")
     if decoder_head(body.model) is None:
@@ -99,5 +99,5 @@ def load_multi_head(source: str, *, rule: MemberRule | None = None, **options: A
         raise DataError(f"{folder}: not the heads of a reward model ({error}); give the full folder") from error
     model = MultiHeadRewardModel(body, heads.eval().requires_grad_(False), combination)
     if model.contract != load_contract(folder):
-        raise DataError(f"{folder}: its {BODY}, heads or rule are not those it was saved with; give the full folder")
+        raise DataError(f"{folder}: its {BODY}, heads or rule have changed since it was saved; give the full folder")
     return model

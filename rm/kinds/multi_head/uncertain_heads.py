@@ -46,7 +46,7 @@ class Heads(nn.Module):
         return self._in_reward_units(self.mean(z), self.uncertainty(z))
 
     def each(self, tokens: Float[Tensor, "B M D"]) -> Gaussians:
-        """Return the predictions of each head m for different completions per head, `tokens[:, m]`."""
+        """Return the predictions of each head m for its own completions, `tokens[:, m]`."""
         z = self._standardised(tokens)
         raw = [torch.einsum("bmd,md->bm", z, layer.weight) + layer.bias for layer in (self.mean, self.uncertainty)]
         return self._in_reward_units(*raw)

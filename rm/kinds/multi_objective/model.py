@@ -27,7 +27,7 @@ WEIGHTS = "objective_weights.json"
 
 
 class MultiObjectiveRewardModel(ScalarRewardModel):
-    """Rewards (r_1, ..., r_K, Σ_k w_k r_k) with weights w_k. Each, also the weighted sum, is a row of the head."""
+    """Rewards (r_1, ..., r_K, Σ_k w_k r_k) with weights w_k. The head has a row for each, also for the weighted sum."""
 
     def __init__(self, model: Any, encoder: Encoder, weights: Mapping[str, float]):
         super().__init__(model, encoder)
@@ -84,7 +84,7 @@ def load_untrained(
 
 @torch.no_grad()
 def with_overall(model: ScalarRewardModel, weights: Mapping[str, float]) -> MultiObjectiveRewardModel:
-    """Set the last output of a model's head, `overall`, to the weighted sum of the others."""
+    """Set the last output of a model's head, `overall`, to the weighted sum of its other outputs."""
     *names, last = model.contract.objectives
     if last != OVERALL:
         raise UsageError(f"the last objective has to be '{OVERALL}', got {', '.join(model.contract.objectives)}")
@@ -107,7 +107,7 @@ def checked_weights(weights: Mapping[str, float], objectives: Sequence[str]) -> 
         if name not in objectives:
             raise UsageError(f"no objective '{name}' to weigh; {did_you_mean(name, objectives)}")
     if absent := [name for name in objectives if name not in weights]:
-        raise UsageError(f"the weights {dict(weights)} lack {', '.join(absent)}; add {absent[0]}=0 for none")
+        raise UsageError(f"the weights {dict(weights)} lack {', '.join(absent)}; add {absent[0]}=0 for no weight")
     if not all(np.isfinite(weight) for weight in weights.values()) or not any(weights.values()):
         raise UsageError(f"weights are finite numbers and not all 0, got {dict(weights)}")
     return {name: float(weights[name]) for name in objectives}

@@ -119,7 +119,7 @@ class ObjectivesTask(Task):
             fit_to(loss, [float(len(row.chosen) - len(row.rejected or [])) for row in labelled])
 
     def collate(self, rows: Sequence[ObjectiveRow]) -> dict[str, Tensor]:
-        """Collate the rows' first completions, then the second ones, at index `second` or -1."""
+        """Collate the rows' first completions, then the second ones at the indices `second` (-1: none)."""
         others = [row.rejected for row in rows if row.rejected is not None]
         batch = pad([row.chosen for row in rows] + others)
         paired = torch.tensor([row.rejected is not None for row in rows])
@@ -196,6 +196,7 @@ class ObjectivesTask(Task):
 
 
 def _mean(values: Any) -> Any:
+    """Return the mean of values; 0 if there are none."""
     return values.sum() / max(len(values), 1)
 
 
@@ -234,7 +235,7 @@ class ObjectivesTraining(ScalarTraining):
         counts = label_counts(encoding.rows, names)
         for name, count in counts.items():
             labels = f"{count['pairs']} pairs and {count['scores']} scores for '{name}'"
-            self.report(f"data: {labels}, {count['unlabelled']} rows without")
+            self.report(f"data: {labels}, {count['unlabelled']} rows without either")
         encode = partial(encode_objectives, model.encoder, objectives=names, on_long=self.settings.on_long)
         stream = self.stream(data, partial(encode, allow_empty=True))
         return Prepared(model, task, encoding, eval_rows, {"labels": counts}, stream)

@@ -72,7 +72,7 @@ class ProcessRewardModel(SavedClassifier[StepEncoder]):
     def token_logits(
         self, rows: Sequence[Sequence[int]], *, batch_tokens: int = 16_384
     ) -> list[Float[np.ndarray, "L K"]]:
-        """Return the head's outputs at every token of token ids, without activation, independent of batching.
+        """Return the head's outputs at every token of each row, without activation, independent of batching.
 
         Equal rows are computed once; at most `batch_tokens` tokens per forward pass, and 2,048 on a CPU.
         """
@@ -107,12 +107,14 @@ class ProcessRewardModel(SavedClassifier[StepEncoder]):
         return ProcessRewardModel(self.model, StepEncoder(self.encoder.tokenizer, contract))
 
     def _aggregated(self, scores: Sequence[StepScores]) -> np.ndarray:
+        """Return rewards [N, K], aggregated from the scores of each completion's steps; NaN without steps."""
         aggregate, K = AGGREGATES[self.contract.aggregate], len(self.contract.objectives)
         rewards = [aggregate(some) if len(some) else np.full(K, np.nan) for some in scores]
         return np.array(rewards, float).reshape(len(scores), K)
 
 
 def _step_scores(encoded: EncodedSteps, logits: Float[np.ndarray, "L K"]) -> StepScores:
+    """Return the probability at the end of every step; NaN for truncated steps."""
     scores = np.full((len(encoded.ends), logits.shape[1]), np.nan)
     read = [end for end in encoded.ends if end < len(encoded.ids)]
     scores[: len(read)] = expit(logits[read])

@@ -71,7 +71,7 @@ class StepEncoder(Encoder):
         return [Encoded(encoded.ids, encoded.length, encoded.omitted) for encoded in steps]
 
     def head(self, prompt: Messages) -> Rendered:
-        """Return the rendered text before a completion, which does not depend on it."""
+        """Return the rendered text that precedes any completion of the prompt."""
         before, omitted = self.rendered(prompt, add_generation_prompt=True)
         text = self.render_turns([*prompt, Message(role="assistant", content=COMPLETION)])
         start = text.find(COMPLETION, len(before))
@@ -80,6 +80,7 @@ class StepEncoder(Encoder):
         return Rendered(text[:start], omitted)
 
     def _with_steps(self, head: Sequence[int], steps: Sequence[Sequence[int]], omitted: str) -> EncodedSteps:
+        """Return the prompt's ids followed by every step and its end, truncated."""
         ids, ends = [*head], []
         for step in steps:
             ids += [*step, *self.end]

@@ -94,7 +94,7 @@ class ProcessTask(Task):
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
         """Compute the loss, the accuracy on labelled steps, and the share of first errors found, at a threshold of 1/2.
 
-        Over all labelled steps instead of batches; a first error is the first step more likely wrong than correct.
+        Computed over all labelled steps at once, not per batch; a first error is the first step with P(correct) < 1/2.
         """
         logits, labels = np.asarray(prediction.predictions, float), np.asarray(prediction.label_ids, float)
         labelled = labels >= 0  # unlabelled are NaN, and what the Trainer pads with
@@ -160,7 +160,7 @@ class ProcessTraining(ClassifierTraining):
         return {"solutions": len(data.train.solutions)} | super().summary(model, data, facts)
 
     def _counts(self, solutions: Sequence[Solution], model: ProcessRewardModel) -> dict[str, int]:
-        """Count and report the labels, and the steps that contain the separator (split further in plain text)."""
+        """Count and report the labels, and the steps that contain the separator, which scoring as text would split."""
         labels = np.concatenate([solution.labels for solution in solutions])
         counts = {
             "correct": int((labels == 1).sum()),

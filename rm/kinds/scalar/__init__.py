@@ -39,7 +39,7 @@ class PairLossSettings(LabelSettings, ClassifierSettings, EosSettings):
     )
     teacher: str | None = setting(
         None,
-        "Reward model to distil by --loss soft_labels (the default then) or centred_mse.",
+        "Reward model to distil; --loss is soft_labels (the default with a teacher) or centred_mse.",
     )
     center_rewards_coefficient: float = setting(
         0.0, "Weight of (r_chosen + r_rejected)^2, which keeps rewards centred on 0.", range=AT_LEAST_0
@@ -77,7 +77,7 @@ class ScalarSettings(PairLossSettings, StreamSettings):
         group="Several objectives, heads and members",
     )
     regression_weight: float = setting(
-        1.0, "Weight of the squared error of scores beside the loss of pairs.", range=AT_LEAST_0
+        1.0, "Weight of the squared error of scores, relative to the loss of pairs.", range=AT_LEAST_0
     )
 
 

@@ -25,7 +25,7 @@ class TimedGaps(NamedTuple):
 
 
 def timed_gaps(model: RewardModel, pairs: Sequence[PreferencePair], name: str) -> TimedGaps:
-    """Compute the reward gaps of a model, chosen minus rejected, and the CPU-seconds of this process for them."""
+    """Compute the reward gaps of a model, chosen minus rejected, and the CPU-seconds that this takes."""
     started = time.process_time()
     rewards = model.rate([example for pair in pairs for example in pair.examples])[:, 0]
     seconds = time.process_time() - started
@@ -33,7 +33,7 @@ def timed_gaps(model: RewardModel, pairs: Sequence[PreferencePair], name: str) -
 
 
 def with_soft_labels(pairs: Sequence[PreferencePair], objective: str) -> list[PreferencePair]:
-    """Label the pairs that have no label for the objective with the teacher's σ(Δ)."""
+    """Return the pairs, in which the teacher's σ(Δ) replaces missing labels for the objective."""
     chances = [(pair, (1 + math.tanh(pair.gaps[OTHER] / 2)) / 2) for pair in pairs]
     return [pair if objective in pair.wins else replace(pair, wins={objective: chance}) for pair, chance in chances]
 

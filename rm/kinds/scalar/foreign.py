@@ -81,7 +81,7 @@ def _label_names(config: Any) -> tuple[str, ...]:
 
 
 def reward_index(source: str, outputs: Outputs, objective: str | None) -> int | None:
-    """Return the index of output `objective`; None if all are rewards; `DataError` if none of the classes is named."""
+    """Return the index of output `objective`, or None if all are rewards; `objective` is required for classes."""
     names = outputs.names
     if len(names) == 1 or (objective is None and not outputs.are_classes):
         return None
@@ -156,7 +156,7 @@ def apply_normalisation(model: Any, source: str) -> dict[str, float]:
     if not model.config.to_dict().get("normalize_reward"):
         warnings.warn(
             f"{source}: rewards are not normalised by the mean {mean} and std {std} in its config.json; OpenRLHF does "
-            "so where normalize_reward is true there",
+            "this only where normalize_reward is true there",
             stacklevel=2,
         )
         return {}
@@ -166,7 +166,7 @@ def apply_normalisation(model: Any, source: str) -> dict[str, float]:
     if not (math.isfinite(mean) and math.isfinite(std) and std > 0) or head is None or len(head.weight) != 1:
         raise DataError(
             f"{source}: rewards cannot be normalised by the mean {mean} and std {std} of its config.json; set "
-            "normalize_reward to false there for rewards as the head gives them"
+            "normalize_reward to false there to use the head's rewards unchanged"
         )
     bias = torch.zeros(1) if head.bias is None else head.bias.detach()
     replace_head(model, Head(head.weight.detach() / std, (bias - mean) / std), source)

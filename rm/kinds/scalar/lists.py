@@ -65,7 +65,7 @@ def encode_lists(encoder: Encoder, lists: Sequence[RankedList], on_long: OnLong 
     if not encoding.rows:
         raise DataError(
             f"none of {len(lists)} lists is left to train on: {encoding.over_length} over {limit} tokens, "
-            f"{encoding.unlabelled} without two different completions with scores; look at --objective and --max_length"
+            f"{encoding.unlabelled} without two different completions with scores; check --objective and --max_length"
         )
     return encoding
 
@@ -73,7 +73,7 @@ def encode_lists(encoder: Encoder, lists: Sequence[RankedList], on_long: OnLong 
 def pairs_of_lists(
     rewards: Float[Tensor, "B R"], scores: Float[Tensor, "B R"]
 ) -> tuple[Float[Tensor, "B R R"], Float[Tensor, "B R R"]]:
-    """Return reward gaps r_i - r_j and labels of i < j: 1 (s_i higher), 0 or 1/2 (tie); NaN elsewhere."""
+    """Return reward gaps r_i - r_j and labels of i < j: 1 if s_i > s_j, 0 if s_i < s_j, 1/2 if tied; NaN elsewhere."""
     difference = scores[:, :, None] - scores[:, None, :]
     upper = torch.ones_like(difference, dtype=torch.bool).triu(1)
     return rewards[:, :, None] - rewards[:, None, :], ((1 + difference.sign()) / 2).masked_fill(~upper, NAN)
@@ -106,7 +106,7 @@ class ListTask(Task):
         return self.list_loss(rewards, scores).mean(), rewards
 
     def evaluate(self, model: Any, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the mean loss, and for each list its decided pairs, correct pairs, and whether its best is found."""
+        """Return the mean loss; for each list, its decided and correct pairs, and whether its best is ranked first."""
         loss, rewards = self.loss(model, inputs)
         scores, missing = inputs["stated"], inputs["stated"].isnan()
         gaps, wins = pairs_of_lists(rewards, scores)
@@ -121,7 +121,7 @@ class ListTask(Task):
         return pairs_of_lists(outputs, inputs["stated"])
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        """Compute the accuracy over pairs of different scores, and the share of lists whose best has most reward."""
+        """Compute the accuracy over pairs of different scores, and how often the best has the highest reward."""
         pairs, right, best = np.asarray(prediction.predictions, float).T
         return {"accuracy": float(right.sum() / pairs.sum()) if pairs.sum() else NAN, "best_found": float(best.mean())}
 
@@ -136,13 +136,13 @@ class ListTraining(ScalarTraining):
         self.list_loss = loss
 
     def check(self, sources: Sequence[str]) -> None:
-        """Raise `UsageError` for settings that are about pairs."""
+        """Raise `UsageError` for settings that apply only to pairs."""
         super().check(sources)
         settings = self.settings
         if settings.teacher or settings.stream or settings.center_rewards_coefficient:
             raise UsageError(
                 f"--loss {settings.loss} reads ranked lists; leave --teacher, --stream and "
-                "--center_rewards_coefficient out, or take a loss of pairs"
+                "--center_rewards_coefficient out, or use a pair loss"
             )
 
     def load_rows(self, sources: Sequence[str]) -> tuple[Judged, RowReport]:

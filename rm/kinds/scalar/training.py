@@ -122,7 +122,7 @@ def scalar_training(settings: ScalarSettings, arguments: RewardArguments, **opti
 
 
 def compared_pairs(data: TrainingData) -> list[PreferencePair]:
-    """Return the pairs on which teacher and student are compared: held-out ones, or else those of the training."""
+    """Return the pairs on which teacher and student are compared: held-out pairs, or else training pairs."""
     return (data.held_out.pairs or data.train.pairs)[:MOST_PAIRS]
 
 
@@ -131,7 +131,7 @@ class ScalarTraining(StreamedTraining, ClassifierTraining):
 
     summary_prefixes = (*StreamedTraining.summary_prefixes, "distilled")
     teacher: TimedGaps | None = None
-    """The teacher's reading of the compared pairs, if the training is a distillation."""
+    """Reward gaps of the teacher on the compared pairs; None without a teacher."""
 
     def prepare(self, data: TrainingData) -> Prepared:
         """Return a classifier with a new head, the rows of the pairs, and the loss."""
@@ -152,7 +152,7 @@ class ScalarTraining(StreamedTraining, ClassifierTraining):
         return Prepared(model, task, encoding, eval_rows, {}, self.stream(data, partial(encode, allow_empty=True)))
 
     def finish(self, prepared: Prepared, data: TrainingData) -> tuple[Any, dict[str, Any]]:
-        """Return the model, its comparison with the teacher, and parameters that the loss learned about length."""
+        """Return the model, and its comparison with the teacher or the learned parameters of the loss's length term."""
         modules = prepared.task.modules.values() if prepared.task else ()
         if self.teacher:
             return prepared.model, {"distilled": self._comparison(prepared.model, self.teacher, data)}
@@ -179,8 +179,8 @@ class ScalarTraining(StreamedTraining, ClassifierTraining):
         if teacher:
             if "other" not in loss.requires or loss.other:
                 raise UsageError(
-                    f"--loss {name} does not learn from --teacher {teacher}; take soft_labels or centred_mse, without "
-                    "an argument teacher"
+                    f"--loss {name} does not learn from --teacher {teacher}; use soft_labels or centred_mse, without "
+                    "their argument teacher"
                 )
             loss = replace(loss, other=teacher)
         if loss.other is not None and self.streams:

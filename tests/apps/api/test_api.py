@@ -172,7 +172,10 @@ def test_a_wrong_call_is_one_sentence_in_the_words_of_python(tmp_path, monkeypat
         (lambda: rl_api.train(PAIRS, output="out", lora="maybe"), "lora: input should be a valid boolean"),
         (lambda: rl_api.train(PAIRS, output="out", golden=1), "golden is at least 2"),
         (lambda: rl_api.decode("arm", "one prompt"), "prompts is a list of prompts"),
-        (lambda: rl_api.decode("arm", [{"question": "?"}]), "a row of prompts has a column 'prompt', got question"),
+        (
+            lambda: rl_api.decode("arm", [{"question": "?"}]),
+            "a row of prompts needs a column 'prompt', it has question",
+        ),
         (lambda: rl_api.score("rm", prompts=["a"], completions=["b", "c"]), "1 prompts and 2 completions"),
         (lambda: rl_api.score("rm", PAIRS, prompts=["a"], completions=["b"]), "score takes data, or prompts and"),
         (lambda: rl_api.score("rm", prompts=["a"], completions="b"), "completions is a list of completions"),

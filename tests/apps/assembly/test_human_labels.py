@@ -78,7 +78,7 @@ def test_annotations_of_other_texts_are_not_used(tmp_path):
     ("row", "message"),
     [
         ({"verdict": "agree"}, "no column 'case' or 'id': the row has verdict"),
-        ({"case": "a", "verdict": "yes"}, "'verdict' is agree, tie, disagree, got 'yes'"),
+        ({"case": "a", "verdict": "yes"}, "'verdict' must be one of agree, tie, disagree; got 'yes'"),
         ({"case": "a", "best": 2}, "'best' is not one or more indices below 2: 2"),
         ({"case": "a"}, "no 'verdict' or 'scores', and 'best' is not one or more indices below 2"),
         ({"case": "a", "scores": [1]}, "'scores' is a list of 2 numbers, one for each response"),

@@ -69,7 +69,7 @@ def test_stored_scores_give_the_figures_that_the_model_had(folder, tmp_path, cap
     assert main(["eval", "--scores", stored, *data, "--output", str(tmp_path / "run")]) == 0
     kept = json.loads((run / "summary.json").read_text())["rows"][0]["overall"]
     assert [*last_json(capsys)["overall"]["theirs"].values()] == kept
-    assert "theirs holds 1 scores of no case, such as 'nobody'" in (tmp_path / "run" / "report.md").read_text()
+    assert "theirs has 1 scores without a case, such as 'nobody'" in (tmp_path / "run" / "report.md").read_text()
 
 
 def test_stored_scores_that_are_missing_not_finite_doubled_or_strange(folder, tmp_path, capsys):
@@ -253,10 +253,13 @@ def test_a_wrong_rule_is_refused_with_its_number_and_its_value(gate):
         ("- {area: overall, max_drop: .nan}", "got nan"),
         ("- {area: overall, max_drop: 2}", "got 2"),
         ("- {area: overall, max_drop: true}", "got True"),
-        ("- {area: [s00], max_drop: 0.1}", "rule 1: area is the name of one area, got ['s00']"),
+        (
+            "- {area: [s00], max_drop: 0.1}",
+            "rule 1: area must be overall or the name of a section or subset, got ['s00']",
+        ),
         ("- {area: overall, max_drop: 0.1, even_if_noise: 'no'}", "even_if_noise is true or false, got 'no'"),
         ("- {area: s00, max_drop: 0.1, max_unscored: -1}", "max_unscored is a number of cases, got -1"),
-        ("- {area: s99, max_drop: 0.1}", "no area 's99' in this comparison; there is overall, s00, s01"),
+        ("- {area: s99, max_drop: 0.1}", "no area 's99' in this comparison; name one of overall, s00, s01"),
     ):
         code, said = gate("before", rules)
         assert code == 2 and message in said, rules

@@ -85,7 +85,10 @@ def test_a_routing_judge_chooses_by_a_guideline_before_it_asks(judge):
         assert {row["criteria"][0]["name"] for row in rows} == {"routed"} and rows[0]["orders"][0] == []
     for words, message in (
         ("route(threshold=0.5)", "name the rule, as in route(rule=guideline"),
-        ("route(rule=guideline(long=5), threshold=0.5)", "no argument 'long'; there is model, longest, prompt"),
+        (
+            "route(rule=guideline(long=5), threshold=0.5)",
+            "no argument 'long'; the arguments are model, longest, prompt",
+        ),
         ("route(rule=none/here, threshold=0.5)", "no routing rule"),
     ):
         code, _, err, folder = judge("--together", words, model=("small", "large"), output="refused")

@@ -285,7 +285,7 @@ def test_wrong_rows_and_labellers_get_one_sentence(tmp_path, capsys):
         (ROWS, ["data=mine.py:brevity"], 2, "--reward data=... is the name of the labels in the data"),
         (ROWS, ["mine.py:brevity", "--agreement", 0.6], 2, "--agreement 0.6 needs an ensemble or several labellers"),
         ([{"prompt": "?", "responses": ["a", "\ud800"]}], ["mine.py:brevity"], 3, "an unpaired surrogate"),
-        (ROWS, ["laser(token=x)"], 2, "label has no policy; name a labeller that reads only texts"),
+        (ROWS, ["laser(token=x)"], 2, "rewardlab label loads no policy; name labellers that need only texts"),
     ):
         write(tmp_path / "rows.jsonl", rows_)
         found, _, err = run(capsys, "--reward", *words)

@@ -211,7 +211,7 @@ def test_usage_errors_are_one_sentence_and_leave_nothing_behind(rl, tmp_path):
         ),
         (["--reward", "rewardlab.rm.types:user_turn(text=x)"], "neither a reward model nor a function"),
         (["--reward", f"{GOLD}(objective=x)"], "no argument 'objective'; did you mean 'objectives'?"),
-        (["--reward", GOLD, "--reference", "x", "--measure_kl", "False"], "nothing reads the reference"),
+        (["--reward", GOLD, "--reference", "x", "--measure_kl", "False"], "nothing uses the reference policy"),
         (["--reward", GOLD, "--replay", "pipe"], "no 'pipe' in policy.replays; did you mean 'pipo'"),
         (["--reward", GOLD, "--lora", "--lora_target_modules", "q_prj"], "no layer 'q_prj'; did you mean 'q_proj'?"),
         (["--reward", GOLD, "--lora", "--lora_dropout", "0.1"], "add --disable_dropout False"),

@@ -175,7 +175,7 @@ def test_what_cannot_be_run_is_told_in_a_sentence(capsys):
         (["build"], "--data is missing"),
         (["build", "x", "--data", "y"], "rubrics build takes no 'x'; files are given with --data"),
         (["train", "--data", "y", "--output", "o"], "--base is missing"),
-        (["train", "--data", "y", "--output", "o", "--base", "b"], "y: no folder of rewardlab rubrics build"),
+        (["train", "--data", "y", "--output", "o", "--base", "b"], "y: neither a folder of rewardlab rubrics build"),
         (["build", "--data", "y", "--output", "o"], "rubrics build takes one writer, got 0"),
     ):
         code, _, err = call(capsys, "rubrics", *words)

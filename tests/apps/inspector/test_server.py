@@ -103,7 +103,7 @@ def test_a_request_that_comes_before_the_server_has_started_waits_for_it(run, mo
     address = launch(page)
     with ThreadPoolExecutor(1) as pool:
         early = pool.submit(read, f"{address}config")
-        with pytest.raises(UsageError, match=r"cannot listen on 127.0.0.1:\d+ .*--port 0 for a free one"):
+        with pytest.raises(UsageError, match=r"cannot listen on 127.0.0.1:\d+ .*a free one with --port 0"):
             serve(InspectConfig(run=run, port=urlsplit(address).port))
         assert not early.done()
         going.set()

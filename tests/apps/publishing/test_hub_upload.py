@@ -123,7 +123,9 @@ def evaluated(hub, capsys) -> Path:
 
 def test_a_card_of_another_name_is_not_uploaded(hub, capsys):
     assert main(["card", "rm", "--output", "CARD.md", *UPLOAD]) == 2
-    assert "the Hub shows README.md, and --output is CARD.md" in capsys.readouterr().err and hub.requests == []
+    assert (
+        "--push_to_hub needs an --output named README.md, got CARD.md" in capsys.readouterr().err and hub.requests == []
+    )
 
 
 def test_a_card_has_the_hubs_results_beside_it_and_both_are_uploaded(evaluated, hub, capsys):
@@ -209,7 +211,7 @@ def test_a_refused_data_set_names_the_command_that_uploads_it(hub, capsys):
         (["lint", "pairs.jsonl"], "uploads the file of --fix; add --fix"),
         (["decode", "--base", "b"], "uploads the file of --output; add --output"),
         (["judge", "--data", "pairs.jsonl", "--dry_run"], "uploads judgments; leave --dry_run, --audit and"),
-        (["rubrics", "lint", "pairs.jsonl"], "the rubrics of build and apply; leave it out of lint"),
+        (["rubrics", "lint", "pairs.jsonl"], "the rubrics of build and apply; leave it out with lint"),
     ],
 )
 def test_an_upload_of_nothing_is_refused_before_anything_is_asked_of_the_hub(hub, capsys, words, sentence):

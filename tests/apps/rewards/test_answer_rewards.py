@@ -172,9 +172,9 @@ def test_an_argument_of_a_function_is_not_replaced_by_a_column():
 
 @pytest.mark.parametrize("value", [3, "13", [1, None], [1.5], ["a"]])
 def test_a_column_of_numbers_is_a_list_of_whole_numbers(value):
-    with pytest.raises(DataError, match="'chunks' is a list of whole numbers, got"):
+    with pytest.raises(DataError, match="'chunks' must be a list of whole numbers, got"):
         context(run=facts(chunks=value), reward="tests.apps.rewards.test_answer_rewards:wax")
-    with pytest.raises(DataError, match="'order' is a list of whole numbers, got"):
+    with pytest.raises(DataError, match="'order' must be a list of whole numbers, got"):
         order(run=facts(order=value))
 
 

@@ -110,14 +110,14 @@ def test_a_row_without_what_is_needed_and_settings_that_make_no_sense_are_refuse
         ("rlvrr(reference=gold)", {"reference": "a"}, "no column 'gold'"),
         ("rlvrr", {"reference": "a"}, "no column 'keywords'"),
         ("rlvrr", {"reference": [], "keywords": [[["a"]]]}, "'reference' must be a string or a list of strings"),
-        ("rlpr", {"reference": ["a"]}, "'reference' is a text, got"),
+        ("rlpr", {"reference": ["a"]}, "'reference' must be a text, got"),
     ):
         with pytest.raises(DataError, match="user: what is it") as error:
             build("apps.rewards", spec, run=facts(**columns))
         assert message in str(error.value), spec
-    with pytest.raises(UsageError, match="tags are two or more texts and form lies in"):
+    with pytest.raises(UsageError, match="tags must be two or more texts and form in"):
         rlpr(run=facts(reference="a"), tags=["<answer>"])
-    with pytest.raises(UsageError, match="one of content_weight and style_weight is not 0"):
+    with pytest.raises(UsageError, match="content_weight and style_weight are both 0; set one of them"):
         rlvrr(run=facts(), content_weight=0.0, style_weight=0.0)
     two = facts()._replace(rows={prompt_text(QUESTION): [{"reference": "a"}, {"reference": "b"}]})
     with pytest.raises(DataError, match="the rows of the prompt 'user: what is it\\?' differ: 'a' and 'b'"):

@@ -82,7 +82,7 @@ def test_a_run_is_trained_by_its_own_verdict_with_the_constant_that_one_watched_
 def test_a_search_that_cannot_be_made_is_refused(rl):
     for flags, message in (
         (["--rollouts", "sage(r=4)"], "sage: r is 4 and a group has 4 completions"),
-        (["--rollouts", "sage(r=0)"], "sage: r, m and max_steps are 1 or more"),
+        (["--rollouts", "sage(r=0)"], "sage: r, m and max_steps must be at least 1"),
         (["--rollouts", "sag"], "did you mean 'sage'?"),
         (["--rollouts", "sage(seed=3)"], "no argument 'seed'"),
         (["--rollouts", "sage", "--rollout_server", "http://127.0.0.1:9"], "leave --scaffold, --rollout_server"),

@@ -83,7 +83,7 @@ def test_it_rates_as_the_model_does_and_a_wrong_address_is_told_at_once(url, mod
             assert found.passed, found
     with pytest.raises(UsageError, match="no answer .* is rewardlab serve running there"):
         ScoringClient("http://127.0.0.1:9")
-    with pytest.raises(UsageError, match="unexpected response of a rewardlab server"):
+    with pytest.raises(UsageError, match="not the response of a rewardlab server"):
         transport = httpx.MockTransport(lambda _: httpx.Response(200, json=[]))
         ScoringClient("http://x", http=httpx.Client(transport=transport))
 

@@ -36,7 +36,7 @@ def test_other_machines_need_a_token_of_one_line_which_may_stand_in_the_environm
     for host in ("0.0.0.0", "::", "192.168.0.7", "example.org"):
         monkeypatch.delenv("REWARDLAB_TOKEN", raising=False)
         assert main(["serve", "nowhere", "--host", host]) == 2, host
-        message = f"--host {host} lets other machines ask this model; give a password for it with --token"
+        message = f"--host {host} lets other machines ask this model; set a password with --token"
         assert message in capsys.readouterr().err
     monkeypatch.setenv("REWARDLAB_TOKEN", "sesame")
     assert ServeConfig(model="rm").token == "sesame" and ServeConfig(model="rm", token="mine").token == "mine"
@@ -102,8 +102,12 @@ def test_what_cannot_be_scored_is_told_why_and_the_next_is_scored(url, http):
         (b"[]", 422, "should be an object"),
         (b"{}", 422, "give either conversations or tokens"),
         (b'{"conversations": [], "tokens": []}', 422, "give either conversations or tokens"),
-        (b'{"conversations": [[]]}', 422, "conversation 0 does not end with the assistant's answer"),
-        (b'{"conversations": [[{"role": "user", "content": "a"}]]}', 422, "does not end with the assistant's answer"),
+        (b'{"conversations": [[]]}', 422, "conversation 0 does not end with a response of the assistant"),
+        (
+            b'{"conversations": [[{"role": "user", "content": "a"}]]}',
+            422,
+            "does not end with a response of the assistant",
+        ),
         (b'{"conversations": [[{"role": "assistant", "content": 3}]]}', 422, "is not {role, content} with text"),
         (b'{"conversations": [[{"role": "root", "content": "a"}]]}', 422, "conversations.0.0.role: "),
         (b'{"conversations": "a"}', 422, "conversations: Input should be a valid array"),

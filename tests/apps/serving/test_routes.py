@@ -127,7 +127,7 @@ def test_a_model_without_a_tokenizer_scores_conversations_and_says_so_of_the_res
     assert text.status_code == 422 and "send conversations to /score" in text.json()["error"]["message"]
     split = http.post(f"{url}/get_reward", json={"query": ["hello good fox"], "prompts": ["hello "]})
     assert split.json()["rewards"] == pytest.approx(baseline.rate([Example(user_turn("hello "), "good fox")])[:, 0])
-    for prompts, sentence in ((None, "give prompts"), (["no "], "does not begin with its prompt")):
+    for prompts, sentence in ((None, "add prompts"), (["no "], "does not begin with its prompt")):
         answer = http.post(f"{url}/get_reward", json={"query": ["hello good fox"], "prompts": prompts})
         assert answer.status_code == 422 and sentence in answer.json()["error"]["message"]
 
@@ -154,7 +154,7 @@ def test_a_score_that_is_not_finite_is_null_or_refused_where_there_is_no_null(se
     rows = [Example(user_turn("a"), answer) for answer in ("good", "bad")]
     assert scores(http.post(f"{url}/score", json=asks(rows))) == [[1.0], [None]]
     answer = http.post(f"{url}/get_reward", json={"query": ["a bad"], "prompts": ["a "]})
-    assert answer.status_code == 422 and "conversation 0 no finite score" in answer.json()["error"]["message"]
+    assert answer.status_code == 422 and "score of conversation 0 is not finite" in answer.json()["error"]["message"]
 
 
 def test_texts_that_the_template_leaves_out_are_answered_and_counted(serve, http, words):
@@ -219,7 +219,7 @@ def test_pooling_gives_every_token_of_a_process_model_its_score(words, http, url
         assert refused.status_code == 422 and "does not score token ids" in refused.text
         assert http.post(f"{url}/pooling", json={"input": rows, "task": "embed"}).status_code == 422
     refused = http.post(f"{whole}/pooling", json={"input": [[1, 2]]})
-    assert refused.status_code == 422 and "scores no single tokens" in refused.text, "a model of whole answers"
+    assert refused.status_code == 422 and "does not score single tokens" in refused.text, "a model of whole answers"
 
 
 def test_an_autoregressive_model_scores_conversations_and_prompts_with_their_answers(serve, http, words, tmp_path):

@@ -95,7 +95,7 @@ WRONG = [
     ("aggregations", "fixed_length(length=1.5)", "'length' is a whole number, got '1.5'"),
     ("aggregations", "fixed_length(length=0)", "length, the maximum completion length, must be at least 1, got 0"),
     ("transforms", "gate(reward=rm)", r"argument 'by' is missing; write gate\(reward=rm, by=..., threshold=...\)"),
-    ("schedulers", "pf_ppo(kind=worst)", "kind is one of power, best_worst, best_random, got 'worst'"),
+    ("schedulers", "pf_ppo(kind=worst)", "kind must be one of power, best_worst, best_random, got 'worst'"),
     ("losses", "no_such_package.code:fn", "write it as 'file.py:function' or 'package.module:function'"),
 ]
 

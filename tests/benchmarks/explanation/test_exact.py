@@ -123,5 +123,5 @@ def test_the_length_term_of_a_training_is_the_formula_of_its_loss():
 
 
 def test_one_response_has_no_margin(linear):
-    with pytest.raises(UsageError, match="got 1 responses"):
+    with pytest.raises(UsageError, match="give two responses, got 1"):
         explain("rm", linear, PROMPT, TEXTS[:1])

@@ -116,7 +116,7 @@ def _grounds(path: Path) -> None:
 def _steps(path: Path) -> None:
     folder = path.parent
     sources, steps = log.read_sources(folder), log.read_steps(folder)
-    for panel in training.panels(steps, sources).values():
+    for panel in log.panels(steps, sources).values():
         training.step_figure(steps, panel)
     training.progress_html(steps, sources, False)
 

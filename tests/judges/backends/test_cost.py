@@ -78,7 +78,7 @@ def test_prices_come_from_a_file_and_those_that_make_no_sense_are_refused(tmp_pa
     for name in ("odd", "half"):
         with pytest.raises(DataError, match=f"'{name}' needs the numbers prompt and completion"):
             read_prices(file, name)
-    with pytest.raises(DataError, match="no readable TOML file of prices"):
+    with pytest.raises(DataError, match="not a readable TOML file of prices"):
         read_prices(tmp_path / "absent.toml", "small")
 
 

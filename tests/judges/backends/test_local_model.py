@@ -101,7 +101,7 @@ def test_draws_follow_the_models_probabilities(chat, model, words):
 def test_a_prompt_that_fills_the_context_is_an_error_and_one_beside_a_long_reply_stays_within_it(chat, words):
     long = Ask(user_turn("roses " * 300))
     replies = chat.ask([long, *asks(1)])
-    assert replies[0].error == "the prompt has 303 tokens and the model's context 256" and not replies[1].error
+    assert replies[0].error == "the prompt has 303 tokens, the model's context is 256" and not replies[1].error
     (cut,) = chat.ask([Ask(user_turn("roses " * 250), max_tokens=50)])
     assert cut.completion_tokens <= 256 - 253
     sizes = {"n_positions": 64, "n_embd": 32, "n_layer": 1, "n_head": 2}

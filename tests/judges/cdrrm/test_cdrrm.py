@@ -206,7 +206,7 @@ def test_a_rubric_judge_falls_back_to_the_bare_judge_abstains_and_counts():
     (found,) = RubricJudge(scripted([rubric_json(RUBRIC)]), judge)([CASE])
     assert found.cost == found.tokens[0] + 10 * found.tokens[1] > 0
     (found,) = RubricJudge(scripted([]), scripted([]))([Case("c", PROMPT, ("a", "b", "c"))])
-    assert "3 answers" in found.abstained
+    assert "3 responses" in found.abstained
 
 
 def test_a_rubric_judge_states_single_verdicts_and_why_one_is_missing():

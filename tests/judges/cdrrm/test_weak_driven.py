@@ -112,7 +112,7 @@ def test_a_share_outside_its_range_and_a_weaker_model_with_other_tokens_are_refu
     weak.resize_token_embeddings(len(other))
     weak.save_pretrained(tmp_path / "weak")
     other.save_pretrained(tmp_path / "weak")
-    with pytest.raises(UsageError, match="its tokenizer differs; give an earlier checkpoint"):
+    with pytest.raises(UsageError, match="has another tokenizer; give an earlier checkpoint"):
         train(causal_lm(words), records, tmp_path / "run", SupervisedSettings(weak=str(tmp_path / "weak")), words)
     with pytest.raises(UsageError, match="give an earlier checkpoint of the same model"):
         trainer(words, records, tmp_path / "b", weak=weak, share=0.5)

@@ -95,8 +95,8 @@ def test_contracts_differ_by_every_setting_and_selections_that_do_not_exist_are_
     ]  # fmt: skip
     assert len({one.contract for one in made}) == len(made) and selection().contract == selection().contract
     for wrong, message in [
-        (lambda: selection("nearest"), "chosen by retrieved, random, oracle, got 'nearest'"),
-        (lambda: selection(RANDOM, 0), "a number >= 1, got 0"),
+        (lambda: selection("nearest"), "one of retrieved, random, oracle, got 'nearest'"),
+        (lambda: selection(RANDOM, 0), "must be >= 1, got 0"),
         (lambda: Selection(collection_of(LABELLED), RETRIEVED), "requires an index"),
     ]:
         with pytest.raises(UsageError, match=message):

@@ -85,7 +85,7 @@ def test_partners_are_of_the_same_group_and_missing_pairs_weights_and_divided_ba
     assert [row.case for row in rows[3:6]] == [row.case for row in rows[:3]]
     assert all(row.case is None for row in joint_rows(QUESTIONS, [], 0.0, seed=0))
     assert all(row.question is None for row in joint_rows([], CASES, 1.0, seed=0))
-    with pytest.raises(DataError, match="no case -> case pair, and --case_weight 0.5"):
+    with pytest.raises(DataError, match="no case -> case pairs, but --case_weight 0.5"):
         joint_rows(QUESTIONS, [], 0.5, seed=0)
     with pytest.raises(DataError, match="no prompt -> rubric pair"):
         joint_rows([], CASES, 0.5, seed=0)

@@ -61,8 +61,8 @@ def test_points_and_checks_of_another_shape_are_refused():
             key_points(values)
     for values, message in [
         ({}, "checks are a list of objects, got {}"),
-        ([{"has": "x"}], "check 1 has a weight and some of has, lacks, least, most"),
-        ([{"weight": 1, "code": "def f(): ..."}], "check 1 has a weight and some of"),
+        ([{"has": "x"}], "check 1 must have a weight and some of has, lacks, least, most"),
+        ([{"weight": 1, "code": "def f(): ..."}], "check 1 must have a weight and some of"),
         ([{"weight": 1, "has": "x"}, {"weight": 1, "has": "("}], "check 2: not a regular expression"),
         ([{"weight": 1, "most": "3"}], "check 1: 'most' is of the wrong type, '3'"),
         ([{"weight": 1}], "check 1 has no condition"),

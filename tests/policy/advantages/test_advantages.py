@@ -200,7 +200,7 @@ def test_another_group_never_matters():
 
 def test_an_infinite_reward_is_refused_by_its_place_and_a_token_outside_the_answer_has_no_advantage():
     for name in ESTIMATORS:
-        with pytest.raises(ValueError, match=r"the reward at \(4,.*is inf; a missing reward is NaN"):
+        with pytest.raises(ValueError, match=r"the reward at \(4,.*is inf; a missing reward must be NaN"):
             estimate(name, (*REWARDS[:4], math.inf, *REWARDS[5:]))
         found = estimate(name)
         assert found.dim() == 1 or not found[~rollout().response].any(), name

@@ -31,9 +31,9 @@ def test_canon_by_hand_and_what_it_refuses():
     entropy[:, :4] = torch.tensor([[5.0, 9, 9, 9], [1.0, 1, 9, 9], [1.0, 2, 3, 9], [4.0] * 4])
     found = canon(metric="entropy", mu=1.0, alpha=0.8)(rewards, rollout([1, 2, 3, 4], [0] * 4, entropy))
     assert found.tolist() == pytest.approx([1 - 0.4, 0 - 1.0, 0.8 - 1.0, 1 - 0.4])
-    with pytest.raises(ValueError, match="metric is one of length, entropy, got 'words'"):
+    with pytest.raises(ValueError, match="metric must be one of length, entropy, got 'words'"):
         canon(metric="words")
-    with pytest.raises(ValueError, match=r"mu lies in \[0, 1\] and alpha is 0 or more, got 2.0"):
+    with pytest.raises(ValueError, match=r"mu must be in \[0, 1\] and alpha at least 0, got 2.0"):
         canon(mu=2.0)
     with pytest.raises(ValueError, match="no entropies of its tokens"):
         canon(metric="entropy")(torch.rand(2), rollout([1, 2], [0, 0]))
@@ -150,5 +150,5 @@ def test_scores_are_not_warned_of_and_missing_ones_do_not_count():
 
 @pytest.mark.parametrize("settings", [{"shape": 0.0}, {"shape": 1.0, "blocks": 0}, {"shape": 1.0, "floor": 0.0}])
 def test_settings_of_are_out_of_range_are_refused(settings):
-    with pytest.raises(ValueError, match=r"shape lies in \(0, 1\], blocks are 1 or more and floor is above 0"):
+    with pytest.raises(ValueError, match=r"shape must be in \(0, 1\], blocks at least 1 and floor above 0"):
         are(**settings)

@@ -28,10 +28,10 @@ def test_sec_forgets_what_taught_nothing_of_late_and_settings_out_of_range_are_r
     assert sec(rate=1.0, temperature=1e-3)({}, {"a": [1e4], "b": [0.0]})[1] == {"a": 1.0, "b": 0.0}
     assert sec(rate=1.0, temperature=1.0)({}, {}) == ({}, {})
     for settings in ({"rate": 1.5, "temperature": 1.0}, {"rate": 0.5, "temperature": 0.0}):
-        with pytest.raises(ValueError, match=r"rate lies in \[0, 1\] and temperature is above 0"):
+        with pytest.raises(ValueError, match=r"rate must be in \[0, 1\] and temperature above 0"):
             sec(**settings)
     for settings in ({"window": 0}, {"window": 1, "temperature": 0.0}):
-        with pytest.raises(ValueError, match="window is 1 or more and temperature is above 0"):
+        with pytest.raises(ValueError, match="window must be at least 1 and temperature above 0"):
             dump(**settings)
 
 

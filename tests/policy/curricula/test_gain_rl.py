@@ -27,7 +27,7 @@ def test_a_window_stays_among_the_kinds():
     for reward, end in ((1.0, 2.0), (0.0, 0.0)):
         state, _ = step(state, {"0": [reward], "1": []})
         assert state == {"middle": end}
-    with pytest.raises(ValueError, match="width is above 0"):
+    with pytest.raises(ValueError, match="width must be above 0"):
         gain_rl(width=0.0, speed=1.0)
 
 
@@ -35,7 +35,7 @@ def test_a_narrow_window_has_shares_and_kinds_are_numbers():
     """The window is a kind behind the last one, where every weight exp(-(i - m)² / 2s²) is 0 in floating point."""
     step = gain_rl(width=0.01, speed=0.0)
     assert step({"middle": 2.0}, {"0": [1.0], "1": []})[1] == {"0": 0.0, "1": 1.0}
-    with pytest.raises(UsageError, match="gain_rl: kinds are numbers, such as 0, 1 and 2, got math, 1"):
+    with pytest.raises(UsageError, match="gain_rl: kinds must be numbers, such as 0, 1 and 2, got math, 1"):
         step({}, {"math": [], "1": []})
 
 

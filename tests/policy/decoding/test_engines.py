@@ -141,11 +141,11 @@ def test_preferences_prompts_and_engines_that_make_no_sense_are_refused(base, wo
 
 def test_engines_that_make_no_sense_are_refused_and_one_serves_one_batch_at_a_time(base, words, make_guide):
     guide = make_guide(from_layer=1)
-    with pytest.raises(UsageError, match="needs a guide with an adapter; decode two models with SeparateModels"):
+    with pytest.raises(UsageError, match="needs a guide with an adapter; use SeparateModels for two models"):
         SharedBackbone(decoding_model(base, words))
     with pytest.raises(UsageError, match="the guide 'helpful' is conditioned on a preference"):
         SeparateModels(decoding_model(base, words), {"helpful": guide})
-    with pytest.raises(UsageError, match="base and guide are one model; decode an adapter on its base with Shared"):
+    with pytest.raises(UsageError, match="base and guide are the same model; use SharedBackbone"):
         decode(SeparateModels(guide, guide), requests(EVEN))
     other = copy.deepcopy(words)
     other.chat_template = "<|system|> please </s> " + words.chat_template

@@ -118,7 +118,7 @@ def test_what_makes_no_sense_is_refused(engine):
     with pytest.raises(UsageError, match="step_end must be at least 1, got 0"):
         step_beam(engine, requests(1, EVEN)[0], good_words, step_end="")
     assert best_of_n(engine, [], 2, good_words) == []
-    for prefix, sentence in (((-1,), "prefix is a tuple of token ids"), ((10**6,), "ids outside the vocabulary")):
+    for prefix, sentence in (((-1,), "prefix must be a tuple of token ids"), ((10**6,), "ids outside the vocabulary")):
         with pytest.raises(UsageError, match=sentence):
             decode(engine, requests(1, EVEN, prefix=prefix))
 

@@ -69,12 +69,12 @@ def test_the_words_of_a_request_make_it_a_member_and_nonsense_is_refused():
     assert member_of(params("a", temperature=1.0, seed=0)).role == "base"
     nameless = {"extra_args": {"guide_role": "base"}}
     for wrong, message in (
-        ({"role": "bass"}, "pair 'a': guide_role is base or guide, got 'bass'"),
-        ({"weight": float("nan")}, "guide_weight is a finite number, got nan"),
-        ({"weight": None}, "guide_weight is a finite number, got None"),
-        ({"n": 2}, "n is 1 in a pair"),
-        ({"temperature": 0.7}, "seed is a number in a pair with temperature, got None"),
-        (nameless, "guide_pair is a string that both requests of the pair share, got None"),
+        ({"role": "bass"}, "pair 'a': guide_role must be base or guide, got 'bass'"),
+        ({"weight": float("nan")}, "guide_weight must be a finite number, got nan"),
+        ({"weight": None}, "guide_weight must be a finite number, got None"),
+        ({"n": 2}, "n must be 1; submit a pair for every completion"),
+        ({"temperature": 0.7}, "seed must be a number at a temperature above 0, got None"),
+        (nameless, "guide_pair must be a string that both requests of the pair share, got None"),
     ):
         for interface in (V1Pairs, V2Pairs):
             with pytest.raises(UsageError, match=message):
@@ -365,7 +365,7 @@ def test_pairs_go_in_waves_where_the_cache_is_small_and_stop_where_it_parts_them
             vllm.SamplingParams(temperature=0, max_tokens=40, ignore_eos=True, extra_args=extra)
             for _, extra in requests
         ]
-        with pytest.raises(RuntimeError, match="out of step: .* its guide is absent; submit both at once"):
+        with pytest.raises(RuntimeError, match="out of step: .* its guide is absent; create the engine again"):
             world.llm.generate([one for one, _ in requests], sampling, lora_request=[None, lora] * 4, use_tqdm=False)
 
 

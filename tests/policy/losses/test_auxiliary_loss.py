@@ -46,5 +46,5 @@ def test_the_error_is_of_the_state_after_the_last_token_and_micro_batches_add_up
     (gradient,) = torch.autograd.grad(whole, states)
     assert gradient.flatten().nonzero().flatten().tolist() == [2, 4, 8, 17]
     assert loss.total(states[3:5], RESPONSE[3:5], target[3:5], weight[3:5], head).item() == 0
-    with pytest.raises(ValueError, match="weight and the id of the token are 0 or more"):
+    with pytest.raises(ValueError, match="weight and the token id must be at least 0"):
         made(weight=-1.0)

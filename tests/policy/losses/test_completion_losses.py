@@ -97,7 +97,7 @@ def test_rpo_by_hand():
     found = rpo(beta=0.5, eta=0.1)(preferred(logprob, base, torch.tensor([1.0, 0.0])))
     assert found.tolist() == pytest.approx([(math.log(1 + math.exp(-0.5)) + 0.1) / 2] * 2)
     for settings in ({"beta": 0.0, "eta": 0.1}, {"beta": 1.0, "eta": -0.1}):
-        with pytest.raises(ValueError, match="beta is above 0 and eta is 0 or more"):
+        with pytest.raises(ValueError, match="beta must be above 0 and eta at least 0"):
             rpo(**settings)
     with pytest.raises(ValueError, match="leave --measure_kl on"):
         rpo(beta=1.0, eta=0.0)(preferred(logprob, None, torch.tensor([1.0, 0.0])))
@@ -125,7 +125,7 @@ def test_reward_gaps_scale_beta_and_set_a_margin_by_hand():
     holed = torch.tensor([1.0, math.nan, 0.0, 2.0, 2.0, 2.0], dtype=torch.float64)
     scaled = rpo(**plain, scale=1.0, margin=1.0)(preferred(logprob, base, holed))
     assert scaled[[1, 3, 4, 5]].tolist() == [0.0] * 4 and all(map(math.isfinite, slope(scaled, logprob)))
-    with pytest.raises(ValueError, match="rate is above 0, scale and margin are 0 or more"):
+    with pytest.raises(ValueError, match="rate must be above 0, scale and margin at least 0"):
         rpo(**plain, scale=1.0, rate=0.0)
 
 
@@ -167,7 +167,7 @@ def test_hacpo_by_hand_and_settings_out_of_range():
         found = hacpo(delta=0.8, delta_step=0.1, agents=2)(answers)
         assert (found.item(), *slope(found, answers.logprob)) == pytest.approx(expected), answers
     for settings in ({"delta": 1.1}, {"delta": 0.8, "delta_step": -0.1}, {"delta": 0.8, "alpha": -1.0}):
-        with pytest.raises(ValueError, match=r"delta lies in \[0, 1\]"):
+        with pytest.raises(ValueError, match=r"delta must be in \[0, 1\]"):
             hacpo(**settings)
 
 

@@ -34,9 +34,9 @@ def test_critique_grpo_by_hand():
     # f = 0.1 / 0.2, slope f (1 - f), the largest; at 0.9 it is 0.9 · 0.1
     assert of_partner(critique_grpo(), 0.1, 2.0) == pytest.approx((-1.0, -0.5))
     assert of_partner(critique_grpo(), 0.9, 1.0) == pytest.approx((-0.9, -0.09))
-    with pytest.raises(ValueError, match="gamma is above 0"):
+    with pytest.raises(ValueError, match="gamma must be above 0"):
         critique_grpo(gamma=0.0)
-    with pytest.raises(ValueError, match=r"epsilon lies in \[0, 1\)"):
+    with pytest.raises(ValueError, match=r"epsilon must be in \[0, 1\)"):
         critique_grpo(epsilon=1.0)
 
 

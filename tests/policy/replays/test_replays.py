@@ -38,7 +38,7 @@ def test_gains_by_hand_are_bounded_and_their_history_excludes_the_present():
     assert run([0.5, 0.5, 0.5, 0.7])[-1] == pytest.approx(0.2)
     assert run([0.5, 0.5, 0.5001, 9.0])[-1] == 5.0 and run([0.5, 0.5, 0.5001, -9.0])[-1] == -0.5
     assert rectify(-3.0, 0.0, 5.0) == 0
-    with pytest.raises(ValueError, match="window is 2 or more"):
+    with pytest.raises(ValueError, match="window must be at least 2"):
         pipo(window=1)
     state, _ = progress({"means": [1.0, 2.0, 3.0]}, 40.0, **SETTINGS | {"bound": 100.0})
     assert state["gain"] == pytest.approx(38.0)  # with 40 among them it would be at most (40 - 15.3)/21.4
@@ -138,7 +138,7 @@ def test_completions_without_a_reward_are_never_drawn_and_draws_depend_on_seed_a
 
 def test_what_uniform_refuses():
     for settings in ({"keep": 0}, {"keep": 1, "batches": 0}):
-        with pytest.raises(ValueError, match="uniform: keep and batches are 1 or more, got"):
+        with pytest.raises(ValueError, match="uniform: keep and batches must be at least 1, got"):
             uniform(**settings)
     without = past_of([0.0])
     with pytest.raises(ValueError, match="no rewards"):

@@ -170,7 +170,7 @@ def test_every_objective_has_its_own_pairs(base, source, cycles, words):
         play(each, cycles())
     moved = [(dict(each.model.head.named_parameters())[weight] - before).abs().sum(1) > 0 for each in (both, one)]
     assert moved[0].tolist() == [True, True] and moved[1].tolist() == [False, True]
-    with pytest.raises(UsageError, match="no objective 'gold' in the reward model; there is good, kind"):
+    with pytest.raises(UsageError, match="no objective 'gold' in the reward model; it has good, kind"):
         OnlineR2M(model, 10, replace(FAST, objectives=("gold",)))
 
 
@@ -201,8 +201,8 @@ def test_a_state_goes_on_where_it_was_and_one_of_another_run_or_body_is_refused(
     for row, expected in zip(play(again, [*cycles(4)][2:]), told[2:], strict=True):
         assert row == pytest.approx(expected, abs=1e-6)
     for other, message in (
-        (source(rounds=20), "has rounds 10 and this run's 20; resume with"),
-        (source(learns="nothing"), "has learns head and this run's nothing"),
+        (source(rounds=20), "has rounds 10, but this run has 20; resume with"),
+        (source(learns="nothing"), "has learns head, but this run has nothing"),
         (OnlineR2M(R2MRewardModel.on(scalar, 64, 8), 10), r"widths \[64, 64, 16\]"),
         (OnlineR2M(R2MRewardModel.on(untaught(base, words, 1), 64, 16), 10, FAST), "feedback reward has body"),
     ):
@@ -301,14 +301,14 @@ def test_a_labellers_liking_for_a_place_favours_nobody():
 
 
 def test_what_an_anchor_cannot_do_and_groups_of_two_sizes_are_refused(source, cycles):
-    with pytest.raises(UsageError, match="labels one group or more in every cycle, got 0"):
+    with pytest.raises(UsageError, match="must label at least one group in every cycle, got 0"):
         Anchor(SURE, 0)
     with pytest.raises(UsageError, match=r"needs a single objective and alpha < 1, got 1 objectives and alpha 1.0"):
         source(alpha=1.0, anchor=Anchor(SURE, 1))
     with pytest.raises(UsageError, match="labels 9 groups, but the cycle has 8"):
         play(source(anchor=Anchor(SURE, 9)), cycles())
     assert rows_of_groups(torch.tensor([1, 0, 1, 0])).tolist() == [[1, 3], [0, 2]]
-    with pytest.raises(ValueError, match=r"groups are of one size, got \[2, 1\]"):
+    with pytest.raises(ValueError, match=r"groups must have equal sizes, got \[2, 1\]"):
         rows_of_groups(torch.tensor([0, 0, 1]))
 
 

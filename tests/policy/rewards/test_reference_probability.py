@@ -99,5 +99,5 @@ def test_nothing_is_dropped_before_the_first_step_that_filters_or_without_any_sp
     assert filtered(one, one.start, NAN, NAN)[0]["spread"] is None
     assert filtered(one, {"step": 3, "spread": 0.5}, NAN, 1.0)[0] == {"step": 4, "spread": 0.5}
     for settings in ({"share": -0.1}, {"decay": 1.0}):
-        with pytest.raises(ValueError, match="share is >= 0 and decay lies in"):
+        with pytest.raises(ValueError, match="share must be >= 0 and decay in"):
             std_filter(reward="p", **settings)

@@ -136,7 +136,7 @@ def test_an_ensemble_that_fails_is_one_fault_and_its_answers_are_missing():
 
 
 FAULTS = {
-    "raises": (lambda examples: 1 / 0, r"reward 'x' raised ZeroDivisionError: division by zero; mend"),
+    "raises": (lambda examples: 1 / 0, r"reward 'x' raised ZeroDivisionError: division by zero; fix"),
     "counts": (lambda examples: [1.0, 2.0], r"reward 'x' returned 2 values for 3 completions; mend"),
     "text": (
         lambda examples: [1.0, "good", 2.0],

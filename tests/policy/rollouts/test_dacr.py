@@ -93,7 +93,7 @@ def test_the_estimator_is_the_policys_and_refuses_what_makes_no_sense():
             dacr(gamma=0.5, **settings)
     with pytest.raises(ValueError, match="answer, rewrite, partner_answer, partner_rewrite, got 2"):
         dacr(gamma=0.5)(torch.ones(4, 2), rollout([0] * 4))
-    with pytest.raises(ValueError, match="agents are two, got 3"):
+    with pytest.raises(ValueError, match="needs two agents, got 3"):
         adv_dacr(
             torch.ones(2, 3), torch.ones(2, 3), torch.tensor([0, 0]), 1.0, location_function("mean", None, 1, 1e-3)
         )
@@ -173,9 +173,7 @@ def test_a_talk_is_its_plain_loop(base, words, monkeypatch):
 
 def test_a_talk_that_nobody_rates_is_refused(base, words, monkeypatch):
     monkeypatch.setattr(search, "open_partner", lambda source, **options: decoding_model(base, words))
-    with pytest.raises(
-        UsageError, match=r"no reward listens to what the two say; give --reward 'dacr\(reward=SOURCE\)'"
-    ):
+    with pytest.raises(UsageError, match=r"no reward source rates the dialogue; give --reward 'dacr\(reward=SOURCE\)'"):
         search.dacr(partner="any", longest=4)([list(garden.prompts(1, 0)[0])], trainer_of(base, words, listening=False))
-    with pytest.raises(ValueError, match="1 token or more, got longest=0"):
+    with pytest.raises(ValueError, match="at least 1 token, got longest=0"):
         search.dacr(partner="any", longest=0)

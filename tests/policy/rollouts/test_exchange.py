@@ -182,7 +182,7 @@ def test_what_cannot_be_learnt_from_is_refused(tmp_path):
         with pytest.raises(DataError, match=reason):
             read(path, asked, number)
     path.write_text("no tensors")
-    with pytest.raises(DataError, match=r"one.safetensors: no completions of .* delete it and resume that"):
+    with pytest.raises(DataError, match=r"one.safetensors: not an agent's completions .* delete it and resume that"):
         read(path, ASKED, 2)
 
 

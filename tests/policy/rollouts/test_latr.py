@@ -47,5 +47,5 @@ def test_a_group_without_branch_points_and_an_evaluation_are_sampled(base, words
     found = latr(second=0.5)(PROMPTS, trainer_of(base, words))["completion_ids"]
     assert [row for row in range(8) if found[row] != [5]] == [0, 4]
     assert latr()(PROMPTS, trainer_of(base, words, training=False))["completion_ids"] == [[5]] * 8
-    with pytest.raises(ValueError, match="latr: second lies in"):
+    with pytest.raises(ValueError, match="latr: second must be in"):
         latr(second=0.9)

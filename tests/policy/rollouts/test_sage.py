@@ -84,7 +84,7 @@ def test_an_evaluation_searches_nothing_where_no_chain_ends_all_are_drawn_and_re
     with pytest.raises(UsageError, match="sage: r is 4 and a group has 4 completions"):
         sage(r=4)([list(user_turn("describe bees"))] * 4, trainer_of(base, words))
     for settings in ({"r": 0}, {"m": 0}, {"max_steps": 0}, {"step_end": ""}):
-        with pytest.raises(ValueError, match="1 or more and step_end is a text"):
+        with pytest.raises(ValueError, match="at least 1 and step_end not empty"):
             sage(**settings)
 
 

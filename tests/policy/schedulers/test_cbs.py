@@ -232,16 +232,16 @@ def test_the_past_tells_how_old_and_how_clipped_each_answer_is():
 
 def test_refusals():
     for changes, reason in (
-        ({"model": "forest"}, "model is one of ridge, mlp, got 'forest'"),
-        ({"bonus": -1.0}, "shrink is above 0 and bonus is 0 or more"),
+        ({"model": "forest"}, "model must be one of ridge, mlp, got 'forest'"),
+        ({"bonus": -1.0}, "shrink must be above 0 and bonus at least 0"),
         ({"over": 3}, "unexpected keyword argument 'over'; model=ridge takes shrink"),
-        ({"rate": 0.0}, r"rate lies in \(0, 1\]"),
+        ({"rate": 0.0}, r"rate in \(0, 1\]"),
     ):
         settings = {"keep": 2, "longest": 6, **PLAIN, **RIDGE, **changes}
         for make in (cbs, partial(replaying.cbs, batches=2)):
             with pytest.raises(ValueError, match=reason):
                 make(**settings)
-    with pytest.raises(ValueError, match="keep and longest are 1 or more, got 0"):
+    with pytest.raises(ValueError, match="keep and longest must be at least 1, got 0"):
         cbs(keep=0, longest=6, **PLAIN, **RIDGE)
     with pytest.raises(ValueError, match="no entropies"):
         cbs(keep=2, longest=6, **PLAIN, **RIDGE)({}, rewards(), rollout()._replace(entropy=None))

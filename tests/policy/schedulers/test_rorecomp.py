@@ -23,5 +23,5 @@ def test_the_shortest_right_and_the_longest_wrong():
 def test_a_share_is_of_every_group_and_a_single_completion_stays():
     rollout = Rollout(torch.tensor([0, 0, 1]), torch.ones(3, 2).bool(), torch.ones(3).bool())
     assert rorecomp(share=0.1)({}, torch.tensor([1.0, 1.0, 0.0]), rollout)[1].tolist() == [1.5, 0, 1.5]
-    with pytest.raises(ValueError, match=r"share lies in \(0, 1\], got 0"):
+    with pytest.raises(ValueError, match=r"share must be in \(0, 1\], got 0"):
         rorecomp(share=0.0)

@@ -82,7 +82,7 @@ def test_medium_prompts_alone_a_cap_of_1_and_missing_scores_change_nothing():
     assert not dars()({}, torch.full((2,), NAN), rollout([0, 0]))[1].any()
     with pytest.raises(ValueError, match="cap is 1 or more, got 0.5"):
         dars(cap=0.5)
-    with pytest.raises(ValueError, match=r"shares of right completions in \[0, 1\], got -1"):
+    with pytest.raises(ValueError, match=r"shares of right completions, in \[0, 1\], got -1"):
         dars()({}, torch.tensor([-1.0, 1.0]), rollout([0, 0]))
 
 
@@ -95,5 +95,5 @@ def test_mpo_trains_on_one_side_of_the_gap_by_hand():
     assert mpo(gap=0.5, side="large")({}, scores, batch)[1].tolist() == pytest.approx([1.25, 0, 1.25, 1.25, 1.25, 0])
     assert not mpo(gap=9.0, side="large")({}, scores, batch)[1].any()
     for settings in ({"gap": 0.0, "side": "large"}, {"gap": 1.0, "side": "both"}):
-        with pytest.raises(ValueError, match="gap is above 0 and side is small or large"):
+        with pytest.raises(ValueError, match="gap must be above 0 and side small or large"):
             mpo(**settings)

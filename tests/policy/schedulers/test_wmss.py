@@ -46,5 +46,5 @@ def test_the_weight_and_the_temperature_by_hand():
     greedy = mixing_logits(Request(user_turn("bees"), temperature=0.0), 0.5)
     assert greedy.weight == 1.0 and greedy.temperature == 0.0
     for share in (0.0, -1.0, math.inf):
-        with pytest.raises(UsageError, match="is a number above 0"):
+        with pytest.raises(UsageError, match="must be a number above 0"):
             mixing_logits(greedy, share)

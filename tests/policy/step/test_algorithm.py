@@ -157,7 +157,7 @@ def test_a_kl_at_the_tokens_is_one_at_the_completion_where_the_estimator_is_of_c
 
 def test_an_estimator_that_cannot_read_its_rewards_is_refused():
     with pytest.raises(
-        ValueError, match="debiased: rewards are verdicts of 0 or 1, got 0.95; keep .* a KL penalty in the loss"
+        ValueError, match="debiased: rewards must be verdicts of 0 or 1, got 0.95; .* add a KL penalty to the loss"
     ):
         made("debiased", penalty=Penalty(0.1, "token", "k1"))(rewards([1, 0, 0, 1]), rollout())
     algorithm = made(penalty=Penalty(0.1, "token", "k1"))
@@ -181,11 +181,11 @@ def test_a_loss_of_whole_completions_refuses_advantages_of_tokens():
     kimi, values = load("policy.losses", "kimi")(tau=0.1), {"values": torch.zeros(4, 3), "after": torch.zeros(4)}
     algorithm = made("gae")
     algorithm.rule = kimi
-    with pytest.raises(ValueError, match="reads one advantage for each, but the estimator returns one for every token"):
+    with pytest.raises(ValueError, match="reads one advantage per completion, but the estimator returns one per token"):
         algorithm(rewards([1, 3, 0, 4]), rollout(**values))
     algorithm = made(advantage_transforms={"masked": load("policy.transforms", "entropy_mask")()})
     algorithm.rule = kimi
-    with pytest.raises(ValueError, match="but 'masked' returns one for every token; use another one, or a clip rule"):
+    with pytest.raises(ValueError, match="but 'masked' returns one per token; replace it, or use a clip rule"):
         algorithm(rewards([1, 3, 0, 4]), rollout(entropy=torch.rand(4, 3)))
 
 

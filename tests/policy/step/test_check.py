@@ -125,7 +125,7 @@ WRONG = {
     "estimate raises": (algorithm(lambda r, rollout: r.x), "the advantage estimator fails on a made-up rollout (Attr"),
     "no state": (
         algorithm(advantage_transforms=of_advantages(lambda x: x)),
-        "the transform 'own' returns Tensor, where its next state and its result are expected",
+        "the transform 'own' returns Tensor, where the next state and the result are expected",
     ),
     "rows": (
         algorithm(advantage_transforms=of_advantages(lambda x: ({}, x[:2]))),
@@ -141,7 +141,7 @@ WRONG = {
     ),
     "loss []": (algorithm(loss=lambda one: one.logprob.sum()), "the loss returns the shape [] for made-up completions"),
     "loss raises": (algorithm(loss=lambda one: one.base.x), "the loss fails on a made-up rollout (AttributeError"),
-    "name": (algorithm(shares={"rihgt": 1.0}), "no reward is called 'rihgt'; there are right"),
+    "name": (algorithm(shares={"rihgt": 1.0}), "no reward is called 'rihgt'; the rewards are right"),
     "scheduler": (algorithm(scheduler=lambda state, s, rollout: ({}, s)), "the scheduler returns numbers that are not"),
 }
 
@@ -164,9 +164,9 @@ def test_a_missing_input_is_named():
     )
     watched = run_inputs(2, watched=("style",))
     gated = algorithm(shares={"right": 1.0}, reward_transforms={"gate": made("gate", reward="right", by="style")})
-    assert "depends on rewards that are only watched (style)" in refusal(gated, watched)
+    assert "depends on rewards named with --watch (style)" in refusal(gated, watched)
     beside = replace(gated, shares={"right": 1.0, "partner": 1.0})
-    assert "depends on rewards that are only watched (style)" in refusal(beside, run_inputs(3, watched=("style",)))
+    assert "depends on rewards named with --watch (style)" in refusal(beside, run_inputs(3, watched=("style",)))
     assert not refusal(algorithm(shares={"right": 1.0}), watched)
     pessimistic = algorithm(reward_transforms={"pessimism": made("pessimism", reward="right")})
     assert "comes from a single model" in refusal(pessimistic, run_inputs())

@@ -23,7 +23,7 @@ def test_a_value_loss_worked_out_by_hand_with_a_bound_and_without():
     values, returns = torch.tensor([[1.0, 2.0, 3.0, 9.0]]), torch.zeros(1, 4)
     inside = torch.tensor([[True, True, False, False]])
     assert value_loss(values, 100 + values, returns, inside, clip=math.inf)[0].tolist() == [0.5, 2.0, 0.0, 0.0]
-    with pytest.raises(ValueError, match="a distance > 0, or inf for none, got 0.0"):
+    with pytest.raises(ValueError, match="a distance > 0, or inf for no clipping, got 0.0"):
         value_loss(values, values, returns, inside, clip=0.0)
 
 

@@ -447,7 +447,7 @@ def test_settings_that_would_do_harm_are_refused_and_steps_rounded_to_cycles(tmp
         ({"chat_template_kwargs": {"enable_thinking": False}}, "set these variables in the policy's chat template"),
         ({"kl_budget": 1.0, "measure_kl": False}, "kl_budget needs measure_kl"),
         ({"save_strategy": "epoch"}, "may split a batch of completions"),
-        ({"steps_per_generation": 3, "num_generations": 4}, "make the first a multiple of the second"),
+        ({"steps_per_generation": 3, "num_generations": 4}, "make the first number a multiple of the second"),
     ):
         with pytest.raises(UsageError, match=message):
             PolicyArguments(**{"output_dir": str(tmp_path), **SMALL_RUN, **changes})

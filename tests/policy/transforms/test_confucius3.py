@@ -22,7 +22,7 @@ def test_factors_by_hand():
 
 
 def test_other_rewards_are_refused():
-    with pytest.raises(UsageError, match=r"rewards lie in \[-1, 1\], got 2"):
+    with pytest.raises(UsageError, match=r"rewards must be in \[-1, 1\], got 2"):
         confucius3().change({}, TOTAL, ROLLOUT._replace(total=2 * TOTAL))
     with pytest.raises(ValueError, match="has no rewards"):
         confucius3().change({}, TOTAL, ROLLOUT._replace(total=None))

@@ -50,9 +50,9 @@ def test_missing_rewards_count_for_nobody_and_agents_are_told_apart_by_their_pla
 
 def test_refusals():
     for settings in ({"floor": 0.0}, {"floor": 0.1, "window": 0}, {"floor": 0.1, "agents": 0}):
-        with pytest.raises(ValueError, match="floor is above 0, window and agents are 1 or more"):
+        with pytest.raises(ValueError, match="floor must be above 0, window and agents at least 1"):
             hacpo(**settings)
-    with pytest.raises(ValueError, match=r"rewards are 0 or more; got -1.0"):
+    with pytest.raises(ValueError, match=r"rewards must be >= 0; got -1.0"):
         hacpo(floor=0.1).change({"means": []}, torch.zeros(2), told(torch.tensor([1.0, -1.0]), 2))
     with pytest.raises(ValueError, match="the rollout has no rewards"):
         hacpo(floor=0.1).change({"means": []}, torch.zeros(2), told(torch.ones(2), 2)._replace(total=None))

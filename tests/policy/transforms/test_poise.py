@@ -99,9 +99,9 @@ def test_missing_rewards_are_nobodys_partner_and_the_state_is_json():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="ridge is above 0"):
+    with pytest.raises(ValueError, match="ridge must be above 0"):
         poise(ridge=0.0)
-    with pytest.raises(ValueError, match="states is a number of columns"):
+    with pytest.raises(ValueError, match="states must be a number of columns"):
         poise(states=-1)
     with pytest.raises(ValueError, match="no hidden states"):
         run(poise(states=4), [told()])

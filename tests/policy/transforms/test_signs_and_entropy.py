@@ -87,7 +87,7 @@ def test_the_tokens_of_the_highest_entropy_are_kept_by_hand():
     advantages = column([1.0, -2, 3, 1], [4, 5, 6, 1])
     assert torch.equal(masked(advantages, entropy, (4, 4), share=1.0), advantages)
     assert not masked(column(0.0, 0.0), entropy, (3, 3)).any()
-    with pytest.raises(ValueError, match=r"share lies in \(0, 1\], got 0.0"):
+    with pytest.raises(ValueError, match=r"share must be in \(0, 1\], got 0.0"):
         entropy_mask(share=0.0)
     with pytest.raises(ValueError, match="the rollout has no entropies"):
         changed(entropy_mask(), torch.ones(1), rollout([2], 2, 1))
@@ -131,9 +131,9 @@ def test_weights_by_difficulty_by_hand_and_their_refusals():
     assert torch.equal(of_tokens, of_completions[:, None].expand(4, 2)) and of_completions[2] == 0
     state, same = ha_dw().change(start, torch.zeros(4), rated(torch.full((4,), math.nan)))
     assert state == start and not same.any()
-    with pytest.raises(ValueError, match="lam is above 0"):
+    with pytest.raises(ValueError, match="lam must be above 0"):
         ha_dw(lam=0.0)
-    with pytest.raises(ValueError, match=r"in \[0, 1\], got -1 to 1; leave it out"):
+    with pytest.raises(ValueError, match=r"in \[0, 1\], got -1 to 1; leave ha_dw out"):
         changed(ha_dw(), torch.zeros(2), rated(column(1.0, -1.0)))
     with pytest.raises(ValueError, match="the rollout has no rewards"):
         changed(ha_dw(), torch.ones(1), rated(column(1.0))._replace(total=None))

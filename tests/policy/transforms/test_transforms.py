@@ -198,7 +198,7 @@ def test_what_is_not_there_cannot_be_changed():
     ):
         with pytest.raises(ValueError, match=told):
             made(name).change({}, Rewards(torch.zeros(4, 2), ("style", "right")), a_rollout())
-    with pytest.raises(ValueError, match="no reward is called 'stile'; there are style, right"):
+    with pytest.raises(ValueError, match="no reward is called 'stile'; the rewards are style, right"):
         applied("gate", reward="stile")
 
 
@@ -216,7 +216,7 @@ def test_a_wrong_order_of_stages_is_refused_and_a_missing_component_matters_by_i
         TransformChain("advantage", {"late": doubled(5), "early": doubled(1)})
     with pytest.raises(ValueError, match="'gate' transforms rewards but is listed as a transform of advantages"):
         TransformChain("advantage", {"gate": made("gate")})
-    with pytest.raises(ValueError, match="stage of 1 to 5"):
+    with pytest.raises(ValueError, match="stage must be 1 to 5"):
         Transform("advantage", lambda state, x, rollout: (state, x))
     values = torch.tensor([[1.0, 2.0], [NAN, 2.0], [1.0, NAN]])
     assert numbers(weighted_sum(values, [1.0, 0.5])) == [2.0, None, None]
@@ -232,7 +232,7 @@ def test_every_step_of_the_way_is_told_and_the_state_goes_on_from_a_checkpoint()
     other.load(json.loads(json.dumps(composed.state)))
     other(torch.ones(2), a_rollout())
     assert other.state == {"a": {"runs": 2}, "b": {"runs": 2}}
-    with pytest.raises(ValueError, match="the state is of a, the transforms are a, b"):
+    with pytest.raises(ValueError, match="the state is of the transforms a, not of a, b"):
         other.load({"a": {}})
 
 
@@ -279,13 +279,13 @@ def test_units_of_a_deviation_undo_the_correction_and_that_is_refused():
 
 
 def test_what_is_no_verdict_and_no_rate_is_refused():
-    with pytest.raises(ValueError, match="'verdict' is a verdict of 0 or 1, got 0.5"):
+    with pytest.raises(ValueError, match="'verdict' must be a verdict of 0 or 1, got 0.5"):
         corrected([1.0, 0.5])
     with pytest.raises(ValueError, match="verdicts of 0 or 1, got -1"):
         noise_forward(false_negative=0.1)(torch.tensor([1.0, -1.0]), in_fours(2))
-    with pytest.raises(ValueError, match=r"false_positive is a rate in \[0, 1\], got 1.2"):
+    with pytest.raises(ValueError, match=r"false_positive must be a rate in \[0, 1\], got 1.2"):
         noise_backward(reward="verdict", false_positive=1.2, false_negative=0.0)
-    with pytest.raises(ValueError, match=r"false_negative is a rate in \[0, 1\], got -0.1"):
+    with pytest.raises(ValueError, match=r"false_negative must be a rate in \[0, 1\], got -0.1"):
         noise_forward(false_negative=-0.1)
     with pytest.raises(ValueError, match="no reward is called 'fp'"):
         corrected([1.0, 0.0], false_positive="fp")

@@ -274,7 +274,7 @@ def test_settings_that_make_no_adapter_are_refused():
         ({"kind": "dora"}, "lora, pblora or moslora, got 'dora'"),
         ({"kind": "lora"}, "a plain LoRA has one objective"),
         ({"kind": "moslora", "shared_rank": 4}, "shared_rank >= 0 \\(0 unless pblora"),
-        ({"kind": "moslora", "texts": ("one",)}, "2 objectives and 1 texts"),
+        ({"kind": "moslora", "texts": ("one",)}, "2 objectives have 1 texts"),
         ({"kind": "moslora", "objectives": ("a", "a")}, "distinct names"),
     ]:
         with pytest.raises(UsageError, match=sentence):

@@ -150,7 +150,7 @@ def test_an_eager_model_and_an_adapter_are_packed_and_a_learnt_prompt_is_not(qwe
 def test_rows_that_are_not_read_as_packed_are_refused(qwen, monkeypatch):
     with (
         packing.packed_attention(qwen),
-        pytest.raises(ValueError, match="Qwen3Attention does not attend to a packed row"),
+        pytest.raises(ValueError, match="Qwen3Attention does not support packed rows"),
     ):
         qwen(input_ids=torch.tensor([[3, 4]]))
     # As if somebody else set the attention back meanwhile

@@ -111,9 +111,13 @@ def test_an_adapter_without_a_tokenizer_has_that_of_its_base(words, tmp_path):
     assert np.array_equal(load_reward_model(str(tmp_path / "saved")).rate(EXAMPLES), model.rate(EXAMPLES))
     for file in (tmp_path / "base").glob("*token*"):
         file.unlink()
-    with pytest.raises(DataError, match="no tokenizer in the folder .*lora, an adapter, and in that of its base model"):
+    with pytest.raises(
+        DataError, match="no tokenizer in the folder .*lora, which is an adapter, or in that of its base model"
+    ):
         load_reward_model(str(folder))
-    with pytest.raises(DataError, match=r"base \(none of tokenizer.json, .*copy the tokenizer files of the model"):
+    with pytest.raises(
+        DataError, match=r"base \(none of tokenizer.json, .*copy the tokenizer files of the original model"
+    ):
         load_tokenizer(str(tmp_path / "base"))
 
 

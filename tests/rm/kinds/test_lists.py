@@ -63,8 +63,8 @@ def test_rows_of_one_completion_are_joined_by_prompt_and_bad_rows_counted(tmp_pa
     lists, _ = load_lists(write(tmp_path / "a.jsonl", *singles), "reward")
     assert [(ranked.completions, ranked.scores) for ranked in lists] == [(("a", "b"), (1, 2)), (("x",), (0,))]
     bad = [
-        ({"completions": ["a", "b"]}, "a list has 2 completions with a rank or score or more"),
-        ({"completions": ["a", "b"], "scores": [1, None]}, "a list has 2 completions with a rank or score or more"),
+        ({"completions": ["a", "b"]}, "a list needs 2 or more completions with a rank or score"),
+        ({"completions": ["a", "b"], "scores": [1, None]}, "a list needs 2 or more completions with a rank or score"),
         ({"completions": ["a", "b"], "ranks": [1, 2, 3]}, "of 2 completions"),
         ({"completions": [], "ranks": []}, "of 0 completions"),
         ({"completions": ["a", " "], "ranks": [1, 2]}, "empty completion: 'completions[1]'"),

@@ -108,7 +108,7 @@ def test_pairs_without_a_label_are_counted_beside_rated_completions():
     rated = [ScoredCompletion("s", TAUGHT[3].examples[0], {"harmless": 3.0})]
     encoding = training._encode(small(), Judged([replace(TAUGHT[0], wins={OVERALL: 1.0})], rated), "data")
     assert (encoding.pairs, encoding.unlabelled, len(encoding.rows)) == (2, 1, 1)
-    assert lines == ["data: 0 pairs identical after truncation, 1 unlabelled, left out"]
+    assert lines == ["data: left out 0 pairs identical after truncation, 1 unlabelled"]
 
 
 ROWS = [

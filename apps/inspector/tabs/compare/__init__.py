@@ -1,4 +1,4 @@
-"""The compare tab: two scorers on the same cases, and all pairs of more."""
+"""The compare tab: two scorers on the same cases, or all pairs of several scorers."""
 
 from ...html import columns, skeleton_html, template
 

@@ -35,7 +35,7 @@ def agreement_html(counts: Mapping[tuple[str, str], int], first: Side, second: S
     return (
         f'<h2 class="part">Agreement</h2><p>{total:,} cases; the same outcome in {same:,} of '
         f"them, {100 * same / total:.1f} %. Rows: <b>{text_html(called[0])}</b>. Columns: "
-        f"<b>{text_html(called[1])}</b>. A number lists its cases.</p>"
+        f"<b>{text_html(called[1])}</b>. Click a number to list its cases.</p>"
         f'<div class="box scores"><table id="agreement"><thead><tr><td></td>{head}</tr>'
         f"</thead><tbody>{rows}</tbody></table></div>"
     )
@@ -48,6 +48,7 @@ def compare_query(first: Side, second: Side, kind: str) -> str:
 
 
 def _cell(count: int, total: int, same: bool, address: str) -> str:
+    """Return a cell of the agreement table, shaded by its share of the cases."""
     style = f"background:color-mix(in srgb, {PALETTE[0 if same else 1]} {round(70 * count / total)}%, transparent)"
     return (
         f'<td style="{style}">{link_html(address, f"{count:,}", f"{100 * count / total:.1f} %; list the cases")}</td>'
@@ -92,6 +93,7 @@ def scatter(points: list[Point], first: Side, second: Side) -> go.Figure:
 
 
 def _cloud(name: str, colour: str, some: list[Point], side: Side) -> go.Scatter:
+    """Return the points of one group of cases as a trace of the scatter plot."""
     return go.Scatter(
         x=[point.first for point in some],
         y=[point.second for point in some],
@@ -105,14 +107,14 @@ def _cloud(name: str, colour: str, some: list[Point], side: Side) -> go.Scatter:
 
 
 def drawn_note(shown_points: int, total: int) -> str:
-    """Return a sentence on how many cases are drawn."""
+    """Return a sentence with the number of cases in the figure."""
     if shown_points == total:
         return f"{total:,} cases have a margin on both sides."
     return f"{shown_points:,} of the {total:,} cases with two margins are drawn, chosen with seed {SEED}."
 
 
 def statistics_html(comparison: ScorerComparison, first: Side, second: Side) -> str:
-    """Return verdict, numbers of cases, and differences (second minus first) by area with intervals and p-values."""
+    """Return verdict, numbers of cases, and overall, section and subset differences (second minus first) as HTML."""
     subsets = comparison.subsets
     scorers = [f"{text_html(name)}, %" for name in (comparison.first, comparison.second)]
     row = partial(_change_html, first, second)

@@ -19,7 +19,7 @@ MOST = 8
 
 
 def parse_among(site: Site, text: str) -> list[Side]:
-    """Return the sides that an address names as JSON, `[[run, scorer], ...]`; none for fewer than three."""
+    """Return the scorers that an address lists as JSON, `[[run, scorer], ...]`, or none for fewer than three."""
     try:
         named = [(str(run), str(scorer)) for run, scorer in json.loads(text or "[]")]
         sides = [Side(run, site.root.find(run, JUDGED), scorer) for run, scorer in dict.fromkeys(named)]
@@ -29,19 +29,19 @@ def parse_among(site: Site, text: str) -> list[Side]:
 
 
 def pairs_html(sides: Sequence[Side]) -> str:
-    """Return a table of differences, row minus column in points over the pair's common cases. Bold: significant."""
+    """Return a table of differences on common cases (row minus column, in points). Significant differences are bold."""
     cells = {(row, column): _cell(sides[column], sides[row]) for column, row in combinations(range(len(sides)), 2)}
     scorers = [side.scorer for side in sides]
     called = [side.scorer if scorers.count(side.scorer) == 1 else f"{side.id}: {side.scorer}" for side in sides]
     names = [text_html(name, 60) for name in called]
     rows = [[name, *(cells.get((row, column), "") for column in range(len(sides)))] for row, name in enumerate(names)]
     table = table_html(["", *names], rows, name="all-pairs")
-    meaning = f"Row minus column: {metric_html('difference', 'difference in points')}. A number opens its comparison."
+    meaning = f"Row minus column: {metric_html('difference', 'difference in points')}. Click a number to compare."
     return f'<h2 class="part">All pairs</h2><p>{meaning}</p>{with_csv(table)}'
 
 
 def _cell(first: Side, second: Side) -> str:
-    """Return the difference second minus first as a link to their comparison."""
+    """Return the difference of two scorers (second minus first) as a link to their comparison."""
     try:
         change = statistics(first, second).areas[OVERALL]
     except (DataError, UsageError) as error:

@@ -77,12 +77,14 @@ _CHANGED = f"""
 
 
 def _rows(first: Side, second: Side, text: str, **values: object) -> list[tuple]:
+    """Return the rows of a query over the tables of both runs."""
     return query(
         text, _files(first.folder, second.folder), {"scorer": first.scorer, "their_scorer": second.scorer, **values}
     )
 
 
 def _files(first: Path, second: Path) -> dict[str, Path]:
+    """Return the tables of both runs by their names in queries."""
     return {
         "items": first / ITEMS,
         "scores": first / SCORES,
@@ -110,7 +112,7 @@ def check(first: Side, second: Side) -> int:
 
 
 def goes_with(first: Path, second: Path) -> bool:
-    """Return whether two complete runs are of one suite and have cases in common, which are the same."""
+    """Return whether two complete runs have the same suite and common cases, none of which was changed."""
     try:
         check(
             Side(first.name, first, read_heading(first).first()),
@@ -145,7 +147,7 @@ def _agreement(first: Side, second: Side, *_stamps: tuple) -> Mapping[tuple[str,
 def flips(first: Side, second: Side, kind: str = "all", page: int = 0, size: int = 20) -> list[Flip]:
     """Return a page of cases with different outcomes, by decreasing change of margin. `kind` is a key of `KINDS`."""
     if kind not in KINDS:
-        raise UsageError(f"no flips '{kind}'; there is {', '.join(FLIPS)}")
+        raise UsageError(f"unknown kind of changed cases '{kind}'; choose one of {', '.join(FLIPS)}")
     text = f"""SELECT "case", subset, was, now, first, second FROM ({_BOTH})
                WHERE list_contains($cells::VARCHAR[], was || '-' || now)
                ORDER BY abs(second - first) DESC NULLS LAST, place LIMIT $size OFFSET $skip"""
@@ -153,7 +155,7 @@ def flips(first: Side, second: Side, kind: str = "all", page: int = 0, size: int
 
 
 def count_flips(counts: Mapping[tuple[str, str], int], kind: str) -> int:
-    """Return the number of `flips`, from the counts of `agreement`."""
+    """Return the number of changed cases of a kind, from the counts of `agreement`."""
     return sum(counts[CELLS[cell]] for cell in KINDS[kind])
 
 
@@ -170,7 +172,7 @@ def statistics(first: Side, second: Side) -> ScorerComparison:
     cases = check(first, second)
     if cases > MOST:
         raise UsageError(
-            f"{cases:,} cases are many for a page; run `rewardlab compare {first.id} {second.id}` for the statistics"
+            f"{cases:,} cases are too many for a page; run `rewardlab compare {first.id} {second.id}` instead"
         )
     return _statistics(first, second, *_stamps(first, second))
 

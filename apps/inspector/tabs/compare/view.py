@@ -15,11 +15,11 @@ from .pairs import pairs_html, parse_among
 
 SIZE = 20
 SIDES = (("run", "scorer", "First"), ("with", "other", "Second"))
-"""Names in the address, and labels, of both sides."""
+"""Names of the run and the scorer in the address, and the label, of each side."""
 
 
 def view(site: Site, query: Query) -> View:
-    """Return agreement, margins and changed cases of both sides. The statistics take longest, and come later."""
+    """Return agreement, margins and changed cases of both sides. `later` returns the statistics, which take longest."""
     names = complete_query(site, query)
     among = parse_among(site, query.get("among", ""))
     lists = []
@@ -60,7 +60,7 @@ def complete_query(site: Site, query: Query) -> dict[str, str | None]:
 
 
 def _partner(site: Site, run: str | None) -> str | None:
-    """Return the first other complete run with cases of this one, or the run itself if there is none."""
+    """Return the first other complete run that shares cases with this run, or this run if there is none."""
     if not run:
         return None
     folder = site.root.find(run, JUDGED)
@@ -80,6 +80,7 @@ def sides_of(site: Site, query: Mapping[str, str | None]) -> tuple[views.Side, v
 
 
 def _parts(site: Site, names: Mapping[str, str | None], kind: str, page: int) -> Mapping[str, Any]:
+    """Return the elements of the tab for one kind and page of changed cases."""
     first, second = sides_of(site, names)
     if first == second:
         raise UsageError(f"'{first.scorer}' of run '{first.id}' is on both sides; choose another run or scorer")
@@ -100,7 +101,7 @@ def _parts(site: Site, names: Mapping[str, str | None], kind: str, page: int) ->
 
 
 def _flip_bar(names: Mapping[str, str | None], counts: Mapping[Any, int], kind: str, page: int, last: int) -> str:
-    """Return the kinds of changed cases with their counts, the range of the page, and links to the pages beside it."""
+    """Return kinds of changed cases with their counts, the displayed range, and links to the adjacent pages."""
     labels, number = {"all": "all changed cases"}, views.count_flips(counts, kind)
     choices = [
         (f"{labels.get(name, name.replace('-', ' → '))} ({views.count_flips(counts, name):,})", name)

@@ -67,7 +67,7 @@ def item(run: Run, scorer: str, case: str) -> Item:
     tables = index(run.folder)
     case_row = tables.query('SELECT place FROM cases WHERE "case" = $case', {"case": case})
     if not case_row:
-        raise UsageError(f"{run.folder} has no case '{case}'; the table lists what there is")
+        raise UsageError(f"{run.folder} has no case '{case}'; choose a case of the list")
     return items(run, scorer, [case_row[0][0]])[0]
 
 
@@ -83,9 +83,10 @@ def items(run: Run, scorer: str, rows: Sequence[int]) -> list[Item]:
 
 
 def _item(run: Run, scorer: str, texts: Sequence[Any], verdicts: dict[str, tuple]) -> Item:
+    """Return a case from its stored texts and verdicts. Raise `ValueError` if they are damaged."""
     case, subset, cluster, prompt, messages, answers, best = texts
     if not {*best} <= {*range(len(answers))} or not all(isinstance(value, str) for value in (case, prompt, *answers)):
-        raise ValueError(f"case '{case}': a text is missing, or a right answer that is not there")
+        raise ValueError(f"case '{case}' lacks a text, or its right response does not exist")
     return Item(
         scorer,
         case,

@@ -55,7 +55,7 @@ def _pieces(words: list[str], common: list[tuple[int, int]]) -> list[Piece]:
 
 
 def pieces_html(pieces: list[Piece], kind: str, longest: int = LONGEST) -> str:
-    """Return a response as HTML, cut at `longest`. Words of this response only are marked as `kind` (`ins`, `del`)."""
+    """Return a response as HTML, cut at `longest`. Words of only this response get the tag `kind` (`ins`, `del`)."""
     html, remaining = [], longest
     for piece in pieces:
         text = text_html(piece.text, max(remaining, 0))

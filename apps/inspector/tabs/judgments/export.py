@@ -42,13 +42,13 @@ COLUMNS = (
     | dict.fromkeys(("chosen_score", "rejected_score"), pa.float64())
     | dict.fromkeys(("abstained", "verdict", "note", "who", "when"), pa.string())
 )
-"""Columns. `chosen` is the right response with the lowest score, `rejected` the wrong one with the highest score."""
+"""Columns of CSV and Parquet. `chosen` is the lowest-scored right response, `rejected` the highest-scored wrong one."""
 
 
 def export(run: Run, filter: Filter, format: str, path: Path, annotations: Sequence[Annotation], labels: str) -> int:
     """Write the matching cases in the order of the data, and return the number of rows."""
     if format not in FORMATS.values() or labels not in LABELS:
-        raise UsageError(f"no format '{format}' with labels of '{labels}'; there is {', '.join(FORMATS.values())}")
+        raise UsageError(f"unknown format '{format}' or labels '{labels}'; formats: {', '.join(FORMATS.values())}")
     if labels == "readers":
         annotated = {annotation.case for annotation in annotations}
         among = annotated if filter.among is None else annotated & set(filter.among)
@@ -66,7 +66,7 @@ def export(run: Run, filter: Filter, format: str, path: Path, annotations: Seque
         rows = (_row(item, annotations) for item in selected)
         written = (_write_csv if format == "csv" else _write_parquet)(path, rows)
     if not written:
-        raise UsageError("nothing to export: no case passes that has a right and a wrong answer, or a reader's verdict")
+        raise UsageError("nothing to export: no matching case has a right and a wrong response, or a reader's verdict")
     return written
 
 
@@ -82,7 +82,7 @@ def pair_of(item: Item, annotations: Sequence[Annotation], labels: str) -> Prefe
 
     With `labels="readers"`, `disagree` swaps chosen and rejected, and `tie` gives a preference probability of 0.5.
     None if there is no wrong response, no annotation, or the pair is invalid for training. Also None if a reader
-    disagrees with one of three or more responses, because the better one is unknown.
+    disagrees with the label of three or more responses, since the best response is then unknown.
     """
     if item.pair is None:
         return None
@@ -104,6 +104,7 @@ def pair_of(item: Item, annotations: Sequence[Annotation], labels: str) -> Prefe
 
 
 def _row(item: Item, annotations: Sequence[Annotation]) -> dict[str, Any]:
+    """Return a case as a row of a CSV or Parquet table."""
     annotation = next(map(asdict, case_annotations(item, annotations)), {})
     verdict, pair = item.verdict, item.pair
     chosen, rejected = pair or (item.best[0] if item.best else None, None)
@@ -160,5 +161,5 @@ def _write_parquet(path: Path, rows: Iterator[dict[str, Any]]) -> int:
                 writer.write_table(pa.Table.from_pylist(part, schema))
                 count += len(part)
     except pa.ArrowException as error:
-        raise DataError(f"the selection cannot be written as Parquet ({error}); take .jsonl or .csv") from error
+        raise DataError(f"the selection cannot be written as Parquet ({error}); choose .jsonl or .csv") from error
     return count

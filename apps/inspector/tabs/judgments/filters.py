@@ -68,7 +68,7 @@ def parse_filter_values(values: Mapping[str, Any]) -> FilterValues:
 
 
 def complete(asked: FilterValues, choices: Sequence[tuple[str, str]]) -> FilterValues:
-    """Return the values with a subset that the run has: a section of the address may be a subset."""
+    """Return the values with a subset of the run. A missing section becomes the subset of its name, or all subsets."""
     values, names = [value for _, value in choices], (asked.subset, (asked.subset or "").removeprefix(SECTION))
     return asked._replace(subset=next((name for name in names if name in values), EVERY))
 
@@ -108,13 +108,15 @@ def _matches(annotation: annotations.Annotation, verdict: str, reader: str, note
 
 
 def _number(name: str, text: str) -> float | None:
+    """Parse the number in a text field. None for an empty field."""
     try:
         return None if text.strip() in ("", ".", "-") else float(text)  # a dot: the reader is still typing
     except ValueError as error:
-        raise UsageError(f"the {name} is a number such as 0.5, or empty for any; got '{text}'") from error
+        raise UsageError(f"the {name} must be a number such as 0.5, or empty for any; got '{text}'") from error
 
 
 def _range(name: str, text: str) -> tuple[int, int] | None:
+    """Parse a range such as 100-200 in a text field. None for an empty field."""
     if match := re.fullmatch(r"\s*(\d+)\s*-\s*(\d+)\s*", text):
         return min(int(match[1]), LONGEST), min(int(match[2]), LONGEST)
     if re.fullmatch(r"\s*\d*\s*-?\s*", text):  # empty, or the reader is still typing

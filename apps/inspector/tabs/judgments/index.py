@@ -86,7 +86,7 @@ class Index:
         return self._make(f"lines_{list(self.heading.scorers).index(scorer)}", _LINES, scorer=scorer, check=scorer)
 
     def gaps(self) -> str:
-        """Return the name of a table with place, and the characters by which right responses are longer than others."""
+        """Return the name of a table of gaps: how many characters longer right responses are than others on average."""
         return self._make("gaps", _GAPS)
 
     def beaten(self) -> str:
@@ -96,10 +96,10 @@ class Index:
         return self._make("beaten", " UNION ".join(right or ["SELECT place FROM cases WHERE false"]))
 
     def doubts(self) -> str:
-        """Return the name of a table with what the models make of each label.
+        """Return the name of a table with measures of the models' doubts about each label.
 
         `against` is the share of models whose margin is below 0, `spread` the standard deviation of their margins and
-        `near` the smallest |margin|, margins in units of the mean |margin| of their model.
+        `near` the smallest |margin|. The margins of a model are divided by its mean |margin|.
         """
         models = [self.lines(name) for name, role in self.heading.scorers.items() if role == "model"]
         scaled = " UNION ALL ".join(
@@ -121,6 +121,7 @@ class Index:
             return self._searches[search]
 
     def _make(self, name: str, text: str, *, check: str = "", **values: Any) -> str:
+        """Create a table from a query unless it exists, and return its name."""
         with self._lock:
             if name not in self._made:
                 self.query(f"CREATE TABLE {name} AS {text}", values)

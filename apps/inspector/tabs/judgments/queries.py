@@ -98,7 +98,7 @@ def open_run(folder: str | Path) -> Run:
     """Open a run folder of `rewardlab eval` or `judge`. Raise `DataError` if it is unfinished or damaged."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise UsageError(f"there is no run folder {folder}; name one that `rewardlab eval` wrote with --output")
+        raise UsageError(f"there is no run folder {folder}; name a run of `rewardlab eval`")
     read_heading(folder)  # without it the run is not finished
     for name in (ITEMS, SCORES, REPORT):
         if not (folder / name).is_file():
@@ -121,6 +121,7 @@ def _open(folder: Path, _stamp: Any) -> Run:
 
 
 def _intervals(folder: Path) -> dict[str, dict[str, Interval]]:
+    """Load scorer -> subset -> accuracy with its interval. Empty if the report cannot be read."""
     try:
         return {row.scorer: dict(row.subsets) for row in read_report(folder).rows}
     except DataError:
@@ -168,6 +169,7 @@ def _matching_cases_sql(tables: Index, filter: Filter, order: str = "items") -> 
 
 
 def _values(filter: Filter) -> dict[str, Any]:
+    """Return the values that the SQL of a filter refers to."""
     subsets = [filter.subset] if isinstance(filter.subset, str) else list(filter.subset or ())
     among, without = list(filter.among or ()), list(filter.without)
     shortest, longest = filter.length or (0, 0)
@@ -232,7 +234,7 @@ def position(run: Run, filter: Filter, case: str, *, order: str = "items") -> in
 
 
 def margin_scale(run: Run, filter: Filter, *, largest: bool = False) -> float:
-    """Return the 95th percentile of a scorer's |margin|, or the largest of the matching cases; 0 without margins."""
+    """Return the 95th percentile of a scorer's |margin|, or the maximum over matching cases; 0 without margins."""
     tables = index(run.folder)
     source, share = (
         (_matching_cases_sql(tables, filter), 1)

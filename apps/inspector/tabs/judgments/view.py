@@ -19,14 +19,14 @@ from .filters import filter_of, parse_filter_values
 CLIENT = Path(__file__).with_name("client")
 SCRIPTS = ("annotation.js", "why.js", "cases.js")
 SELECTION = "(...values) => [...values.slice(0, -1), rewardlab.selection()]"
-"""JavaScript: the filter and the bookmarks of the page in place of the last input."""
+"""JavaScript that replaces an event's last input with the filter and the bookmarks of the page."""
 WHICH = [("what passes the filter", "filter"), ("★ what is marked", "marked")]
 PREFERENCES = [("the data's", export.LABELS[0]), ("the readers', of annotated cases", export.LABELS[1])]
 FILES: dict[str, Any] = QUIET | {"concurrency_id": "files", "show_progress": "minimal"}
 
 
 def tab(site: Site) -> None:
-    """Build the tab. Its script requests everything from the functions in `case_server`, but the files of an export."""
+    """Build the tab. Its script requests all content except exported files from the functions in `case_server`."""
     gr.HTML(
         html_template=(CLIENT / "tab.html").read_text(encoding="utf-8"),
         js_on_load="".join((CLIENT / name).read_text(encoding="utf-8") for name in SCRIPTS),
@@ -59,7 +59,7 @@ def _export_section(site: Site) -> None:
 
 
 def select_cases(site: Site, selection: Mapping[str, Any]) -> tuple[views.Run, views.Filter, views.Filter]:
-    """Return the run of a page's selection, its filter, and the filter for bookmarked cases."""
+    """Return the selected run, the page's filter of cases, and a filter for the bookmarked cases."""
     values, marked = parse_filter_values(selection["query"]), [str(case) for case in selection["marked"]]
     if not values.run:
         raise site.nothing_yet(JUDGED)

@@ -93,14 +93,17 @@ def _standing_html(standing: Standing, board: Board, groups: Groups, letters: Ma
 
 
 def _value(value: float) -> str:
+    """Return the attribute by which the page sorts a cell. Empty for NaN."""
     return f' data-value="{"" if value != value else value}"'
 
 
 def _share(interval: Interval, address: str, small: str = "") -> str:
+    """Return a table cell with an accuracy, which the page can sort by its value."""
     return share_html(interval.value, address, small).replace("<td", f"<td{_value(interval.value)}", 1)
 
 
 def _marks(standing: Standing, letters: Mapping[str, str]) -> str:
+    """Return the dot of the scorer and the ticks of its baselines on the axis."""
     marks = "".join(
         tick_mark(interval, name, cases_query(standing.run, name, outcome="all"), letters[name])
         for name, interval in standing.baselines.items()

@@ -19,7 +19,7 @@ from ...run_list import ANSWERS, JUDGED, STUDY, TRAINED, Entry, Root, read_manif
 from ..training.log import Ends, Panel, Steps, change_of, log_of, panels, read_sources, read_steps, series
 
 MOST_RANKED = 20_000
-"""Largest number of cases that the page ranks; `rewardlab board` ranks more."""
+"""Largest number of cases for which the page groups models; for more, use `rewardlab board`."""
 POINTS = 120
 """Largest number of points of a curve."""
 CURVES = ("reward", "loss", "accuracy", "components", "KL")
@@ -164,6 +164,7 @@ def cautions(report: Report, row: Row, stored: int) -> tuple[str, ...]:
 
 
 def _standings(entry: Entry, report: Report, date: str, stored: int) -> list[Standing]:
+    """Return the results of all models and references in a report."""
     baselines = {row.scorer: row.overall for row in report.rows if row.role == "baseline"}
     known = [name for name, overall in baselines.items() if overall.value == overall.value]
     best = max(known, key=lambda name: baselines[name].value, default="")
@@ -258,13 +259,14 @@ def _max_steps(folder: Path) -> int | None:
 
 
 def _job(entry: Entry) -> Job:
+    """Return the progress of an unfinished run."""
     done, share = _evaluation_progress(entry.path) if entry.kind == JUDGED else _training_progress(entry.path)
     changed = max((_change_time(entry.path, path.name) for path in entry.path.glob("*")), default=0.0)
     return Job(entry.id, "evaluation" if entry.kind == JUDGED else "run", done, share, changed)
 
 
 def _evaluation_progress(folder: Path) -> tuple[str, float | None]:
-    """Return the progress of an evaluation as text and as a fraction in [0, 1]: stored judgments of all judgments."""
+    """Return the progress of an evaluation as text and as the fraction of judgments that are stored, in [0, 1]."""
     done = sum(1 for _ in (folder / PROGRESS).glob("*/*.jsonl"))
     try:
         plan = json.loads((folder / PROGRESS / PLAN).read_text(encoding="utf-8"))

@@ -27,6 +27,7 @@ def runs_html(listed: Overview, empty: str) -> str:
 
 
 def _part(title: str, cards: list[str]) -> str:
+    """Return a heading with cards below it. Empty without cards."""
     return f'<h2 class="part">{title}</h2><div class="cards">{"".join(cards)}</div>' if cards else ""
 
 
@@ -94,6 +95,7 @@ def _job_html(job: Job) -> str:
 
 
 def _bar(share: float | None) -> str:
+    """Return a progress bar for a fraction in [0, 1]. Empty for None."""
     if share is None:
         return ""
     return f'<progress max="100" value="{100 * share:.0f}" aria-label="progress">{100 * share:.0f} %</progress>'

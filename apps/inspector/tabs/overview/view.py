@@ -18,6 +18,6 @@ def view(site: Site, _query: Query) -> View:
 
 
 def later(site: Site, _query: Query) -> Mapping[str, str]:
-    """Return the leaderboard with ranks, which take some seconds of bootstrap samples."""
+    """Return the leaderboard with ranks, which need bootstrap samples and take some seconds."""
     boards = overview(site.root).boards
     return {"leaderboard": boards_html(boards, [ranks(site.root, board) for board in boards])}

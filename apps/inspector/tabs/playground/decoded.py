@@ -48,7 +48,7 @@ def _read(path: Path, _stamp: Any) -> Answers:
         if line and (row := _row(line, f"{path.name}:{number}", complete=number < len(lines))):
             rows.setdefault(str(row.get("id")), []).append(row)
     if not rows:
-        raise DataError(f"{path.name}: no whole line of `rewardlab decode --output` in it")
+        raise DataError(f"{path.name} has no complete line of `rewardlab decode --output`; decode it again")
     large = path.stat().st_size > LARGEST
     return Answers(rows, f"The first {LARGEST:,} bytes of {path.stat().st_size:,} are shown." if large else "")
 
@@ -65,16 +65,17 @@ def _row(line: bytes, location: str, *, complete: bool) -> dict[str, Any] | None
 
 
 def _check_row(row: Mapping[str, Any]) -> None:
+    """Raise an error if a row lacks a field, or if a field has the wrong type or length."""
     lists = [row["tokens"], row["pieces"], *(_curve(row[name]) for name in CURVES)]
     lengths = {len(values) for values in (*lists, *(_curve(row[name]) for name in guides_of(row)))}
     if len(lengths) > 1:
         raise ValueError(f"its lists have {sorted(lengths)} values")
     if not all(isinstance(text, str) for text in (row["completion"], row["finished"], *row["pieces"])):
-        raise ValueError("its completion is no text")
+        raise ValueError("its completion is not a string")
     if "prompt" in row:
         prompt_text(row["prompt"])  # raises if a message is no object
     if not all(type(id) is int and id >= 0 for id in row["tokens"]):
-        raise ValueError("its token counts are not integers")
+        raise ValueError("its tokens are not token ids")
     float(row["weight"])
 
 
@@ -86,7 +87,7 @@ def guides_of(row: Mapping[str, Any]) -> list[str]:
 def decoded_completion(row: Mapping[str, Any]) -> ShownCompletion:
     """Return a row of `read_answers` as a completion.
 
-    With a guide for each objective i, its weight is w α_i: guidance weight w, preference α_i of the objective.
+    The weight of the guide for objective i is w α_i: guidance weight w times preference α_i.
     """
     names, shares = guides_of(row), row["preference"]
     return ShownCompletion(
@@ -101,4 +102,5 @@ def decoded_completion(row: Mapping[str, Any]) -> ShownCompletion:
 
 
 def _curve(values: Sequence[float | None]) -> np.ndarray:
+    """Return the values of the tokens as an array, with NaN for missing values."""
     return np.array([np.nan if value is None else value for value in values], float)

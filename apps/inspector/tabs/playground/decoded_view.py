@@ -16,7 +16,7 @@ MOST_SHOWN = 21
 
 
 def view(site: Site, query: Query) -> View:
-    """Return the completions of a prompt, by default the first. Colour and axes are kept if the file has them."""
+    """Return the completions of a prompt, by default the first. Requested colours and axes are used if they exist."""
     run = site.pick(query.get("run"), ANSWERS)
     shown: dict[str, Any] = {"run": run}
     lists = [run_select(site, ANSWERS, run, "File")] if run else []

@@ -91,6 +91,7 @@ def answers_html(answers: Sequence[ShownCompletion], colour: str = ALL) -> str:
 
 
 def _values(answer: ShownCompletion, colour: str) -> np.ndarray:
+    """Return the values by which the tokens of a completion are coloured."""
     named = {ALL: answer.push, "KL": answer.kl, "entropy": answer.entropy, **answer.by_guide}
     return named.get(colour, np.full(len(answer.base), np.nan))
 

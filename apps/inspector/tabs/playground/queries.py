@@ -66,17 +66,17 @@ def normalise_values(names: Sequence[str], raw: Sequence[float]) -> tuple[tuple[
 def sweep_settings(setting: Setting, over: str, steps: int, low: float, high: float) -> list[Setting]:
     """Return the setting at `steps` evenly spaced guidance weights, or preferences from objective a to b ("a → b").
 
-    From a to b, the sum of both shares moves from a to b. The shares of other objectives stay constant.
+    From a to b, the sum of the shares of a and b moves from a to b. The shares of other objectives stay constant.
     """
     if not 2 <= steps <= MOST_SWEPT:
-        raise UsageError(f"a sweep has 2 to {MOST_SWEPT} steps, got {steps}")
+        raise UsageError(f"a sweep must have 2 to {MOST_SWEPT} steps, got {steps}")
     if over == WEIGHT:
         return [setting._replace(weight=float(weight)) for weight in np.linspace(low, high, steps)]
     shares = dict(setting.shares)
     first, second = axis_objectives(over, [*shares])
     both = shares[first] + shares[second]
     if not both:
-        raise UsageError(f"{first} and {second} have no share to deal out; give one of them more than 0")
+        raise UsageError(f"{first} and {second} both have the share 0; set one of them above 0")
     dealt = ({first: both * (1 - part), second: both * part} for part in np.linspace(0, 1, steps).tolist())
     return [setting._replace(shares=tuple((shares | share).items())) for share in dealt]
 
@@ -127,7 +127,7 @@ def measures(answers: Sequence[ShownCompletion], rewards: Mapping[str, Sequence[
 
 
 def first_axes(measured: Mapping[str, Any], rewards: int) -> tuple[str, str]:
-    """Return the initial axes: two rewards, else the base model's measure and that of a reward or guide."""
+    """Return the initial axes: two rewards, or else the base model's log-probability and one reward or guide."""
     names = [*measured]
     if rewards >= 2:
         return names[0], names[1]
@@ -138,7 +138,7 @@ def sweep_figure(titles: Sequence[str], measured: Mapping[str, Sequence[float]],
     """Draw one point per setting, in the order of the sweep. Non-dominated points are filled."""
     across, up = (np.array(measured.get(name, []), float) for name in (x, y))
     if len(across) != len(titles) or len(up) != len(titles):
-        raise UsageError(f"nothing was measured as '{x}' or '{y}'; choose axes of the list")
+        raise UsageError(f"nothing was measured as '{x}' or '{y}'; choose axes from the list")
     known = np.isfinite(across) & np.isfinite(up)
     across, up = across[known], up[known]
     front = non_dominated(np.stack([across, up], 1)) if known.any() else known[known]

@@ -20,7 +20,7 @@ from .decoded_view import figure_of
 from .queries import MOST_SETTINGS, MOST_SWEPT, Setting
 
 START = (
-    "The playground decodes with a guide that is named at the start; --base MODEL is needed where it is no adapter:\n"
+    "To decode here, start the inspector with a guide; add --base MODEL unless the guide is an adapter:\n"
     "`rewardlab inspect {run} --arm GUIDE`"
 )
 FILES = ("file-controls", "file-note", "file-prompt", "file-answers", "file-axes", "file-figure")
@@ -30,7 +30,7 @@ SECONDS = 0.2  # between two looks at answers that are being written
 DECODING: dict[str, Any] = EACH | {"show_progress": "minimal", "concurrency_id": "decoding", "concurrency_limit": 8}
 """Options of decoding events. A visitor's new request cancels the previous one, so it must not queue behind it."""
 MIXTURE = asset("mixture.js")
-"""JavaScript: the values of the sliders as shares that sum to 1."""
+"""JavaScript that displays the values of the sliders as shares that sum to 1."""
 
 
 class Decoded(NamedTuple):
@@ -53,6 +53,7 @@ def tab(site: Site) -> None:
 
 
 def _decode(site: Site) -> None:
+    """Build the form for decoding and connect its events."""
     names = site.models.objectives
     with gr.Row(equal_height=False):
         with gr.Column(scale=2, min_width=320):
@@ -151,6 +152,7 @@ def _integer(value: float | None, name: str) -> int:
 
 
 def _swept(setting: Setting, over: str, steps: float | None, low: float | None, high: float | None) -> list[Setting]:
+    """Return the settings of a sweep from the values of its controls."""
     ends = number(low, "the lowest weight"), number(high, "the highest weight")
     return views.sweep_settings(setting, over, _integer(steps, "the number of steps"), *ends)
 
@@ -175,7 +177,7 @@ class Asks:
         self._last: dict[str, int] = {}
 
     def begin(self, request: gr.Request) -> Callable[[], bool]:
-        """Register a request. Return a function that tells whether a newer request has come or the visitor has left."""
+        """Register a request. Return a function that checks for a newer request or the visitor's departure."""
         visitor = str(request.session_hash)
         number = self._last[visitor] = self._last.get(visitor, 0) + 1
         return lambda: self._last.get(visitor) != number
@@ -219,6 +221,7 @@ def _stream(
 
 
 def _answers(some: Sequence[Any]) -> str:
+    """Return the number of completions as text."""
     return f"{len(some)} completion{'s' if len(some) > 1 else ''}"
 
 

@@ -68,7 +68,7 @@ def _subsets(report: Report, homes: Mapping[str, str], section: str) -> list[Are
 
 
 def scores_html(report: Report, run: str) -> str:
-    """Return a table with a row for every scorer (overall, sections, counts), and a sentence on the baselines."""
+    """Return a sentence on the cases, a table with a row for every scorer (overall, sections, counts), and notes."""
     sections = [*report.rows[0].sections]
     heads = [
         "scorer",
@@ -84,7 +84,7 @@ def scores_html(report: Report, run: str) -> str:
     return (
         f'<h2 class="part">{text_html(report.suite)}</h2><p>'
         f"Version {text_html(str(report.version))}: {report.cases:,} cases over {report.clusters:,} prompts; 95 % "
-        f"intervals from {report.samples:,} bootstrap samples of whole prompts. A number opens its cases.</p>"
+        f"intervals from {report.samples:,} bootstrap samples of whole prompts. Click a number to open its cases.</p>"
         f"{with_csv(table)}{details if notes else ''}"
     )
 
@@ -116,9 +116,9 @@ def interval_text(interval: Interval) -> str:
 
 
 def gaps_html(report: Report, run: str, scorer: str) -> str:
-    """Return a table of the difference of a scorer to the best baseline of each section, the smallest first.
+    """Return a table of differences between a scorer and the best baseline of each section, in increasing order.
 
-    Empty for a baseline, and without baselines.
+    Empty if the scorer is a baseline or the run has no baselines.
     """
     row = next(row for row in report.rows if row.scorer == scorer)
     baselines = {other.scorer: areas(other) for other in report.rows if other.role == "baseline"}
@@ -216,12 +216,13 @@ def interval_mark(interval: Interval, name: str, address: str, colour: str = COL
 
 
 def tick_mark(interval: Interval, name: str, address: str, letter: str) -> str:
-    """Return a thin tick for a baseline on the axis of `interval_mark`, with its letter of the key."""
+    """Return a thin tick for a baseline on the axis of `interval_mark`, with the baseline's letter in the legend."""
     style, more = f"left:{100 * interval.value:.2f}%", f' tabindex="-1" data-letter="{letter}"'
     return "" if interval.value != interval.value else _mark("tick", interval, name, address, style, more)
 
 
 def _mark(kind: str, interval: Interval, name: str, address: str, style: str, more: str = "") -> str:
+    """Return a dot or tick as a link, with the scorer and its accuracy as tooltip."""
     label = escape(f"{HIDDEN.sub('', name)[:80]}: {100 * interval.value:.1f} {interval_text(interval)}".strip())
     link = f'href="{escape(address)}" title="{label}" aria-label="{label}"'
     return f'<a class="{kind}" {link} style="{style}"{more}><b></b></a>'

@@ -140,14 +140,14 @@ def length_html(row: Row, lengths: Lengths) -> str:
     pairs = style.get("pairs", 0)
     within = (
         f" Within the {pairs:,.0f} plain pairs, where the prompt is the same: {_slope(style['length_slope'])} standard "
-        f"deviations a doubling; accuracy over pairs of like length {_percent(style['matched'])}, balanced over longer "
-        f"and shorter right responses {_percent(style['balanced'])}."
+        f"deviations per doubling; accuracy over pairs of similar length {_percent(style['matched'])}, balanced over "
+        f"longer and shorter right responses {_percent(style['balanced'])}."
         if pairs and "length_slope" in style
         else ""
     )
     return (
         f"<p>Over all responses to all prompts the score changes by {_slope(lengths.slope)} "
-        f"(its own unit) a doubling of length.{within}</p>"
+        f"(in units of the score) per doubling of length.{within}</p>"
     )
 
 

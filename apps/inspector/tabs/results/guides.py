@@ -41,7 +41,7 @@ def _guide(stored: Mapping[str, Any]) -> Guide:
 
 
 def guides_html(guides: Mapping[str, Guide]) -> str:
-    """Return a table with a row for every guide as HTML. Empty without guides."""
+    """Return a table for every guide, with a row for every objective, as HTML. Empty without guides."""
     return "".join(_guide_html(name, guide) for name, guide in guides.items())
 
 
@@ -62,6 +62,7 @@ def _guide_html(name: str, guide: Guide) -> str:
 
 
 def _text(measure: str, value: float | None) -> str:
+    """Return a measure as text, with a dash for a missing value."""
     if value is None:
         return "–"
     return number(value) if measure == "pairs" else f"{value:.2f}"

@@ -15,7 +15,7 @@ from .guides import guides_html, read_guides
 
 
 def view(site: Site, query: Query) -> View:
-    """Return the results of a run, and those of one of its scorers in detail."""
+    """Return the results of a run, and detailed results of one of the run's scorers."""
     run = site.pick(query.get("run"), JUDGED)
     names, scorer = site.scorers(run, query.get("scorer"))
     lists = controls([run_select(site, JUDGED, run), select_html("scorer", "Scorer", names, scorer)])

@@ -30,7 +30,7 @@ def read_text(folder: Path) -> str:
     try:
         text = (folder / REPORT).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise DataError(f"{folder} has no {REPORT} that can be read ({error}); make the run again") from error
+        raise DataError(f"{folder} has no {REPORT} that can be read ({error}); repeat the run") from error
     cut = len(text) - LONGEST
     return f"{text[:LONGEST]}\n\n… {cut:,} more characters\n" if cut > 0 else text
 
@@ -44,7 +44,7 @@ def read_figures(folder: Path) -> Figures:
         if size < 0:
             continue
         if size > LARGEST or total_size + size > LARGEST_TOTAL or len(figures) == MOST_FIGURES:
-            left_out.append(f"{path.name} ({size / 1e6:.1f} MB) is too large for the page, or one too many")
+            left_out.append(f"{path.name} ({size / 1e6:.1f} MB) is left out: too large, or too many figures")
             continue
         data = path.read_bytes()
         if not data.startswith(PNG):

@@ -5,7 +5,7 @@ from ...html import columns, skeleton_html, template
 PANELS = ("reward", "components", "proxy and gold", "KL", "length", "entropy", "loss", "accuracy", "margin")
 PANEL_IDS = {name: f"rl-{name.replace(' ', '-').lower()}" for name in PANELS}
 REWARD_IDS = [f"reward-{index}" for index in range(6)]
-"""Figures of what rewards log of themselves; all such columns are in the table of changes."""
+"""Ids of the figures of metrics that reward functions log; the table of changes lists all such metrics."""
 TEMPLATE = "".join(
     [
         template("training-controls"),

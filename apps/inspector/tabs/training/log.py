@@ -41,6 +41,7 @@ class Sources(NamedTuple):
 
     @staticmethod
     def _of(component: str, sources: Sequence[str]) -> bool:
+        """Return whether a reward component belongs to one of the sources."""
         return any(component == source or component.startswith(f"{source}.") for source in sources)
 
 
@@ -65,7 +66,7 @@ def read_steps(folder: Path) -> Steps:
 
 
 def log_of(folder: Path) -> str:
-    """Return the name of the log of a policy's training, or of a reward model's."""
+    """Return the file name of the training log in a run of a policy or of a reward model."""
     return next((name for name in LOGS if (folder / name).is_file()), STEPS)
 
 
@@ -76,6 +77,7 @@ def damaged_lines(folder: Path) -> tuple[int, ...]:
 
 @lru_cache(maxsize=64)
 def _lines(path: Path, _stamp: Any) -> tuple[Steps, tuple[int, ...]]:
+    """Return the steps of a log, and the line numbers of damaged lines."""
     try:
         *complete, _unfinished = path.read_bytes().split(b"\n")
     except OSError as error:

@@ -25,7 +25,7 @@ def moving_mean(values: Sequence[float], window: int) -> list[float]:
     [1.0, 2.0, 4.0, 6.0]
     """
     if window < 1:
-        raise UsageError(f"a mean is over 1 step or more, got {window}")
+        raise UsageError(f"the window of a mean must be at least 1 step, got {window}")
     starts = [max(0, end - window) for end in range(1, len(values) + 1)]
     return [sum(values[start:end]) / (end - start) for end, start in enumerate(starts, 1)]
 
@@ -77,8 +77,8 @@ def standardise(values: Sequence[float]) -> list[float]:
 def changes_html(steps: Steps, beside: Steps, panels: Mapping[str, Panel], run: str, other: str | None) -> str:
     """Return a table with the first and last value of every panel's lines, and their change with its standard error.
 
-    First and last are means over a tenth of the steps each, 1 to 20; the error is that of the difference of both means
-    if steps were independent.
+    The first and last values are means over a tenth of the steps each (at least 1, at most 20). The standard error of
+    their difference assumes that steps are independent.
     """
     lines: dict[str, tuple[Panel, Line]] = {}
     for panel in panels.values():
@@ -148,7 +148,7 @@ def kl_figure(steps: Steps, panel: Panel, window: int = 1) -> go.Figure:
 
 
 def progress_html(steps: Steps, sources: Sources, growing: bool, damaged: Sequence[int] = ()) -> str:
-    """Return progress of the run and rewards with weights as HTML. `damaged` are unreadable log line numbers."""
+    """Return progress of the run and rewards with weights as HTML. `damaged` lists unreadable log lines."""
     named = ", ".join(f"{line:,}" for line in damaged[:5]) + (" …" if len(damaged) > 5 else "")
     lines = f"{len(damaged):,} damaged {'line' if len(damaged) == 1 else 'lines'}"
     left_out = f' <span class="wrong">{lines} of {STEPS} left out: {named}.</span>' if damaged else ""

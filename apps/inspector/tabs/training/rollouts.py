@@ -97,15 +97,18 @@ def _file(folder: Path, step: int) -> pq.ParquetFile:
 
 
 def _number(path: Path) -> int | None:
+    """Return the step in the name of a file. None for another file name."""
     match = FILE.fullmatch(path.name)
     return int(match[1]) if match else None
 
 
 def _list(steps: Sequence[int]) -> str:
+    """Return the range of the stored steps as text, or none."""
     return f"{steps[0]} to {steps[-1]}" if len(steps) > 1 else ", ".join(map(str, steps)) or "none"
 
 
 def _slice(file: pq.ParquetFile, start: int, size: int, names: list[str]) -> list[dict[str, Any]]:
+    """Load some rows of the given columns. Raise `DataError` if the file is damaged."""
     try:
         return file.read(names).slice(max(0, start), size).to_pylist()
     except (OSError, MemoryError, pa.ArrowException) as error:
@@ -176,7 +179,7 @@ def advantage(rollout: Rollout) -> float | None:
 def rows_html(rollouts: Sequence[Rollout], sources: Sources, chosen: int, address: str) -> str:
     """Return a table of completions with rewards after the last transform and the mean advantage over tokens.
 
-    `address` and a position is the link to a completion, and `chosen` the position of the one that is shown.
+    The link to a completion is `address` followed by its position; `chosen` is the position of the shown completion.
     """
     names = [*[*rollouts[0].rewards.values()][-1]] if rollouts and rollouts[0].rewards else []
     heads = ["prompt", "completion", *map(text_html, names), "trained on", "advantage", "finished"]
@@ -201,6 +204,7 @@ def _beginning(text: str) -> str:
 
 
 def _missing(value: float | None, decimals: int | None = None) -> str:
+    """Return a number as text, or the word missing."""
     return "missing" if value is None else number(value, decimals)
 
 
@@ -238,6 +242,7 @@ def _rewards_html(rollout: Rollout, sources: Sources) -> str:
 
 
 def _weight(sources: Sources, name: str) -> str:
+    """Return the weight of a reward in a table heading as HTML. Empty for weight 1."""
     if sources.watches(name):
         return ' <span class="faint">watched</span>'
     weight = sources.weight(name)
@@ -248,7 +253,7 @@ def _weight(sources: Sources, name: str) -> str:
 
 
 def token_series(rollout: Rollout) -> dict[str, np.ndarray]:
-    """Return name -> values to colour tokens by, the last stage's advantage first. Single values are repeated."""
+    """Return name -> values for colouring tokens, the last stage's advantage first. A single value is repeated."""
     T = len(rollout.tokens)
     series = {
         f"advantage: {name}": np.repeat(values, T) if len(values) == 1 else values

@@ -16,14 +16,14 @@ from . import queries as views
 from .waterfall import MEANING, NO_WATERFALL, waterfall, waterfall_figure
 
 OTHERS = ("reward_std", "watch/repetition", "grad_norm", "loss")
-"""Initial metrics of the figure: the first of these that the run logs."""
+"""Initial metric of the figure of a chosen metric: the first of these that the run logs."""
 MOST_WINDOW, SIZE = 50, 10  # steps of a mean, completions of a page
 NONE = "No completions were stored: start `rewardlab rl` with --rollout_steps N to store those of every Nth step."
 NO_TOKENS = "The tokens of this completion were not stored."
 
 
 def view(site: Site, query: Query) -> View:
-    """Return the figures of a run, of a second run over them, and the completions of a step."""
+    """Return the figures of a run, on request with those of a second run, and the completions of a step."""
     run = site.pick(query.get("run"), TRAINED)
     other = site.root.followed(query.get("with"), TRAINED)
     window = min(MOST_WINDOW, max(1, _integer(query.get("window"), 1)))
@@ -53,6 +53,7 @@ def _integer(text: str | None, default: int = 0) -> int:
 
 
 def _log(site: Site, run: str, other: str | None, window: int, query: Query) -> Mapping[str, Any]:
+    """Return the elements of the tab that show the logs of the run and of the second run."""
     entry = site.root.entry(run, TRAINED)
     steps, sources = log.read_steps(entry.path), log.read_sources(entry.path)
     beside = log.read_steps(site.root.find(other, TRAINED)) if other else ()
@@ -89,7 +90,7 @@ def _any_column(steps: log.Steps, beside: log.Steps, column: str | None, window:
 
 
 def _completions(folder: Path, query: Query, chosen: dict[str, Any]) -> Mapping[str, Any]:
-    """Return the completions of a step and one of them in full. `chosen` receives its values in the address."""
+    """Return the completions of a step and one of them in full. `chosen` is filled with values of the address."""
     steps = rollouts.steps_of(folder)
     if not steps:
         raise UsageError(NONE)

@@ -12,9 +12,9 @@ from .rollouts import Rollout, total
 
 RELATIVE, TOTAL = "relative", "total"
 MEANING = (
-    "Each component with its weight, what each transform changes, and the reward that they add up to. The estimator "
-    "brings it to the advantage: its baseline, its scale, and the KL where that is in the reward. Advantages are means "
-    "over the completion's tokens."
+    "The bars are each component times its weight, the change by each transform, and their sum, the reward. The "
+    "estimator turns the reward into the advantage by a baseline, a scale and the KL (if the reward contains it). "
+    "Advantages are means over the completion's tokens."
 )
 NO_WATERFALL = "A reward of this completion is missing, so its advantage is 0 and the policy does not learn from it."
 
@@ -59,6 +59,7 @@ def _rewards(rollout: Rollout, sources: Sources) -> Iterator[Bar]:
 
 
 def _advantages(means: dict[str, float], reward: float) -> Iterator[Bar]:
+    """Yield the changes of the mean advantage by estimator and transforms, then the advantage."""
     before = reward
     for index, (stage, mean) in enumerate(means.items()):
         yield Bar(stage if index else "estimator", mean - before, RELATIVE)

@@ -79,7 +79,7 @@ def test_what_has_no_steps_is_refused(prm, rl, rl_world):
     code, _, told, _ = rl("--reward", prm, "--reward_transform", "delta")
     assert code == 2 and "no reward source scores steps" in told
     code, _, told, _ = rl("--reward", f"process(model={rl_world / 'rm'})")
-    assert code == 2 and "which scores no steps" in told
+    assert code == 2 and "which does not score steps" in told
     code, _, told, _ = rl("--reward", prm, "--watch", f"steps=process(model={prm})")
     assert code == 2 and "name it with --reward" in told
 
@@ -112,7 +112,7 @@ def test_what_cannot_be_run_is_told_in_a_sentence(rl, rl_world):
         ("r2m(width=8)", "the argument 'model' is missing; write r2m(model=..., width=8)"),
         ("r2m(model={rm}, control=stael)", "no control 'stael' of R2M; did you mean 'stale'"),
         ("r2m(model={rm}, groups=2)", "labels needs a labeller and a number of groups; got labels='' and groups=2"),
-        ("r2m(model={rm}, pair_from=luck)", "pair_from is annotation or refreshed, got 'luck'"),
+        ("r2m(model={rm}, pair_from=luck)", "pair_from must be annotation or refreshed, got 'luck'"),
         (f"r2m(model={{rm}}, alpha=0, labels={GOLD}, groups=99)", "an anchor labels 99 groups, but the cycle has"),
         ("r3m(model={rm})", "r3m(model="),
     ):
@@ -123,7 +123,7 @@ def test_what_cannot_be_run_is_told_in_a_sentence(rl, rl_world):
 
 def test_a_reward_that_learns_is_not_only_watched(rl, rl_world):
     code, _, err, _ = rl("--reward", GOLD, "--watch", f"r2m(model={rl_world / 'rm'})")
-    assert code == 2 and "'r2m' learns from its own rewards and is only watched; name it with --reward" in err
+    assert code == 2 and "'r2m' learns from its own rewards but is named with --watch; use --reward" in err
 
 
 def test_the_number_of_cycles_is_known_beforehand(tmp_path):
@@ -160,9 +160,9 @@ def test_both_orders_are_in_one_group_and_no_verdict_is_missing_or_a_penalty(rl,
 
 def test_rows_that_are_not_of_a_pair_are_refused(rl, tmp_path):
     for change, code, says in (
-        ({"labels": ["A"]}, 2, "'labels' has A or B for each of its 2 requests"),
-        ({"prompt_variants": "describe bees"}, 3, "'prompt_variants' is a list of prompts"),
-        ({"prompt_variants": ["a", "b"], "labels": ["A", "B", "A"]}, 2, "number of variants, 3, got 4"),
+        ({"labels": ["A"]}, 3, "'labels' must have A or B for each of its 2 requests"),
+        ({"prompt_variants": "describe bees"}, 3, "'prompt_variants' must be a list of prompts"),
+        ({"prompt_variants": ["a", "b"], "labels": ["A", "B", "A"]}, 3, "number of variants, 3, got 4"),
     ):
         data = write(tmp_path / "verdicts.jsonl", [row | change for row in rows()])
         found, _, told, _ = rl("--data", data, "--reward", "verdict")

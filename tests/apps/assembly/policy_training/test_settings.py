@@ -36,7 +36,7 @@ def test_a_reward_that_compares_answers_needs_all_of_a_prompt_in_one_process():
     check(["judge"], steps_per_generation=2)
     check(["judge"], world_size=1)
     check([])
-    with pytest.raises(UsageError, match="^'judge' compares the 8 completions of a prompt, but a rank rates 4 in"):
+    with pytest.raises(UsageError, match="^'judge' compares the 8 completions of a prompt, but each rank rates 4;"):
         check(["judge"])
 
 

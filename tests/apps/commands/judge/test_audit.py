@@ -63,7 +63,7 @@ def test_scores_that_are_no_shares_are_refused_after_the_first_probe_and_another
     with ChatServer(answer=longer) as world:
         words = ["--audit", "--limit", 2, "--kind", "pointwise", "pairwise", "--together", "consistent", "--chance"]
         code, _, err, folder = judge(*words, "shares", at=world)
-        assert code == 2 and "--chance shares: shares of a pair lie in [0, 1] and add up to 1, got" in err
+        assert code == 2 and "--chance shares: the shares of a pair must be in [0, 1] and add up to 1, got" in err
         assert world.asked.total() == 2 * (2 + 2) and not folder.exists(), "the pairs as given, and no attack"
         code, _, err, folder = judge(*words, "bradley_terry", "--bootstrap_samples", 30, "--resume", at=world)
         total = world.asked.total()

@@ -53,7 +53,7 @@ def test_wrong_labels_are_refused_before_a_request(judge, server, tmp_path):
     before = len(server.requests)
     for rows, sentence in (
         ([{"case": "elsewhere", "verdict": "agree"}], "none of its 1 labels is for a case of this run"),
-        ([{"case": "p0", "verdict": "good"}], "'verdict' is agree, tie, disagree, got 'good'"),
+        ([{"case": "p0", "verdict": "good"}], "'verdict' must be one of agree, tie, disagree; got 'good'"),
     ):
         code, _, err, folder = judge("--calibrate", write(tmp_path / "labels.jsonl", rows))
         assert code == 3 and sentence in err and not folder.exists()

@@ -110,7 +110,7 @@ def test_what_cannot_be_run_is_told_in_a_sentence(judge, server):
         (["--max_cost", "1"], "--max_cost 1 needs prices; give --prompt_price and --completion_price, or --prices"),
         (
             ["--completion_price", "1"],
-            "--prompt_price and --completion_price are given together; give both prices, 0 for a free one",
+            "--prompt_price and --completion_price need each other; give both prices, 0 if a price is zero",
         ),
         ([*map(str, PRICED), "--max_cost", "1e-9"], "--max_cost 1e-09 is too low: a single request may cost up to"),
         (["--limit", "0"], "--limit is at least 1"),
@@ -132,7 +132,7 @@ def test_a_model_needs_an_endpoint_and_a_judge_a_model(capsys, tmp_path):
     data = write(tmp_path / "pairs.jsonl", lengths(2))
     for words, message in (
         (["--model", "qwen"], "give its address with --endpoint"),
-        ([], "asks a language model"),
+        ([], "needs a language model"),
         (["--endpoint", "http://127.0.0.1:9"], "give it with --model"),
     ):
         code, _, err = call(capsys, "judge", "--data", data, *words, "--output", tmp_path / "run")

@@ -44,10 +44,10 @@ def test_a_row_has_the_requests_of_a_judge_in_both_orders_or_is_refused():
     assert row["labels"] == [right_label(pair, order) for order in orders_of(pair)]
     assert row["responses"] == ["long good answer", "bad"]
     for columns, says in [
-        ({}, "'labels' has A or B for each of its 2 requests, got None"),
+        ({}, "'labels' must have A or B for each of its 2 requests, got None"),
         ({"labels": ["A"], "responses": ["a", "b"]}, "for each of its 2 requests"),
-        ({"labels": ["A", "C"], "responses": ["a", "b"]}, "'labels' has A or B"),
-        ({"labels": ["A", "B"], "responses": "a"}, "'responses' is a list of the texts"),
+        ({"labels": ["A", "C"], "responses": ["a", "b"]}, "'labels' must have A or B"),
+        ({"labels": ["A", "B"], "responses": "a"}, "'responses' must be a list of the responses"),
     ]:
         _, prompts = source(case())
         with pytest.raises(ValueError, match=says):

@@ -122,7 +122,7 @@ def test_labels_that_teach_nothing_and_files_that_are_no_rule(tmp_path):
     with pytest.raises(DataError, match="no routing rule"):
         load_rule(tmp_path)
     (tmp_path / "route.json").write_text('{"rule": "os"}')
-    with pytest.raises(DataError, match="its rule is 'os'; there is probe, distilled"):
+    with pytest.raises(DataError, match="its rule is 'os'; the rules are probe, distilled"):
         load_rule(tmp_path)
     fit_probe(features, needed).save(tmp_path)
     (tmp_path / "probe.safetensors").write_bytes(b"cut off")

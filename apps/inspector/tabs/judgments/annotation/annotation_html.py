@@ -19,7 +19,7 @@ LABELS = {"agree": "Yes", "disagree": "No", "tie": "Tie"}
 
 
 def order_of(item: Item, *, blind: bool) -> list[int]:
-    """Return the display order of the responses. In blind mode it depends only on the case's name.
+    """Return the display order of the responses. In blind mode the order depends only on the case's name.
 
     The order of the data could reveal the label, since datasets often have the best response first.
     """
@@ -30,7 +30,7 @@ def order_of(item: Item, *, blind: bool) -> list[int]:
 
 
 def choices(item: Item, *, blind: bool) -> tuple[str, list[list[str]]]:
-    """Return the question, and value, label and key of each choice. In blind mode: the responses and a tie."""
+    """Return the question, and value, label and key of each choice. Blind readers choose a response or a tie."""
     if not blind:
         return QUESTION, [[name, LABELS[name], {"agree": "y", "disagree": "n", "tie": "t"}[name]] for name in VERDICTS]
     responses = [
@@ -41,7 +41,7 @@ def choices(item: Item, *, blind: bool) -> tuple[str, list[list[str]]]:
 
 
 def progress(annotations: Sequence[Annotation], reader: str, total: int) -> str:
-    """Return a line on a run's annotations: how many cases are done, by how many readers, and their agreement."""
+    """Return a line on the annotations of a run: numbers of annotated cases and readers, and the readers' agreement."""
     latest = {(annotation.case, annotation.who): annotation for annotation in annotations}
     annotators = sorted({who for _, who in latest})
     mine = sum(who == reader for _, who in latest)
@@ -78,17 +78,17 @@ def agreement(verdicts: dict[tuple[str, str], str]) -> list[str]:
 
 
 def annotations_html(item: Item, annotations: Sequence[Annotation]) -> str:
-    """Return a case's annotations as HTML, newest first. Annotations of other texts with the same name are counted."""
+    """Return a case's annotations as HTML, newest first. Annotations of other texts are only counted."""
     known = case_annotations(item, annotations)
     stale = sum(annotation.case == item.case for annotation in annotations) - len(known)
     rows = [_annotation_html(annotation) for annotation in known]
     if stale:
-        rows.append(f'<div class="turn faint">{stale} of an earlier run with other texts under this name.</div>')
+        rows.append(f'<div class="turn faint">Not shown: annotations of a run with other texts ({stale}).</div>')
     return "".join(rows)
 
 
 def guidelines_html(run: Path) -> str:
-    """Return the guidelines for readers as HTML: `guidelines.md` in the folder of annotations. Empty without it."""
+    """Return the guidelines for readers as HTML: `guidelines.md` in the folder of annotations. Empty if missing."""
     try:
         text = (file_of(run).parent / GUIDELINES).read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -45,12 +45,12 @@ class Annotation:
 
     def __post_init__(self):
         if self.verdict not in VERDICTS:
-            raise UsageError(f"no verdict '{self.verdict}'; there is {', '.join(VERDICTS)}")
+            raise UsageError(f"unknown verdict '{self.verdict}'; choose one of {', '.join(VERDICTS)}")
         if not self.who.strip():
-            raise UsageError("whose annotation is it? Fill in a name, which is stored with it")
+            raise UsageError("the annotation has no reader. Fill in a name, which is stored with the annotation")
         for name, most in LONGEST.items():
             if (length := len(vars(self)[name])) > most:
-                raise UsageError(f"the {name} is {length:,} characters long; {most:,} are kept")
+                raise UsageError(f"the {name} is {length:,} characters long; shorten it to {most:,} characters")
 
 
 def annotate(
@@ -84,6 +84,7 @@ def file_of(run: Path) -> Path:
 
 
 def _paths(run: Path) -> tuple[Path, Path]:
+    """Return the folder of annotations, and the path of the run's file in it."""
     outermost = next((folder for folder in reversed(run.parents) if is_run(folder)), run)
     inside = run.relative_to(outermost.parent)
     return outermost.parent / FOLDER, Path(f"{finished_name(inside.as_posix())}.jsonl")
@@ -105,12 +106,14 @@ def add(run: Path, annotation: Annotation) -> None:
 
 
 def _refuse_links(folder: Path, inside: Path) -> None:
+    """Raise `UsageError` if a part of the path of the annotations is a symbolic link."""
     for path in (folder, *(folder / part for part in reversed(inside.parents)), folder / inside):
         if path.is_symlink():
             raise UsageError(f"{path} is a link, and links are not followed; put the file itself there")
 
 
 def _ends_well(file: BinaryIO) -> bool:
+    """Return whether a file is empty or ends with a newline."""
     size = file.seek(0, os.SEEK_END)
     if not size:
         return True
@@ -128,12 +131,13 @@ def read(run: Path) -> list[Annotation]:
 
 
 def parse_annotation(values: Mapping[str, Any]) -> Annotation:
-    """Return the annotation of a line."""
+    """Return the annotation that a row of a file describes."""
     texts = {name: str(values[name]) for name in Annotation.__annotations__ if name != "blind"}
     return Annotation(**texts, blind=values.get("blind") is True)
 
 
 def _parse_line(line: bytes) -> Annotation | None:
+    """Return the annotation of a line, or None if the line is damaged."""
     try:
         return parse_annotation(json.loads(line))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -149,7 +153,7 @@ def case_annotations(item: Item, annotations: Sequence[Annotation]) -> list[Anno
 
 
 def items_of(run: Run, cases: Sequence[str]) -> dict[str, Item]:
-    """Load those of the named cases that the run has, with its first scorer as the chosen one."""
+    """Load the named cases that the run has, with the run's first scorer as the chosen scorer."""
     text = 'SELECT place FROM cases WHERE list_contains($cases::VARCHAR[], "case")'
     rows = [row for (row,) in index(run.folder).query(text, {"cases": [*cases]})]
     return {item.case: item for item in items(run, run.scorers[0].name, rows)} if rows else {}

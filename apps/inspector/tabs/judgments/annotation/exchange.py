@@ -1,4 +1,4 @@
-"""Annotations as records of Argilla, and the import of such records or of JSON lines of annotations."""
+"""Export of annotations as records of Argilla, and import of such records or of annotations in JSON lines."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -32,8 +32,8 @@ SUGGESTIONS = {"right": "agree", "wrong": "disagree", "tie": "tie"}
 def argilla_record(item: Item, annotations: Sequence[Annotation]) -> dict[str, Any]:
     """Return a case in the form of Argilla's `Record.to_dict`: texts as fields, the scorer's verdict as a suggestion.
 
-    The newest annotation of each reader is a response. Users of Argilla are UUIDs; those here are computed from the
-    readers' names, which are in the metadata.
+    The newest annotation of each reader is a response. The UUIDs of Argilla's users are computed from
+    the readers' names, which are in the metadata.
     """
     newest = {annotation.who: annotation for annotation in reversed(case_annotations(item, annotations))}
     outcome = item.verdict.outcome if item.verdict else ""
@@ -62,10 +62,12 @@ def argilla_record(item: Item, annotations: Sequence[Annotation]) -> dict[str, A
 
 
 def _user(who: str) -> str:
+    """Return the UUID under which Argilla knows a reader."""
     return str(uuid5(NAMESPACE_URL, f"rewardlab:{who}"))
 
 
 def _fields(item: Item) -> dict[str, str]:
+    """Return prompt, responses and label as fields of an Argilla record."""
     names = [f"response_{number}" for number in range(1, len(item.texts) + 1)]
     label = ", ".join(names[index] for index in item.best)
     return {"prompt": prompt_text(item.messages), **dict(zip(names, item.texts, strict=True)), "label": label}
@@ -75,10 +77,10 @@ def _fields(item: Item) -> dict[str, str]:
 
 
 def import_annotations(run: Run, source: str) -> int:
-    """Add the annotations of a file to those of a run, and return how many are new: not older and not the same.
+    """Add the annotations of a file that are new (different and not older) to a run, and return their number.
 
     The file has records of Argilla (`dataset.records.to_json`) or annotations as JSON lines. Raise `DataError` for the
-    first row that is neither, or of another run; nothing is added then.
+    first row in another format or of another run. In this case nothing is added.
     """
     rows = list(read_rows(source))
     cases = items_of(run, [str(row.values.get("id", row.values.get("case"))) for row in rows])
@@ -101,6 +103,7 @@ def _changes(earlier: Annotation, annotation: Annotation) -> bool:
 
 
 def _annotations_of(row: Row, cases: Mapping[str, Item], run: Run) -> list[Annotation]:
+    """Return the annotations of a row. Raise `DataError` with the row's location if it is invalid."""
     try:
         if row.error:
             raise ValueError(row.error)
@@ -121,12 +124,14 @@ def _annotations_of(row: Row, cases: Mapping[str, Item], run: Run) -> list[Annot
 
 
 def _case(cases: Mapping[str, Item], case: Any, run: Run) -> Item:
+    """Return the item of a case. Raise `UsageError` if the run has no such case."""
     if str(case) not in cases:
-        raise UsageError(f"'{case}' is no case of {run.folder.name}, so it was exported from another run")
+        raise UsageError(f"'{case}' is no case of {run.folder.name}; import a file that was exported from this run")
     return cases[str(case)]
 
 
 def _check_texts(same: bool, case: str, run: Run) -> None:
+    """Raise `UsageError` unless the texts of a case are those of the run."""
     if not same:
         raise UsageError(f"the texts of case '{case}' are not those of {run.folder.name}, but of another run")
 
@@ -142,7 +147,7 @@ def _of_record(record: Mapping[str, Any], item: Item, run: Run) -> list[Annotati
     annotations = []
     for user, values in _responses(record).items():
         if VERDICT not in values:
-            raise ValueError(f"user {user} answers {', '.join(values)} and not '{VERDICT}' ({', '.join(VERDICTS)})")
+            raise ValueError(f"user {user} has {', '.join(values)} but no '{VERDICT}' ({', '.join(VERDICTS)})")
         who = names.get(user, user)
         annotation = annotate(item, values[VERDICT], who, str(values.get(NOTE) or ""), blind=who in blind)
         annotations.append(replace(annotation, when=str(times.get(who, annotation.when))))

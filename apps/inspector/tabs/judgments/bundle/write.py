@@ -22,7 +22,7 @@ CHUNK = 100
 
 
 def write_bundle(root: Root, target: Path) -> dict[str, Any]:
-    """Write every finished run, by each of its scorers but baselines, and return the numbers of lists and cases."""
+    """Write every finished run's judgments by each scorer except baselines. Return the numbers of lists and cases."""
     entries = [entry for entry in root.entries(JUDGED) if not entry.growing]
     if not entries:
         raise UsageError(f"{root.folder} has no finished run with judgments; name a folder of `rewardlab eval`")
@@ -43,13 +43,14 @@ def write_bundle(root: Root, target: Path) -> dict[str, Any]:
 
 
 def _scorers(entry: Entry) -> Iterator[tuple[Run, str]]:
+    """Return the run with each scorer except baselines, or with the first scorer if all are baselines."""
     run = open_run(entry.path)
     scorers = [scorer.name for scorer in run.scorers if scorer.role != "baseline"] or [run.scorers[0].name]
     return ((run, scorer) for scorer in scorers)
 
 
 def _write_list(folder: Path, number: int, run: Run, scorer: str) -> int:
-    """Write the lines of all cases, and the cases in chunks; return how many there are."""
+    """Write the list of all cases, and the cases in chunks. Return the number of cases."""
     selected = Filter(scorer)
     rows, known = indices(run, selected), annotations.read(run.folder)
     listed = lines(run, selected, 0, len(rows))

@@ -1,1 +1,1 @@
-"""The script of the list and the case, and the functions that it calls."""
+"""The script that displays the list of cases and one case, and the server functions that the script calls."""

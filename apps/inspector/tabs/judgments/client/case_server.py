@@ -1,4 +1,4 @@
-"""Functions that the script of the judgments tab calls: an address, rows of the list, one case, and its annotation."""
+"""Server functions for the script of the judgments tab: open an address, load rows or a case, and annotate."""
 
 import getpass
 import json
@@ -25,7 +25,7 @@ from ..toolbar import toolbar_html
 
 MOST_ROWS = 200
 LAST = 2**31 - 1
-"""Largest position of a case, which fits the integers of the database."""
+"""Largest position of a case: the maximum integer of the database."""
 OUTCOME_MARKS = {"right": "✓", "wrong": "✕", "tie": "=", "abstained": "–"}
 BEING_WRITTEN = "This run is being written, or was cut off; it is read again every few seconds. "
 Request = Mapping[str, Any]
@@ -60,7 +60,7 @@ def functions(site: Site) -> list[Callable[[Request], Response]]:
 
 
 def _view(site: Site, request: Request, filter_values: FilterValues | None = None) -> View:
-    """Return the view of a request. In blind mode it ignores scores: all outcomes, in the order of the data."""
+    """Return the view of a request. In blind mode, filters and orders by scores are ignored."""
     filter_values, blind = filter_values or parse_filter_values(request["query"]), bool(request.get("blind"))
     if blind:
         only = ",".join({*filter_values.only.split(",")} - {"baseline", "against"})
@@ -83,15 +83,15 @@ def _size(request: Request) -> int:
 
 
 def _open(site: Site, request: Request) -> Response:
-    """Return what an address selects: the filter as it was understood, numbers of cases, and the first rows.
+    """Return what an address selects: the parsed filter, numbers of cases, and the first rows.
 
-    The toolbar and the report are omitted for the run that the page has (`known`). An error of the run or the filter is
+    The toolbar and the report are omitted if the page shows the run (`known`). An error of the run or the filter is
     a note in `refused`.
     """
     query = parse_query(request["query"])
     run, wanted, case = site.pick(query.get("run"), JUDGED), query.get("run"), query.get("item")
     missing = wanted and run != site.root.followed(wanted, JUDGED)
-    notes = [f"There is no run '{wanted}' here; this is another."] if missing else []
+    notes = [f"There is no run '{wanted}' here; another run is shown."] if missing else []
     filter_values = parse_filter_values({"outcome": "all" if case else "", **query, "run": run})
     names, scorer = site.scorers(run, filter_values.scorer)
     filter_values, subsets = filter_values._replace(scorer=scorer), []
@@ -120,7 +120,7 @@ def _open(site: Site, request: Request) -> Response:
 
 
 def reader_of(site: Site) -> str:
-    """Return the reader's name at first: that of the user of this machine, where no other machine has access."""
+    """Return the initial name of the reader: the user of this machine, or empty if other machines have access."""
     try:
         return "" if site.config.token else getpass.getuser()
     except (OSError, KeyError):  # a user without a name
@@ -131,6 +131,7 @@ def reader_of(site: Site) -> str:
 
 
 def _rows(view: View, start: int, size: int) -> Response:
+    """Return one page of the list with the numbers of cases by outcome."""
     lines = views.lines(view.run, view.filter, start, size, order=view.filter_values.order)
     scale = views.margin_scale(view.run, view.filter, largest=view.filter_values.order == "worst")
     counts = views.outcomes(view.run, view.filter)
@@ -145,7 +146,7 @@ def _rows(view: View, start: int, size: int) -> Response:
 
 
 def badges_of(run: views.Run) -> dict[str, str]:
-    """Return case -> HTML of its newest verdict by each reader."""
+    """Return case -> HTML badges with the newest verdict of each reader."""
     stored = annotations.current_annotations(run, annotations.read(run.folder))
     newest = {(annotation.case, annotation.who): annotation for annotation in stored}
     badges: dict[str, str] = {}
@@ -157,7 +158,7 @@ def badges_of(run: views.Run) -> dict[str, str]:
 
 
 def row_html(line: views.Line, scale: float, badge: str = "", *, blind: bool = False) -> str:
-    """Return the inner HTML of a row. `scale` is the |margin| of a full bar; `blind` hides everything from scores.
+    """Return the inner HTML of a row. `scale` is the |margin| of a full bar; `blind` hides what depends on scores.
 
     >>> "✕" in row_html(views.Line("c", "chat", "wrong", -1.0, "Name a tree"), 2.0)
     True
@@ -228,7 +229,7 @@ def _annotation(view: View, entry: Item, request: Request) -> Response:
 def _annotate(view: View, request: Request) -> Response:
     """Store a reader's verdict, which in blind mode is the index of the better response.
 
-    A request that is sent again has the time of the first one, and is stored once.
+    A repeated request contains the time of the first request, and is stored only once.
     """
     entry = item(view.run, view.filter.scorer, str(request["case"]))
     verdict, reader = str(request["verdict"]), str(request.get("reader") or "")

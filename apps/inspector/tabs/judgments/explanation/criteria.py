@@ -55,7 +55,7 @@ def load_grounds(folder: Path, scorer: str, case: str) -> Grounds | None:
     try:
         return _grounds(*rows[0]) if rows else None
     except UNREADABLE as error:
-        raise DataError(f"{path}: the judgment of '{case}' cannot be read ({error})") from error
+        raise DataError(f"{path}: the judgment of '{case}' is damaged ({error}); run rewardlab judge again") from error
 
 
 def _grounds(criteria, reasoning, raw, orders, prompt_tokens, completion_tokens, seconds, cost) -> Grounds:
@@ -111,6 +111,7 @@ def marked_html(answer: str, criteria: Sequence[Criterion]) -> str:
 
 
 def _mark(text: str, criteria: Sequence[Criterion]) -> str:
+    """Return a passage as HTML, marked and with a tooltip if criteria quote it."""
     if not criteria:
         return text_html(text)
     worst = min(criterion.value for criterion in criteria)
@@ -119,10 +120,12 @@ def _mark(text: str, criteria: Sequence[Criterion]) -> str:
 
 
 def _label(value: float) -> str:
+    """Return the word for the value of a criterion, or the value as a number."""
     return WORDS[value][0] if value in WORDS else number(value)
 
 
 def _colour(value: float) -> str:
+    """Return the CSS class of the colour for the value of a criterion."""
     return WORDS[value][1] if value in WORDS else "tie"
 
 
@@ -171,7 +174,7 @@ def _box(head: str, text: str, kind: str = "") -> str:
 
 
 def _written(text: str) -> str:
-    """Return what a judge wrote as HTML: rendered Markdown, but JSON and tagged text as they are."""
+    """Return a judge's text as HTML: Markdown is rendered; JSON and tagged text are shown unchanged."""
     if text.lstrip().startswith(("{", "[", "<")):
         return text_html(text)
     return f'<div class="rendered">{rendered_html(text)}</div>'
@@ -188,7 +191,7 @@ def _replies_html(grounds: Grounds, answers: Sequence[str]) -> str:
 
 
 def _request(answer_index: int, order: tuple[int, ...], raw: str, answers: Sequence[str]) -> str:
-    """Return the responses of a request in their order, and the verdict of its reply."""
+    """Return HTML with the order of the responses in a request, and the verdict of the reply."""
     names = ", then ".join(f"response {index + 1}" for index in order)
     head = f"<span>Reply {answer_index + 1}</span>" + (f'<span class="faint">was shown {names}</span>' if names else "")
     verdict = reply_verdict(raw, order, answers)

@@ -35,20 +35,20 @@ def stored_scores_note(
     scores: Mapping[str, Sequence[float]],
     objective: str | None = None,
 ) -> str:
-    """Return a sentence on whether the rewards equal both stored scores of a scorer with the same scoring contract.
+    """Return a sentence that compares the rewards with the stored scores of a scorer with the same contract.
 
     The run's score is the reward for its `objective`, or the mean over all objectives.
     """
     same = [name for name, contract in contracts.items() if contract == explanation.contract and scores.get(name)]
     if not same:
-        return f"No score in this run was made under the contract of '{explanation.model}'."
+        return f"No score in this run has the scoring contract of '{explanation.model}'."
     column = explanation.objectives.index(objective) if objective in explanation.objectives else None
     now = explanation.rewards.mean(1) if column is None else explanation.rewards[:, column]
     off = {name: float(np.abs(np.array(scores[name]) - now).max()) for name in same}
     name = min(off, key=off.__getitem__)
     if off[name] <= TOLERANCE * max(1.0, float(np.abs(now).max())):
         return f"These are the scores of '{name}' in the run (to {off[name]:.1g})."
-    return f"The scores of '{name}' in the run differ by {off[name]:.4g}: its weights are not those of this model."
+    return f"The scores of '{name}' in the run differ by {off[name]:.4g}: that scorer has other weights."
 
 
 def length_term_note(folder: Path, model: RewardModel, pair: tuple[Example, Example], margin: float) -> str:
@@ -74,8 +74,8 @@ def length_term_note(folder: Path, model: RewardModel, pair: tuple[Example, Exam
 def explanation_html(explanation: Explanation, objective: int, notes: Sequence[str] = ()) -> str:
     """Return the main cause in a sentence, all causes, and the responses coloured by their parts' contributions.
 
-    One scale of colours serves the whole: what raises the first response's reward above the second's, and what lowers
-    it.
+    All contributions to the margin share one colour scale: positive ones favour the first response, negative ones
+    the second.
     """
     attribution = explanation.attribution
     scale = scale_of([part.values[objective] for part in attribution.pieces])
@@ -124,11 +124,13 @@ def _signed(value: float) -> str:
 
 
 def _is_exact(explanation: Explanation, objective: int) -> bool:
+    """Return whether the causes sum to the margin within the tolerance."""
     size = max(1.0, float(np.abs(explanation.rewards[:, objective]).max()))
     return abs(float(explanation.remainder[objective])) <= TOLERANCE * size
 
 
 def _sums(explanation: Explanation, objective: int) -> str:
+    """Return sentences on how the contributions are defined, and how exactly they sum to the margin."""
     off = abs(float(explanation.remainder[objective]))
     sums = f"The causes sum to the margin (to {off:.1g})." if _is_exact(explanation, objective) else ""
     return f"{explanation.attribution.method} {sums}".strip()
@@ -139,6 +141,7 @@ def _faint_html(text: str) -> str:
 
 
 def _part_html(part: Pieces, objective: int, scale: Scale) -> str:
+    """Return a response as HTML with each piece coloured by its contribution."""
     values = part.values[objective]
     titles = ["not removed" if np.isnan(value) else _signed(value) for value in values]
     note = _faint_html(part.note) if part.note else ""

@@ -59,6 +59,7 @@ def source_of(folder: Path, root: Path, case: str) -> Source:
 
 
 def _case_source(path: Path, case: str, score: str, name: str) -> Source:
+    """Return the rubric of a case from a file of rubrics, or a note on why it is missing."""
     try:
         rubrics_read = read_rubrics(path)
     except DataError as error:
@@ -68,6 +69,7 @@ def _case_source(path: Path, case: str, score: str, name: str) -> Source:
 
 
 def _allowed_path(name: str, root: Path) -> Path | None:
+    """Return the path of a packaged rubric or of a rubric file below the root. None for any other name."""
     if name in {file.stem for file in RUBRIC_FOLDER.glob("*.toml")}:
         return RUBRIC_FOLDER / f"{name}.toml"
     try:
@@ -92,14 +94,14 @@ def parse_rubric(text: str) -> Rubric:
 def formula(name: str) -> RubricScore:
     """Return a score function by its name."""
     if name not in SCORES:
-        raise UsageError(f"no score '{name}'; there is {', '.join(SCORES)}")
+        raise UsageError(f"unknown score function '{name}'; choose one of {', '.join(SCORES)}")
     return SCORES[name]
 
 
 def rescore(
     edited: Rubric, judged: Rubric | None, values: Sequence[Mapping[str, float]], recorded: Sequence[float], score: str
 ) -> list[Rescored]:
-    """Compute every response's score under the edited rubric from the stored verdicts, without removed rules."""
+    """Compute every response's score under the edited rubric from the stored verdicts on its remaining criteria."""
     return [
         Rescored(
             recorded[index] if recorded else None,
@@ -111,6 +113,7 @@ def rescore(
 
 
 def _score(rubric: Rubric, values: Mapping[str, float], score: str) -> float | None:
+    """Return a score from the verdicts on a rubric's criteria. None if there are no such verdicts."""
     known_values = {name: value for name, value in values.items() if name in rubric.ids}
     if not known_values:
         return None
@@ -121,7 +124,7 @@ def _score(rubric: Rubric, values: Mapping[str, float], score: str) -> float | N
 
 
 def needs_judge(edited: Rubric, judged: Rubric | None, values: Sequence[Mapping[str, float]]) -> list[str]:
-    """Return a sentence for each criterion without a verdict, because it is new or its text was changed."""
+    """Return a sentence for each criterion that needs a judge, because the criterion is new or has another text."""
     known = {name for marks in values for name in marks}
     before = {item.id: _prompt_parts(item) for item in (*judged.rules, *judged.principles)} if judged else {}
     changes = []
@@ -131,7 +134,7 @@ def needs_judge(edited: Rubric, judged: Rubric | None, values: Sequence[Mapping[
                 f"'{item.id}' has no stored verdict and is left out of the score; only a judge can supply one."
             )
         elif item.id in before and before[item.id] != _prompt_parts(item):
-            changes.append(f"'{item.id}' says something else than what was judged; its verdict is on the old words.")
+            changes.append(f"'{item.id}' has been changed; its stored verdict refers to the earlier text.")
     return changes
 
 
@@ -166,7 +169,7 @@ def _list(title: str, lines: Sequence[str]) -> str:
 
 
 def _change(rows: Sequence[Rescored]) -> str:
-    """Return a sentence on the best response before and after."""
+    """Return a sentence on the best response before and after the edit."""
     before, after = _best([row.recorded for row in rows]), _best([row.edited for row in rows])
     if after is None:
         return "Not every response has a score now."
@@ -176,6 +179,7 @@ def _change(rows: Sequence[Rescored]) -> str:
 
 
 def _best(scores: Sequence[float | None]) -> str | None:
+    """Return the response or responses with the highest score as text. None if a score is missing."""
     known = [score for score in scores if score is not None]
     if not scores or len(known) < len(scores):
         return None

@@ -20,7 +20,7 @@ MOST = 8
 
 
 class Similar(NamedTuple):
-    """A case of the list, and the similarity of its prompt."""
+    """A similar case, and the similarity of its prompt to the prompt of the displayed case."""
 
     line: Line
     similarity: float

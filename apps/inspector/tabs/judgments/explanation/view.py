@@ -1,4 +1,4 @@
-"""Functions below a case: a judge's grounds, its rubric, a model's reasons for the margin, and similar cases."""
+"""Explanations below a case: a judge's reasons and rubric, a reward model's attributions, and similar cases."""
 
 import shlex
 from collections.abc import Callable, Mapping
@@ -26,10 +26,10 @@ from .rescore import SCORES as FORMULAS
 from .rescore import Source, needs_judge, parse_rubric, rescore, rescored_html, source_of
 from .similar import similar_cases, similar_html
 
-START = "A reward model that is named at the start explains its scores:\n`rewardlab inspect {run} --model MODEL`"
+START = "To explain scores, start the inspector with a reward model:\n`rewardlab inspect {run} --model MODEL`"
 FIND = '<button type="button" id="similar-find" class="button">Find similar cases</button>'
 KEPT = 4
-"""Explanations that are kept, for another look at another objective."""
+"""Number of cached explanations, so that another objective can be selected without a new computation."""
 
 
 class Chosen(NamedTuple):
@@ -70,15 +70,18 @@ def functions(site: Site) -> dict[str, Function]:
 
 
 def _chosen(request: Mapping[str, Any]) -> Chosen:
+    """Return the run, scorer and case that a request names."""
     query = parse_query(request["query"])
     return Chosen(query["run"], query["scorer"], str(request["case"]))
 
 
 def _folder(site: Site, chosen: Chosen) -> Path:
+    """Return the folder of the run, also if the run was finished meanwhile."""
     return site.root.find(site.root.followed(chosen.run, JUDGED), JUDGED)
 
 
 def _case(site: Site, chosen: Chosen) -> tuple[Path, Item]:
+    """Return the run's folder and the case with its judgments."""
     folder = _folder(site, chosen)
     return folder, item(open_run(folder), chosen.scorer, chosen.case)
 
@@ -87,7 +90,7 @@ def _case(site: Site, chosen: Chosen) -> tuple[Path, Item]:
 
 
 def _below(site: Site, chosen: Chosen) -> Mapping[str, str]:
-    """Return a judge's grounds with its rubric, the models that explain, and a button for similar cases."""
+    """Return a judge's reasons and rubric, a list of models for explanations, and a button for similar cases."""
     folder, models = _folder(site, chosen), site.models.names
     grounds = load_grounds(folder, chosen.scorer, chosen.case)
     model = chosen.scorer if chosen.scorer in models else next(iter(models), None)
@@ -116,10 +119,11 @@ def _rubric_html(source: Source) -> str:
 
 
 def _rescored(site: Site, chosen: Chosen, text: str, score: str) -> Mapping[str, str]:
+    """Return a table of scores under the edited rubric, computed from stored verdicts."""
     folder, shown = _case(site, chosen)
     grounds = load_grounds(folder, shown.scorer, shown.case)
     if grounds is None:
-        raise UsageError(f"'{shown.scorer}' left no verdicts on criteria; choose a judge that goes by a rubric")
+        raise UsageError(f"'{shown.scorer}' has no verdicts on criteria; choose a judge with a rubric")
     edited, values = parse_rubric(text), grounds.values(len(shown.answers))
     judged = source_of(folder, site.root.folder, shown.case).rubric
     recorded = shown.verdict.scores if shown.verdict else ()
@@ -148,7 +152,7 @@ def _explained(site: Site, folder: Path, shown: Item, name: str) -> tuple[Explan
 
 
 def _explanation_parts(explanation: Explanation, notes: list[str], objective: str) -> Mapping[str, Any]:
-    """Return the explanation for an objective, by default the first; of several, a list and a figure of all."""
+    """Return the explanation for one objective, by default the first. For several, add a list and a figure of all."""
     names = explanation.objectives
     chosen = objective if objective in names else names[0]
     html = views.explanation_html(explanation, names.index(chosen), notes)
@@ -163,7 +167,7 @@ def _explanation_parts(explanation: Explanation, notes: list[str], objective: st
 def _pair(shown: Item) -> tuple[int, int]:
     """Return the indices, in order, of the two responses whose margin is explained: the case's margin if it has one."""
     if len(shown.answers) < 2:
-        raise UsageError("this case has one response; a margin between two is what can be explained")
+        raise UsageError("this case has only one response, so no margin; choose a case with two or more")
     first, second = sorted(shown.pair or (0, 1))
     return first, second
 

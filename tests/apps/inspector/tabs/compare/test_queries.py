@@ -63,7 +63,7 @@ def test_flips_begin_with_the_largest_change_and_end_with_abstentions(ponds):
         for sides, number in (((first, second), there), ((second, first), back)):
             listed, counted = compare.flips(*sides, kind), compare.count_flips(compare.agreement(*sides), kind)
             assert len(listed) == number == counted, kind
-    with pytest.raises(UsageError, match="no flips 'won'; there is all, gained, lost"):
+    with pytest.raises(UsageError, match="unknown kind of changed cases 'won'; choose one of all, gained, lost"):
         compare.flips(*ponds, "won")
     html = figures.flips_html(found, *ponds)
     assert 'href="?tab=judgments&amp;run=eval&amp;scorer=runs%2Frm&amp;item=a7"' in html
@@ -127,7 +127,7 @@ def test_marks_follow_the_adjusted_p_and_its_interval(tmp_path):
 
 def test_many_cases_are_left_to_the_verb(tmp_path, monkeypatch):
     monkeypatch.setattr(compare, "MOST", 7)
-    with pytest.raises(UsageError, match="8 cases are many for a page; run `rewardlab compare before after`"):
+    with pytest.raises(UsageError, match="8 cases are too many for a page; run `rewardlab compare before after`"):
         compare.statistics(*two_runs(tmp_path))
 
 
@@ -147,7 +147,7 @@ def test_a_scorer_without_scores_abstains_everywhere_and_a_suite_is_never_code(t
 
 
 def test_two_runs_are_of_one_suite_and_have_cases_and_scorers_in_common(ponds, two, tmp_path):
-    with pytest.raises(UsageError, match="eval is ponds, after is pairs; compare runs of one suite"):
+    with pytest.raises(UsageError, match="eval is a run of ponds, after of pairs; compare runs of one suite"):
         compare.check(ponds[0], two[1])
     folder = write_evaluation(tmp_path / "c", pairs(10)[8:], {"rm": margins([0.0] * 8 + [1.0, 1.0])})
     with pytest.raises(DataError, match="before and c have no case in common"):

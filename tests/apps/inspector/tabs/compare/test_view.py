@@ -48,7 +48,10 @@ def test_two_runs_are_compared_and_a_cell_a_flip_and_a_point_lead_to_their_cases
 
 def test_what_does_not_go_together_is_a_sentence_and_a_hostile_scorer_is_text(site):
     for asked, sentence in (
-        (("before", "small", "ponds", "runs/rm"), "before is pairs, ponds is ponds; compare runs of one suite"),
+        (
+            ("before", "small", "ponds", "runs/rm"),
+            "before is a run of pairs, ponds of ponds; compare runs of one suite",
+        ),
         (("before", "small", "aaa", "rm"), "aaa/summary.json is damaged"),
         (("after", "large", "after", "large"), "is on both sides"),
     ):

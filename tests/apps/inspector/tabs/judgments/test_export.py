@@ -90,5 +90,5 @@ def test_nothing_to_write_is_told(run, tmp_path):
         for format in FORMATS.values():
             with pytest.raises(UsageError, match="nothing to export"):
                 export(run, filter, format, tmp_path / "x", [], labels)
-    with pytest.raises(UsageError, match="no format 'xlsx'"):
+    with pytest.raises(UsageError, match="unknown format 'xlsx'"):
         export(run, ALL, "xlsx", tmp_path / "x", [], "data")

@@ -67,7 +67,7 @@ def test_a_run_knows_its_suite_its_scorers_and_its_subsets_and_its_report_is_tex
 
 
 def test_a_missing_or_damaged_file_is_named_with_the_way_out(tmp_path):
-    with pytest.raises(UsageError, match="no run folder .*nowhere; name one"):
+    with pytest.raises(UsageError, match="no run folder .*nowhere; name a run"):
         open_run(tmp_path / "nowhere")
     for name in ("items.parquet", "scores.parquet", "report.md", "summary.json"):
         folder = write_run(tmp_path / name / "eval")

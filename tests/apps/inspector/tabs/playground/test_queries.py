@@ -175,7 +175,7 @@ def test_a_file_has_its_answers_by_prompt_and_is_read_once_until_it_changes(tmp_
     assert found.prompt("1") == "user: tell me" and found.prompt("9") == ""
     assert files.read_answers(path) is found
     assert [*files.read_answers(write(path, row())).rows] == ["1"]
-    with pytest.raises(DataError, match="no whole line"):
+    with pytest.raises(DataError, match="no complete line"):
         files.read_answers(write(path, end='{"id": "1", "tok'))
 
 

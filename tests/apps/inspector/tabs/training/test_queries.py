@@ -29,7 +29,7 @@ def run(tmp_path_factory):
 
 def test_sources_are_those_of_the_settings_and_without_them_every_reward_counts(run, tmp_path):
     assert logs.read_sources(run) == SOURCES
-    assert [SOURCES.weight(name) for name in ("rm", "rm.safe", "style", "gold", "rmx")] == [1.0, 1.0, 0.5, 0.0, 0.0]
+    assert [SOURCES.weight(name) for name in ("rm", "rm.safe", "style", "gold", "rmx")] == [1.0, 1.0, 0.5, 0.0, 1.0]
     assert [SOURCES.watches(name) for name in ("rm", "gold", "gold.kind", "golden")] == [False, True, True, False]
     none = logs.read_sources(tmp_path)
     assert none == ((), (), {}) and none.weight("anything") == 1.0 and not none.watches("anything")
@@ -67,7 +67,7 @@ def test_a_damaged_line_costs_one_step_and_is_named(tmp_path):
 def test_a_mean_is_over_the_steps_before():
     assert training.moving_mean([1.0, 2.0, 6.0], 1) == [1.0, 2.0, 6.0]
     assert training.moving_mean([1.0, 2.0, 6.0], 9) == [1.0, 1.5, 3.0]
-    with pytest.raises(UsageError, match="over 1 step or more, got 0"):
+    with pytest.raises(UsageError, match="must be at least 1 step, got 0"):
         training.moving_mean([1.0], 0)
 
 

@@ -58,7 +58,7 @@ def test_the_newest_stands_first_notes_are_escaped_and_verdicts_on_other_texts_a
     assert "<script" not in html and "<img" not in html and "&lt;script&gt;" in html
     add(run, replace(annotate(shown(run, "a4"), "agree", "Ada"), texts="0" * 16))
     assert [one.verdict for one in case_annotations(shown(run, "a4"), read(run))] == ["tie"]
-    assert "1 of an earlier run with other texts" in annotations_html(shown(run, "a4"), read(run))
+    assert "annotations of a run with other texts (1)" in annotations_html(shown(run, "a4"), read(run))
 
 
 def test_annotations_of_other_texts_and_of_cases_that_are_gone_are_not_counted(run):
@@ -78,7 +78,7 @@ def test_annotations_of_other_texts_and_of_cases_that_are_gone_are_not_counted(r
 
 def test_what_cannot_be_kept_is_refused(run):
     for verdict, who, note, sentence in (
-        ("maybe", "Ada", "", "no verdict 'maybe'; there is agree, disagree, tie"),
+        ("maybe", "Ada", "", "unknown verdict 'maybe'; choose one of agree, disagree, tie"),
         ("agree", "  ", "", "Fill in a name"),
         ("agree", "A" * 101, "", "the who is 101 characters long; 100 are kept"),
         ("agree", "Ada", "n" * 10_001, "the note is 10,001 characters long; 10,000 are kept"),

@@ -98,8 +98,8 @@ def test_responses_of_a_server_are_annotations_of_its_users(other, run, tmp_path
     [
         ({"id": "gone"}, "'gone' is no case of eval"),
         ({"fields": {"prompt": "another"}}, "the texts of case 'a2' are not those of eval"),
-        ({"responses": {"verdict": [{"value": "maybe", "user_id": ADA}]}}, "no verdict 'maybe'; there is agree, disa"),
-        ({"responses": {"best": [{"value": "a", "user_id": ADA}]}}, f"user {ADA} answers best and not 'verdict'"),
+        ({"responses": {"verdict": [{"value": "maybe", "user_id": ADA}]}}, "unknown verdict 'maybe'; choose one of a"),
+        ({"responses": {"best": [{"value": "a", "user_id": ADA}]}}, f"user {ADA} has best but no 'verdict'"),
         ({"responses": {"verdict": [{"value": "tie"}]}}, "'user_id' is missing; export the file again"),
         ({"responses": {"verdict": "tie"}}, "correct or remove the row, nothing was imported"),
     ],
@@ -128,5 +128,5 @@ def test_a_line_that_is_no_annotation_of_the_run_is_refused(other, run, tmp_path
 def test_annotations_are_added_to_one_run_that_is_named(run, other, tmp_path):
     source = str(exported(run, tmp_path / "r.json"))
     assert add_annotations(str(other.folder), source) == 2 and len(read(other.folder)) == 2
-    with pytest.raises(UsageError, match="belongs to one run, and .* has 2 with judgments; name the run"):
+    with pytest.raises(UsageError, match="needs one run with judgments, and .* has 2; name one of them"):
         add_annotations(str(tmp_path), source)

@@ -116,7 +116,7 @@ def test_what_only_a_judge_can_say_and_the_best_answer_before_and_now_are_told(v
     edited = rescore.parse_rubric(TEXT.replace("Names a tree.", "Names a shrub.") + added)
     told = rescore.needs_judge(edited, from_toml(TEXT), values)
     assert told == [
-        "'names' says something else than what was judged; its verdict is on the old words.",
+        "'names' has been changed; its stored verdict refers to the earlier text.",
         "'new' has no stored verdict and is left out of the score; only a judge can supply one.",
     ]
     alone = rescore.parse_rubric('{"principles": [{"id": "new", "description": "Is kind."}]}')
@@ -141,7 +141,7 @@ def test_a_rubric_that_cannot_be_read_and_a_score_that_does_not_fit_are_sentence
     with pytest.raises(UsageError, match="'signed_points' does not fit"):
         rules = rescore.parse_rubric('[[rules]]\nid = "lies"\ntype = "forbid"\ncriterion = "c"\ntest = "t"')
         rescore.rescore(rules, None, values, (), "signed_points")
-    with pytest.raises(UsageError, match="no score '__class__'"):
+    with pytest.raises(UsageError, match="unknown score function '__class__'"):
         rescore.formula("__class__")
 
 

@@ -60,7 +60,7 @@ def test_a_damaged_run_is_a_sentence_and_the_name_of_a_rubric_is_text(tmp_path):
     assert "--model MODEL" in parts["why-controls"] and "Find similar" in parts["similar-bar"]
     rescored = ask(tmp_path, "rescore", text=TEXT, score="gated")["parts"]["rescored"]
     assert "Best before and now: response 1." in rescored
-    assert "no score 'x'" in ask(tmp_path, "rescore", text=TEXT, score="x")["error"]
+    assert "unknown score function 'x'" in ask(tmp_path, "rescore", text=TEXT, score="x")["error"]
     assert "no model 'm' was named" in ask(tmp_path, "explain", model="m")["error"]
     hostile = "<img src=x onerror=window.hacked=1> ![x](https://elsewhere.example/x.png)"
     (folder / "config.yaml").write_text(json.dumps({"rubric": hostile}))
