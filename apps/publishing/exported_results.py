@@ -107,7 +107,7 @@ def every_eval_ever(run: Finished, row: Mapping[str, Any], organization: str, re
 def _result(run: Finished, area: str, interval: list[float], data: Mapping[str, str]) -> dict[str, Any]:
     value, low, high = interval
     part, method = part_of(run.summary["notes"]), run.summary["interval"]
-    warning = f" Not the whole benchmark: {part}" if part else ""
+    warning = f" {part}" if part else ""
     return {
         "evaluation_name": run.suite.name if area == OVERALL else f"{run.suite.name} {area}",
         "source_data": dict(data),

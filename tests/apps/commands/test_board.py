@@ -99,6 +99,10 @@ def test_a_part_of_a_benchmark_is_named_as_one_and_a_damaged_run_refused():
     Path("runs/part/summary.json").write_text(json.dumps(summary | {"notes": [note]}))
     assert [row["part"] for row in ranked()] == [note]
     assert f"## pairs (4 cases)\n\n**{note}**" in Path("board/board.md").read_text()
+    assert main(["board", "runs", "--output", "records", "--every_eval_ever", "True", "--organization", "lab"]) == 0
+    (record, *_) = [json.loads(path.read_text()) for path in Path("records/data").rglob("*.json")]
+    for result in record["evaluation_results"]:
+        assert result["metric_config"]["evaluation_description"].endswith(f"of pairs, version 1. {note}")
     assert main(["compare", "runs/part", "runs/part", "--output", "same"]) == 0
     assert f"**{note}**" in Path("same/comparison.md").read_text()
     for name in ("items.parquet", "scores.parquet"):  # a damaged run
