@@ -71,6 +71,22 @@ def parsed_messages(value: Any, name: str) -> Any:
     return turns if turns and all(map(_is_message, turns)) else value
 
 
+def parsed_object(value: Any) -> Any:
+    """Return the value that a text, such as a cell of a CSV file, holds as JSON; None for a blank one.
+
+    Other values, and text that is not JSON, are returned unchanged.
+
+    >>> parsed_object('{"overall": 0.5}'), parsed_object(" "), parsed_object("yes")
+    ({'overall': 0.5}, None, 'yes')
+    """
+    if not isinstance(value, str):
+        return value
+    try:
+        return from_json(value) if value.strip() else None
+    except ValueError:
+        return value
+
+
 def _is_message(turn: Any) -> bool:
     return isinstance(turn, Mapping) and "role" in turn and not turn.keys().isdisjoint(("content", "tool_calls"))
 

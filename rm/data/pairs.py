@@ -24,7 +24,7 @@ from ..types import (
     user_turn,
 )
 from .conversation_split import as_completion, as_prompt, as_reply, as_turns, split_conversations
-from .messages_and_tools import TrackedRow, with_columns
+from .messages_and_tools import TrackedRow, parsed_object, with_columns
 from .rankings import expand_rankings
 from .readers import Row, read_rows
 
@@ -353,7 +353,7 @@ def _rationale(values: Mapping[str, Any], name: str) -> str:
 
 def _by_objective(values: Mapping[str, Any], name: str) -> dict[str, float] | None:
     """Return a column {objective: number}; objectives without a number are left out."""
-    stated = values.get(name)
+    stated = parsed_object(values.get(name))
     if stated is None:
         return None
     if not isinstance(stated, Mapping):

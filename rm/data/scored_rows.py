@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ..types import OVERALL, AnyCompletion, Example, Messages, PreferencePair, completion_json, prompt_text
 from .conversation_split import as_completion, as_prompt
-from .messages_and_tools import with_columns
+from .messages_and_tools import parsed_object, with_columns
 from .pairs import (
     OnBadRow,
     RowReport,
@@ -78,7 +78,7 @@ def _parser(objectives: Sequence[str]) -> Callable[[Mapping[str, Any]], Judged]:
             rated = zip(pair.examples, side_scores, strict=True)
             return Judged([pair], [ScoredCompletion(pair.id, example, scores) for example, scores in rated if scores])
         ((name, example),) = parse_examples(values)
-        scores = _scores(values.get("scores", values), objectives)
+        scores = _scores(values.get("scores") or values, objectives)
         if not scores:
             column(values, objectives[0])
             raise ValueError(f"no score for {', '.join(objectives)}")
@@ -87,8 +87,9 @@ def _parser(objectives: Sequence[str]) -> Callable[[Mapping[str, Any]], Judged]:
     return parse
 
 
-def _scores(stated: Any, objectives: Sequence[str]) -> dict[str, float]:
+def _scores(value: Any, objectives: Sequence[str]) -> dict[str, float]:
     """Return the scores of the named objectives, without missing ones."""
+    stated = parsed_object(value)
     if stated is None:
         return {}
     if not isinstance(stated, Mapping):

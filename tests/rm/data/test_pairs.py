@@ -164,6 +164,15 @@ def test_an_id_that_stands_twice_is_a_bad_row_and_one_that_is_missing_is_made(tm
         assert load_examples(write(tmp_path / "b.jsonl", rows))[0][0][0] == "u7", stated
 
 
+def test_labels_in_csv_cells_are_json_and_an_empty_cell_is_none(tmp_path):
+    file = tmp_path / "a.csv"
+    cells = ('""', '"{""overall"": 0.2}"', '"{""helpful"": ""1""}"', "yes", '"[1]"')
+    file.write_text("prompt,chosen,rejected,wins\n" + "".join(f"q{n},a,b,{cell}\n" for n, cell in enumerate(cells)))
+    loaded, report = load_pairs(str(file), on_bad_row="skip")
+    assert [pair.wins for pair in loaded] == [{"overall": 1.0}, {"overall": 0.2}, {"helpful": 1.0}]
+    assert [why for _, why in report.dropped] == [f"'wins' is not {{objective: number}}: {v}" for v in ("'yes'", "[1]")]
+
+
 def test_csv_cells_and_keys_that_stand_twice_lose_no_text(tmp_path):
     file = tmp_path / "a.csv"
     file.write_text("id,prompt,chosen,rejected\n,q,hello, world,b\n,r,a,b\n,s,a,b\n")

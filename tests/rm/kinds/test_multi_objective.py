@@ -54,6 +54,10 @@ def test_rated_answers_are_read_as_helpsteer_has_them_and_from_pairs(tmp_path):
     scores = [{"helpfulness": 3.0, "verbosity": 1.5}, {"helpfulness": 0.0}, {"verbosity": 4.0}]
     assert [one.scores for one in data.completions] == scores
     assert data.completions[0].example == Example(user_turn("q"), "a") and not data.pairs and report.read == 3
+    text = 'prompt,response,scores,verbosity\nq,d,"{""verbosity"": 2}",\nq,e,,3\n'
+    (tmp_path / "b.csv").write_text(text)
+    data, _ = load_judged(str(tmp_path / "b.csv"), ["verbosity"])
+    assert [one.scores for one in data.completions] == [{"verbosity": 2.0}, {"verbosity": 3.0}]
     row = {"prompt": "q", "chosen": "a", "rejected": "b", "wins": {"helpful": 1.0}}
     row |= {"scores_chosen": {"harmless": 2.0}, "scores_rejected": {"harmless": 1.0}}
     data, _ = load_judged(write(tmp_path / "a.jsonl", [row, {"prompt": "q", "chosen": "c", "rejected": "d"}]), NAMES)
