@@ -29,7 +29,8 @@ def run(tmp_path_factory):
 
 def test_sources_are_those_of_the_settings_and_without_them_every_reward_counts(run, tmp_path):
     assert logs.read_sources(run) == SOURCES
-    assert [SOURCES.weight(name) for name in ("rm", "rm.safe", "style", "gold", "rmx")] == [1.0, 1.0, 0.5, 0.0, 0.0]
+    names = ("rm", "rm.safe", "style", "gold", "gold.kind", "length")  # the last one is added by a transform
+    assert [SOURCES.weight(name) for name in names] == [1.0, 1.0, 0.5, 0.0, 0.0, 1.0]
     assert [SOURCES.watches(name) for name in ("rm", "gold", "gold.kind", "golden")] == [False, True, True, False]
     none = logs.read_sources(tmp_path)
     assert none == ((), (), {}) and none.weight("anything") == 1.0 and not none.watches("anything")
