@@ -62,10 +62,8 @@ def train(data: Rows, *, output: FilePath, model: FilePath | None = None, **sett
     `rewardlab train`, which include Transformers' `TrainingArguments`.
     """
     with scratch_folder() as scratch:
-        sources = {"data": data_source(data, scratch, "data")}
-        if "eval_data" in settings:
-            sources["eval_data"] = data_source(settings.pop("eval_data"), scratch, "eval_data")
-        facts = call("train", sources | {"output": output, "model": model} | settings)
+        settings |= _data_sources(data, settings, scratch)
+        facts = call("train", settings | {"output": output, "model": model})
     loading = {"trust_remote_code": True} if settings.get("trust_remote_code") else {}
     return results.TrainedModel(output, facts, **loading)
 
@@ -221,9 +219,8 @@ def reinforce(
     all rewards were missing or equal. The run folder then states the cause.
     """
     with scratch_folder() as scratch:
-        source = data_source(data, scratch, "data")
-        rewards = plain_value(reward)
-        facts = call("rl", {"model": model, "data": source, "reward": rewards, "output": output} | settings)
+        settings |= _data_sources(data, settings, scratch)
+        facts = call("rl", settings | {"model": model, "reward": plain_value(reward), "output": output})
     return results.TrainedPolicy(facts, Path(output), "Trained policy")
 
 
@@ -267,6 +264,12 @@ def label(
         pairs = folder / "pairs.jsonl"
         rows = _table_rows(pairs if pairs.exists() else folder / "scores.jsonl")
     return results.Labelled(rows, Path(output) if output else None, "Labels", facts=facts)
+
+
+def _data_sources(data: Rows, settings: Mapping[str, Any], scratch: Path) -> dict[str, Any]:
+    """Return the sources of training data and, if the settings have any, of evaluation data."""
+    sources = {"data": data} | {name: settings[name] for name in ("eval_data",) if name in settings}
+    return {name: data_source(source, scratch, name) for name, source in sources.items()}
 
 
 def _table_rows(path: Path) -> list[dict[str, Any]]:

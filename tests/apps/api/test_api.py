@@ -217,11 +217,14 @@ def test_a_guide_and_a_policy_from_python(rl_world, tmp_path):
 
     settings = {"advantage": centred, "loss": surrogate, "reward": {"rm": rl_world / "rm", "short": brevity}, **small}
     settings |= {"num_generations": 4, "per_device_train_batch_size": 8, "max_completion_length": 8}
+    settings |= {"num_generations_eval": 2, "per_device_eval_batch_size": 2}
+    settings["eval_data"] = [{"prompt": [{"role": "user", "content": "An axe?"}]}]
     files = rl_world / "start", rl_world / "prompts.jsonl"
     policy = rl_api.reinforce(*files, output=tmp_path / "policy", **settings)
     assert yaml.safe_load((tmp_path / "policy" / "config.yaml").read_text())["loss"].endswith(":surrogate")
     steps = policy.to_pandas()
-    assert len(steps) == 2 and (steps["rewards/short/mean"] <= 0).all() and "data:image/png" in policy._repr_html_()
+    assert steps["eval_reward"].notna().tolist() == [False, False, True] and isinstance(policy["eval_reward"], float)
+    assert (steps["rewards/short/mean"][:2] <= 0).all() and "data:image/png" in policy._repr_html_()
 
 
 def test_functions_of_one_name_lambdas_and_objects_score_as_themselves():
