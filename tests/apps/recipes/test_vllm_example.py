@@ -78,7 +78,8 @@ def test_the_recipe_trains_with_served_rewards_a_judge_and_a_server_that_is_rest
     assert manifest["contracts"]["rm"] == model.contract.hash() and len(rows) == 2 * 16
 
 
-def test_a_recipe_names_what_exists_and_goes_together(tmp_path):
+def test_a_recipe_names_what_exists_and_goes_together(tmp_path, monkeypatch):
+    monkeypatch.setattr("rewardlab.apps.assembly.policy_training.run.find_spec", lambda name: object())
     for name in ("rl", "pushed"):
         words = [
             "--config",

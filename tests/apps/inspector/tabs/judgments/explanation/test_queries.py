@@ -75,9 +75,7 @@ def explained(rewards, objectives=("reward",)) -> Explanation:
 def test_the_scores_of_the_run_are_compared_under_the_same_contract():
     contracts, scores = {"old": "abc", "other": "xyz"}, {"old": (1.0, 2.0), "other": (9.0, 9.0)}
     assert "These are the scores of 'old'" in why.stored_scores_note(explained([[1.0], [2.0]]), contracts, scores)
-    assert "differ by 0.5: that scorer" in why.stored_scores_note(
-        explained([[1.0], [2.5]]), contracts, scores
-    )
+    assert "differ by 0.5: that scorer" in why.stored_scores_note(explained([[1.0], [2.5]]), contracts, scores)
     assert "No score in this run" in why.stored_scores_note(explained([[1.0], [2.0]]), {"other": "xyz"}, scores)
     assert "No score in this run" in why.stored_scores_note(explained([[1.0], [2.0]]), {"old": "abc"}, {"old": ()})
     both = explained([[0.0, 2.0], [2.0, 2.0]], ("helpful", "harmless"))
