@@ -49,8 +49,8 @@ class ChatConfig(Settings):
     concurrency: int = setting(
         16, "Maximum number of concurrent requests.", group="Requests and cost", range=AT_LEAST_1
     )
-    timeout: float = setting(120.0, "Time limit of one attempt in seconds.", range=SECONDS)
-    retries: int = setting(6, "Number of retries after a transient error.", range=AT_LEAST_0)
+    timeout: float = setting(120.0, "Time limit of one attempt in seconds.", range=SECONDS, advanced=True)
+    retries: int = setting(6, "Number of retries after a transient error.", range=AT_LEAST_0, advanced=True)
     requests_per_minute: float = setting(
         math.inf, "Limit for each model at each server.", range=ABOVE_0_OR_INF, advanced=True
     )
@@ -64,10 +64,10 @@ class ChatConfig(Settings):
         None, "TOML file with a table per model: prices of prompt and completion per million tokens."
     )
     prompt_price: float | None = setting(
-        None, "Price per million prompt tokens, for all models at the endpoint.", range=AT_LEAST_0
+        None, "Price per million prompt tokens, for all models at the endpoint.", range=AT_LEAST_0, advanced=True
     )
     completion_price: float | None = setting(
-        None, "Price per million reply tokens, for all models at the endpoint.", range=AT_LEAST_0
+        None, "Price per million reply tokens, for all models at the endpoint.", range=AT_LEAST_0, advanced=True
     )
     max_cost: float | None = setting(
         None,

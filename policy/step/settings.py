@@ -52,8 +52,8 @@ class AlgorithmSettings(Settings):
     weight: list[str] = setting([], "Weights of rewards as NAME=number; 1 for the others.", group="Rewards")
     on_missing: Literal["group", "strict", "sum"] = setting(
         "group",
-        "Total reward where some of several rewards are missing: the sum of the rewards present in the whole group "
-        "(group), missing (strict), or the sum of the rewards present (sum).",
+        "Total of a completion that lacks some rewards: sum of the rewards that its whole group has (group), "
+        "missing (strict), or sum of its rewards (sum).",
     )
     advantage: str = setting("grpo", "Advantage estimator.", group="Algorithm", registry="policy.advantages")
     loss: str = setting("ppo", "Policy loss, such as ppo(epsilon=0.1).", registry="policy.losses")

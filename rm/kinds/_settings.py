@@ -35,9 +35,7 @@ class LabelSettings(RowSettings):
         ),
     )
     objective: str = setting(OVERALL, "Objective (label of the pairs) to learn.", group="Model")
-    objectives: list[str] = setting(
-        [OVERALL], "Objectives (labels of the pairs), in order. --data NAME=FILE: a file's labels are for NAME."
-    )
+    objectives: list[str] = setting([OVERALL], "Objectives, in order. --data NAME=FILE: a file's labels are for NAME.")
 
     def __post_init__(self) -> None:
         """Set both fields that name the objective, if there is a single objective."""

@@ -67,7 +67,7 @@ class JudgeConfig(DataHubSettings):
         "Rubric for the kinds of judge that use one: a .toml or .json file, a name from judges/rubrics, a .jsonl "
         "with a rubric per case (for rubrics of HealthBench add --score signed_points), or retrieved.",
     )
-    score: str = setting(DEFAULT_SCORE, "Score function of a rubric's marks.", choices=[*SCORES])
+    score: str = setting(DEFAULT_SCORE, "Score of rubric marks.", choices=[*SCORES])
     levels: str | None = setting(
         None,
         "For the kind pointwise: a description of each score level, with the keys of BiGGen Bench's score_rubric; a "
@@ -141,7 +141,7 @@ class JudgeConfig(DataHubSettings):
     )
     on_bad_row: Literal["refuse", "skip"] = setting("refuse", "What to do with a row that cannot be used.", group="Run")
     on_fault: Literal["stop", "abstain"] = setting(
-        "stop", "Whether a request without a reply stops the run (which can be resumed) or counts as an abstention."
+        "stop", "For a request without a reply: stop (resumable), or abstain."
     )
     bootstrap_samples: int = setting(1000, "Number of bootstrap samples.", range=AT_LEAST_1)
     seed: int = setting(0, "Seed of the sampling, the bootstrap, the random baseline and the folds.", range=SEED)

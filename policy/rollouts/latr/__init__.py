@@ -16,7 +16,7 @@ from ...decoding.requests import Request
 from ...decoding.search import derived
 from ...types import RolloutSource
 from .._partners import BATCH_SIZE, sampling_arguments, with_samples
-from .tree import Tokens, Write, branches, tree
+from .lookahead_tree import Tokens, Write, branches, tree
 
 
 def latr(

@@ -1,6 +1,6 @@
 """Trees of completions: which branches are written, looked at, and kept."""
 
-from rewardlab.policy.rollouts.latr.tree import LONGEST, tree
+from rewardlab.policy.rollouts.latr.lookahead_tree import LONGEST, tree
 
 ROOT = (1, 2, 3, 4)
 ENDS = {(): ROOT, (9,): (9, 2, 3, 4), (1, 8): (1, 8, 7, 7), (1, 2, 6): (1, 2, 6, 6), (1, 8, 5): (1, 8, 5, 5)}

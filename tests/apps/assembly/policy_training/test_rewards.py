@@ -162,7 +162,7 @@ def test_rows_that_are_not_of_a_pair_are_refused(rl, tmp_path):
     for change, code, says in (
         ({"labels": ["A"]}, 3, "'labels' must have A or B for each of its 2 requests"),
         ({"prompt_variants": "describe bees"}, 3, "'prompt_variants' must be a list of prompts"),
-        ({"prompt_variants": ["a", "b"], "labels": ["A", "B", "A"]}, 3, "number of variants, 3, got 4"),
+        ({"prompt_variants": ["a", "b"], "labels": ["A", "B", "A"]}, 2, "number of variants, 3, got 4"),
     ):
         data = write(tmp_path / "verdicts.jsonl", [row | change for row in rows()])
         found, _, told, _ = rl("--data", data, "--reward", "verdict")
