@@ -183,7 +183,7 @@ VERBS = {
         "rewardlab label --data responses.jsonl --reward rm=runs/rm --output runs/labels",
     ),
     "rl": Verb(
-        "Train a policy on reward models: GRPO, PPO and others, composed of formulas by name.",
+        "Train a policy on reward models by GRPO, PPO and other methods, each composed of named formulas.",
         ".assembly.policy_training.settings:RlConfig",
         "assembly.policy_training.run:train_policy",
         "rewardlab rl --model M --data prompts.jsonl --reward rm=runs/rm --kl 0.05 --output runs/policy",

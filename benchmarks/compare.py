@@ -53,7 +53,7 @@ class Change:
 def check_samples(samples: int) -> None:
     """Raise a `UsageError` if there are too few bootstrap samples to test significance."""
     if samples < LEAST_SAMPLES:
-        raise UsageError(f"--bootstrap_samples is at least {LEAST_SAMPLES} to estimate the spread, got {samples}")
+        raise UsageError(f"--bootstrap_samples must be at least {LEAST_SAMPLES} to estimate the spread, got {samples}")
 
 
 @dataclass(frozen=True)
@@ -290,12 +290,12 @@ def _rule_error(rule: Any) -> str:
     if not isinstance(rule["area"], str):
         return f"area must be overall or the name of a section or subset, got {rule['area']!r:.40}"
     if not is_number(rule["max_drop"]) or not 0 <= rule["max_drop"] <= 1:
-        return f"max_drop is a number from 0 to 1, where 0.01 is one point, got {rule['max_drop']!r:.40}"
+        return f"max_drop must be a number from 0 to 1, where 0.01 is one point, got {rule['max_drop']!r:.40}"
     if not isinstance(rule.get("even_if_noise", False), bool):
         return f"even_if_noise is true or false, got {rule['even_if_noise']!r:.40}"
     most = rule.get("max_unscored", 0)
     if isinstance(most, bool) or not isinstance(most, int) or most < 0:
-        return f"max_unscored is a number of cases, got {most!r:.40}"
+        return f"max_unscored must be a number of cases, got {most!r:.40}"
     return ""
 
 

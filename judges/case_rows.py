@@ -45,7 +45,7 @@ def parse_case(values: Mapping[str, Any]) -> Case:
     """
     prompt, stated, best = row_prompt(values), column(values, "answers"), column(values, "best")
     if not isinstance(stated, list) or not all(isinstance(answer, str | list) for answer in stated):
-        raise ValueError(f"'answers' is a list of texts, or of lists of messages, got {str(stated)[:60]}")
+        raise ValueError(f"'answers' must be a list of texts, or of lists of messages, got {str(stated)[:60]}")
     answers = [as_completion(answer, "answers") for answer in stated]
     if not all(completion_text(answer).strip() for answer in answers):
         raise ValueError("'answers' contains an empty text; fill it, or remove it")

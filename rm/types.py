@@ -194,11 +194,11 @@ class PreferencePair:
 
     def __post_init__(self):
         if not all(0 <= chance <= 1 for chance in self.wins.values()):
-            raise ValueError(f"pair '{self.id}': P(chosen is better) lies in [0, 1], got {dict(self.wins)}")
+            raise ValueError(f"pair '{self.id}': P(chosen is better) must lie in [0, 1], got {dict(self.wins)}")
         if self.margin is not None and not (math.isfinite(self.margin) and self.margin >= 0):
-            raise ValueError(f"pair '{self.id}': a margin is a finite number >= 0, got {self.margin}")
+            raise ValueError(f"pair '{self.id}': a margin must be a finite number >= 0, got {self.margin}")
         if not all(math.isfinite(gap) for gap in self.gaps.values()):
-            raise ValueError(f"pair '{self.id}': a gap is a finite number, got {dict(self.gaps)}")
+            raise ValueError(f"pair '{self.id}': a gap must be a finite number, got {dict(self.gaps)}")
 
     @property
     def examples(self) -> tuple[Example, Example]:

@@ -72,12 +72,14 @@ def data_source(data: Any, folder: Path, name: str = "rows") -> Any:
     if hasattr(data, "to_dict") and hasattr(data, "columns"):  # pandas may be absent
         data = _frame_rows(data)
     if not isinstance(data, Iterable):
-        raise UsageError(f"data is a path, a list of paths or rows with named columns, got {data!r}")
+        raise UsageError(f"data must be a path, a list of paths or rows with named columns, got {data!r}")
     items = list(data)
     if all(isinstance(item, str | os.PathLike) for item in items):
         return [os.fspath(item) for item in items]
     if not all(isinstance(item, Mapping) for item in items):
-        raise UsageError(f"data is a path, a list of paths or rows with named columns, got a list of {type(items[0])}")
+        raise UsageError(
+            f"data must be a path, a list of paths or rows with named columns, got a list of {type(items[0])}"
+        )
     return write_rows(items, folder / f"{name}.jsonl")
 
 
@@ -105,9 +107,9 @@ def _json_line(row: Mapping[str, Any]) -> str:
 def _as_list(values: Any, name: str) -> list[Any]:
     """Return prompts or completions as a list. Raise `UsageError` for a string or a non-iterable value."""
     if isinstance(values, str):
-        raise UsageError(f"{name}s is a list of {name}s; write [{name}] for a list with one item")
+        raise UsageError(f"{name}s must be a list of {name}s; write [{name}] for a list with one item")
     if not isinstance(values, Iterable):
-        raise UsageError(f"{name}s is a list of {name}s, got {values!r}")
+        raise UsageError(f"{name}s must be a list of {name}s, got {values!r}")
     return list(values)
 
 
@@ -126,7 +128,7 @@ def _prompt_row(prompt: Any) -> dict[str, Any]:
         return {**prompt}
     if isinstance(prompt, str) or (isinstance(prompt, Sequence) and all(isinstance(turn, Mapping) for turn in prompt)):
         return {"prompt": prompt}
-    raise UsageError(f"a prompt is a string, a list of messages or a row with a column 'prompt', got {prompt!r}")
+    raise UsageError(f"a prompt must be a string, a list of messages or a row with a column 'prompt', got {prompt!r}")
 
 
 def conversation_rows(prompts: Any, completions: Any) -> list[dict[str, Any]]:

@@ -97,7 +97,7 @@ def _label(case: Case, row: Mapping[str, Any]) -> HumanLabel | None:
     if "scores" in row:
         scores = row["scores"]
         if not isinstance(scores, list) or len(scores) != size or not all(map(is_number, scores)):
-            raise ValueError(f"'scores' is a list of {size} numbers, one for each response, got {scores!r:.60}")
+            raise ValueError(f"'scores' must be a list of {size} numbers, one for each response, got {scores!r:.60}")
         return HumanLabel(credit(score_margin(case, scores)), float(np.mean(scores)))
     best = row.get("best")
     stated = best if isinstance(best, list) else [best]  # a cell of a CSV file is text

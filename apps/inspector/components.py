@@ -111,7 +111,7 @@ class View(NamedTuple):
     growing: bool = False
     """Whether the page requests the tab again every few seconds."""
     later: tuple[str, ...] = ()
-    """Ids of elements that take longer to compute; the page requests them from `later` of the tab's module."""
+    """Ids of elements that are slow to compute; the page requests them afterwards from `later` of the tab."""
 
 
 def pane(site: Site, name: str, template: str, module: str) -> gr.HTML:
@@ -143,7 +143,7 @@ def pane(site: Site, name: str, template: str, module: str) -> gr.HTML:
 
 
 def parse_query(values: Any) -> Query:
-    """Return the values of an address. Raise a `UsageError` if a value is not a string."""
+    """Return the query parameters of an address. Raise a `UsageError` if a value is not a string."""
     if not isinstance(values, Mapping) or not all(isinstance(value, str) for value in values.values()):
         raise UsageError("the values of an address must be strings")
     return {str(name): value for name, value in values.items()}

@@ -25,7 +25,7 @@ def trapo(
     released code. Ours: a visit is a step with the prompt, in place of an epoch.
     """
     if not 0 <= top <= 1 or warm_up < 1:
-        raise UsageError(f"trapo: top lies in [0, 1] and warm_up is 1 or more, got {top} and {warm_up}")
+        raise UsageError(f"trapo: top must lie in [0, 1] and warm_up must be 1 or more, got {top} and {warm_up}")
     labels = run.one_by_prompt(lambda row: str(row.get(label) or "").strip())
     if not any(labels.values()):
         raise UsageError(f"trapo: no prompt has a label in column '{label}'; label some prompts, or use majority")

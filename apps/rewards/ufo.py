@@ -19,7 +19,7 @@ def ufo(
     in one completion; in the paper the user says "try again" between them.
     """
     if not 0 <= gamma <= 1 or repeated < 0:
-        raise UsageError(f"ufo: gamma lies in [0, 1] and repeated is 0 or more, got {gamma} and {repeated}")
+        raise UsageError(f"ufo: gamma must lie in [0, 1] and repeated must be 0 or more, got {gamma} and {repeated}")
     read = answer_reader(answer)
     return per_completion(
         run.texts_by_prompt(reference), lambda text, right: attempts_reward(read(text), right, gamma, repeated)

@@ -180,6 +180,6 @@ def _check_kind(action: argparse.Action, value: Any) -> None:
     if action.nargs is None and action.type in (int, float, str) and isinstance(value, list):
         raise UsageError(f"--{action.dest} takes one value, got the list {value}")
     if action.type is int and isinstance(value, float):
-        raise UsageError(f"--{action.dest} is a whole number, got {value}")
+        raise UsageError(f"--{action.dest} must be a whole number, got {value}")
     if action.choices and value is not None and not isinstance(value, list) and value not in action.choices:
-        raise UsageError(f"--{action.dest} is one of {', '.join(map(str, action.choices))}, got '{value}'")
+        raise UsageError(f"--{action.dest} must be one of {', '.join(map(str, action.choices))}, got '{value}'")

@@ -37,7 +37,7 @@ def _case(values: Mapping[str, Any]) -> Case:
     if not worths:
         raise ValueError("no annotation: none of the answers has a preference")
     if not 0 <= min(worths) <= max(worths) <= 1:
-        raise ValueError(f"a preference lies in [1, 2], got {1 + min(worths):g} to {1 + max(worths):g}")
+        raise ValueError(f"a preference must lie in [1, 2], got {1 + min(worths):g} to {1 + max(worths):g}")
     best = [index for index, value in enumerate(worths) if value == max(worths)]
     prompt = as_prompt(column(values, "instruction"))
     return case(str(column(values, "id")), prompt, answers, best, str(column(values, "dataset")), values=worths)

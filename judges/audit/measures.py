@@ -55,6 +55,7 @@ def first_slot(judgments: Sequence[Judgment]) -> np.ndarray:
 
 
 def _first_slot(judgment: Judgment) -> float:
+    """Return the credit of the response in the first position, as the mean over the orders of the judgment."""
     if judgment.comparisons or asked_in_both_orders([judgment]):
         return _mean(first_credits(judgment))
     return credit(judgment, (single_order(judgment) or (0, 1))[0])
@@ -157,7 +158,7 @@ def doublings(cases: Sequence[Case], indices: Sequence[int]) -> np.ndarray:
 
 
 def shares(first: float, second: float) -> float:
-    """Return P(first is better) for two scores in [0, 1] that sum to 1: the first score."""
+    """Return P(first is better) for two scores that are shares: in [0, 1], with the sum 1."""
     if abs(first + second - 1) > 1e-6 or not 0 <= first <= 1:
         raise ValueError(f"the shares of a pair must be in [0, 1] and add up to 1, got {first:g} and {second:g}")
     return first

@@ -30,7 +30,7 @@ class Prices:
     def __post_init__(self):
         for name, price in (("prompt", self.prompt), ("completion", self.completion)):
             if not (math.isfinite(price) and price >= 0):
-                raise UsageError(f"the price of a million {name} tokens is a number >= 0, got {price}")
+                raise UsageError(f"the price of a million {name} tokens must be a number >= 0, got {price}")
 
     def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
         """Return the cost of a number of tokens."""

@@ -144,4 +144,4 @@ def check_records(records: Sequence[Record]) -> None:
         raise DataError("no records to train on; everything was dropped, see the logged reasons")
     for index, record in enumerate(records):
         if not record.get("prompt") or not record.get("completion"):
-            raise DataError(f"record {index}: prompt and completion are lists of messages, got {record!r:.80}")
+            raise DataError(f"record {index}: prompt and completion must be lists of messages, got {record!r:.80}")

@@ -80,7 +80,7 @@ def _parse_record(values: Any) -> Record:
         if not (
             isinstance(turns, list) and turns and all(isinstance(turn, dict) and "content" in turn for turn in turns)
         ):
-            raise ValueError(f"'{name}' is a list of messages, got {json.dumps(turns)[:60]}")
+            raise ValueError(f"'{name}' must be a list of messages, got {json.dumps(turns)[:60]}")
     return {"prompt": values["prompt"], "completion": values["completion"]}
 
 

@@ -43,7 +43,7 @@ class EncoderSettings:
             raise UsageError(f"granularities are some of {', '.join(GRANULARITIES)}, got {self.granularities}")
         for name in ("facets", "width", "segment_sentences", "max_length"):
             if vars(self)[name] < 1:
-                raise UsageError(f"the encoder's {name} is a number >= 1, got {vars(self)[name]}")
+                raise UsageError(f"the encoder's {name} must be a number >= 1, got {vars(self)[name]}")
 
 
 @dataclass

@@ -97,9 +97,9 @@ class RetrieverArguments(TrainingArguments):
         check_bf16(self)
         super().__post_init__()
         if not self.temperature > 0:
-            raise UsageError(f"--temperature is a number > 0, got {self.temperature}")
+            raise UsageError(f"--temperature must be a number > 0, got {self.temperature}")
         if not 0 <= self.case_weight <= 1:
-            raise UsageError(f"--case_weight lies in [0, 1], got {self.case_weight}")
+            raise UsageError(f"--case_weight must lie in [0, 1], got {self.case_weight}")
         self.save_total_limit = max(2, self.save_total_limit or 2)
         self.remove_unused_columns = False
         self.dataloader_pin_memory = self.dataloader_pin_memory and torch.cuda.is_available()

@@ -19,7 +19,7 @@ def with_dropout(rubric: Rubric | RubricSource, share: float, *, least: int = 3,
     and the responses, and so change from step to step. Ours: the paper's draws depend on the row and the step.
     """
     if not 0 < share < 1 or least < 1:
-        raise UsageError(f"dropout lies in (0, 1) and keeps 1 criterion or more, got {share} and {least}")
+        raise UsageError(f"dropout must lie in (0, 1) and must keep 1 criterion or more, got {share} and {least}")
 
     def source(cases: Sequence[Case]) -> list[Rubric | None]:
         responses: dict[str, list[str]] = {}

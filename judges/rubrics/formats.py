@@ -61,7 +61,7 @@ def healthbench(row: Mapping[str, Any]) -> Rubric:
 def _criteria(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     criteria = column(row, "rubrics")
     if not isinstance(criteria, list) or not all(isinstance(criterion, Mapping) for criterion in criteria):
-        raise ValueError(f"'rubrics' is a list of objects with criterion and points, got {str(criteria)[:60]}")
+        raise ValueError(f"'rubrics' must be a list of objects with criterion and points, got {str(criteria)[:60]}")
     if not criteria:
         raise ValueError("'rubrics' has no criterion; give at least one {criterion, points}")
     return criteria

@@ -37,7 +37,7 @@ class Rule:
             if not vars(self)[name].strip():
                 raise ValueError(f"rule '{self.id}': {name} is empty")
         if not 0 < self.weight < float("inf"):
-            raise ValueError(f"rule '{self.id}': a weight is a number > 0, got {self.weight}")
+            raise ValueError(f"rule '{self.id}': a weight must be a number > 0, got {self.weight}")
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Principle:
             if not vars(self)[name].strip():
                 raise ValueError(f"principle '{self.id}': {name} is empty")
         if not 0 < abs(self.weight) < float("inf"):
-            raise ValueError(f"principle '{self.id}': a weight is a number other than 0, got {self.weight}")
+            raise ValueError(f"principle '{self.id}': a weight must be a number other than 0, got {self.weight}")
 
 
 @dataclass(frozen=True)

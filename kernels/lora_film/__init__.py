@@ -35,7 +35,7 @@ def lora_film(
     Rows before `start` are unchanged: they are the base model's rows of a shared batch. `scale`, `core` and `shift` (δ)
     have one row for each row from `start` on, or a single row for all. If autograd needs no gradient, the sum
     overwrites y; clone y to keep it. On a CPU the sum is computed in float32, also for bfloat16. The Triton kernels
-    accept ranks up to 64; with a core up to 32, or 16 for more than 64 positions. Larger ranks use PyTorch's matrix
+    accept ranks up to 64; with a core, up to 32 for at most 64 positions, else 16. Larger ranks use PyTorch's matrix
     products. Layers with the same input x, such as q, k and v, can share a call: y concatenated, A stacked, B and core
     block-diagonal.
     """

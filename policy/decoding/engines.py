@@ -294,7 +294,7 @@ def open_engine(
     chat_template: str | None = None,
     trust_remote_code: bool = False,
 ) -> tuple[Engine, tuple[str, ...]]:
-    """Return the engine that reads the fewest weights per token, and the objectives of the preference (may be empty).
+    """Return the engine that reads the fewest weights per token, and the objectives that a preference can weight.
 
     `arms` are folders or Hub ids of autoregressive reward models, in the format of `parse_arms`. `dtype` is the
     precision of the base model, by default that of the first guide.

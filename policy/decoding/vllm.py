@@ -96,7 +96,7 @@ def member_of(params: Any) -> Member | None:
 def in_step(rows: Iterable[LogitsRow]) -> list[tuple[int, int, float]]:
     """Return base row, guide row and weight of every pair; raise an error if a guide is missing or out of step.
 
-    A guide row without its base is ignored: the base has ended, or its next token raises the error.
+    A guide row without its base row is ignored: the base row has ended, or the error is raised at its next token.
     """
     pairs: dict[tuple[str, str], LogitsRow] = {}
     for pair_row in rows:

@@ -1,4 +1,4 @@
-"""DISPO: a constant ratio weight with separate bounds for right and wrong completions."""
+"""DISPO: the importance ratio as a weight without gradient, with separate bounds for right and wrong completions."""
 
 from ...kernels.policy_loss import ClipRule
 

@@ -15,7 +15,7 @@ def kimi(*, tau: float) -> PerCompletionLoss:
     π = π_old the second term has no gradient, and the loss is that of REINFORCE.
     """
     if tau < 0:
-        raise ValueError(f"kimi: tau is 0 or more, got {tau}")
+        raise ValueError(f"kimi: tau must be 0 or more, got {tau}")
 
     def loss(completions: CompletionLossInputs) -> Float[Tensor, " N"]:
         valid = ~completions.advantage.isnan()

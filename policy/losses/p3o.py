@@ -16,7 +16,7 @@ def p3o(*, epsilon: float) -> CompletionLoss:
     has no loss. log ρ is clamped to ±20 and has no gradient beyond these bounds.
     """
     if not 0 <= epsilon < 1:
-        raise ValueError(f"p3o: epsilon lies in [0, 1), got {epsilon}")
+        raise ValueError(f"p3o: epsilon must lie in [0, 1), got {epsilon}")
 
     def loss(completions: CompletionLossInputs) -> Float[Tensor, " N"]:
         valid, group = ~completions.advantage.isnan(), completions.group

@@ -17,7 +17,7 @@ def rl_plus(*, epsilon: float = 0.2, power: float = 0.5, agents: int = 1) -> Tok
     (`n_own_completions`).
     """
     if power < 0:
-        raise ValueError(f"rl_plus: power is 0 or more, got {power}")
+        raise ValueError(f"rl_plus: power must be 0 or more, got {power}")
 
     def of_partners(logprobs: Tensor, advantages: Tensor) -> Tensor:
         p, fixed = logprobs.exp(), logprobs.detach().exp()

@@ -233,8 +233,8 @@ def retokenized(
 ) -> AgentCompletions:
     """Encode completions of an agent with another tokenizer; each token of y gets an equal share of log π_j(y).
 
-    Only the sum over a completion remains that of the agent; HACPO's ratio of completions reads nothing else. A
-    completion is never empty: an empty text becomes an end-of-text token.
+    Values of single tokens are therefore not the agent's own. Their sum over a completion is, and HACPO's ratio uses
+    only this sum. A completion is never empty: an empty text becomes an end-of-text token.
     """
     end, ids = [tokenizer.eos_token_id], []
     for text, ended in texts:

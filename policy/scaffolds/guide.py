@@ -12,7 +12,7 @@ def guide(*, share: float = 1.0) -> Schedule:
     additional time.
     """
     if not 0 < share <= 1:
-        raise ValueError(f"guide: share lies in (0, 1], got {share}")
+        raise ValueError(f"guide: share must lie in (0, 1], got {share}")
 
     def shares(progress: float, size: int) -> list[float]:
         return [share] * size

@@ -19,7 +19,7 @@ def dars(*, cap: float = 4.0) -> Scheduler:
     the group size, 32 / 8.
     """
     if cap < 1:
-        raise ValueError(f"dars: cap is 1 or more, got {cap}")
+        raise ValueError(f"dars: cap must be 1 or more, got {cap}")
 
     def schedule(state: State, scores: Float[Tensor, " N"], rollout: Rollout) -> tuple[State, Float[Tensor, " N"]]:
         present = ~scores.isnan()

@@ -39,7 +39,7 @@ class ReferenceSettings(ModelSettings):
     reference: str | None = setting(
         None, "Reference policy: path or Hub id; by default the start policy.", group="Reference policy and KL"
     )
-    soup: str | None = setting(None, "Average the reference policy with this model.")
+    soup: str | None = setting(None, "Model whose weights are averaged with those of the reference policy.")
     soup_share: float = setting(
         0.5, "Weight of the soup model in the average, in [0, 1].", range=SHARE, requires="soup"
     )

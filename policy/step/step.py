@@ -289,7 +289,7 @@ class PolicyStep:
         """Compute Σ w (L + β KL) - η Σ w H over the tokens of a micro-batch.
 
         w are token weights, L policy losses, β and η the coefficients of KL penalty and entropy bonus, H entropies in
-        nats. `logprob` and `entropy` have gradients. Row numbers from `batch_rows` (the batch size of this process) on
+        nats. `logprob` and `entropy` have gradients. Rows from number `batch_rows` (the batch size of this process) on
         are replayed completions. `updates` is the number of optimizer steps since the completions were generated.
         """
         algorithm, weights = self.algorithm, loss_weights(batch)

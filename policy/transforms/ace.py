@@ -15,7 +15,7 @@ def ace(*, alpha: float, of_tokens: bool = True) -> Transform:
     the tokens, which grows with the length. Ours is the mean over the tokens (nats), unless `of_tokens` is False.
     """
     if alpha < 0:
-        raise ValueError(f"ace: alpha is 0 or more, got {alpha}")
+        raise ValueError(f"ace: alpha must be 0 or more, got {alpha}")
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
         c = confidence(*rollout.require("ace", "logprobs", "base"), rollout.response, of_tokens)

@@ -18,7 +18,7 @@ def nthr(*, beta: float = 1.0) -> Transform:
     without good or bad completions do not change. Not implemented: THR's weights for exploration and exploitation.
     """
     if beta < 0:
-        raise ValueError(f"nthr: beta is 0 or more, got {beta}")
+        raise ValueError(f"nthr: beta must be 0 or more, got {beta}")
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
         states, tokens = rollout.require("nthr", "states", "tokens")

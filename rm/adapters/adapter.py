@@ -267,7 +267,7 @@ def _assemble(model: Any, settings: AdapterSettings, mixer: nn.Module) -> Prefer
     linear = _linear_names(model)
     layers = model.config.get_text_config().num_hidden_layers
     if not 0 <= settings.from_layer < layers:
-        raise UsageError(f"from_layer lies in 0..{layers - 1} for this model, got {settings.from_layer}")
+        raise UsageError(f"from_layer must lie in 0..{layers - 1} for this model, got {settings.from_layer}")
     lora = LoraConfig(
         r=settings.total_rank,
         lora_alpha=settings.factor * settings.total_rank,  # PEFT's factor is lora_alpha / r

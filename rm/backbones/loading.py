@@ -141,7 +141,7 @@ def small_config(
     heads: int = 4,
     positions: int = 2048,
 ) -> Any:
-    """Return a small config for the tokenizer; not of Qwen 2, for which AutoTokenizer loads another tokenizer."""
+    """Return the config of a small model; not of Qwen 2, for which AutoTokenizer would replace the tokenizer."""
     return AutoConfig.for_model(
         architecture,
         vocab_size=len(tokenizer),

@@ -118,7 +118,7 @@ def _joins(before: Message, plain: Message, turn: Message, parts: frozenset[str]
 def omitted_part(render: Render, turns: Sequence[Message], tools: Sequence[dict[str, Any]]) -> str:
     """Return the name of a part that a template omits from conversations like this one; empty if none.
 
-    Reasoning of earlier turns may be omitted.
+    Omission of the reasoning of earlier turns is allowed and not reported.
     """
     marked, marks = [], {}
     for turn_index, turn in enumerate(turns):

@@ -32,7 +32,7 @@ class Sharding:
     def __post_init__(self) -> None:
         """Raise `UsageError` for unsupported values."""
         if self.gpus < 1:
-            raise UsageError(f"gpus is at least 1, got {self.gpus}")
+            raise UsageError(f"gpus must be at least 1, got {self.gpus}")
         if self.strategy not in STRATEGIES:
             raise UsageError(f"no strategy '{self.strategy}'; {did_you_mean(self.strategy, STRATEGIES)}")
 

@@ -141,9 +141,9 @@ class Machine:
         """Raise `ValueError` for shares out of range."""
         for name, utilisation in (("mfu", self.mfu), ("mbu", self.mbu)):
             if not 0 < utilisation <= 1:
-                raise ValueError(f"{name} lies in (0, 1], got {utilisation}")
+                raise ValueError(f"{name} must lie in (0, 1], got {utilisation}")
         if not 0 <= self.reserve < 1:
-            raise ValueError(f"reserve lies in [0, 1), got {self.reserve}")
+            raise ValueError(f"reserve must lie in [0, 1), got {self.reserve}")
 
     @property
     def available(self) -> float:

@@ -70,7 +70,7 @@ def plan_facts(config: PlanConfig) -> dict[str, Any]:
 def _plan_function(
     config: PlanConfig, shape: Shape, machine: Machine, adapters: Adapters | None
 ) -> Callable[[int], Plan]:
-    """Return the function that plans the job score, train or rl for a batch size per GPU."""
+    """Return the planning function of a job (`score`, `train` or `rl`), which takes the batch size per GPU."""
     length = config.length or config.prompt + config.completion
     _check_room(shape, length)
     answer = min(config.completion, length)
@@ -117,7 +117,7 @@ def _adapters(config: PlanConfig, shape: Shape) -> Adapters | None:
     late = shape.layers * 3 // 4 if shares and config.guide == "late" else 0
     layer = late if config.from_layer is None else config.from_layer
     if not 0 <= layer < shape.layers:
-        raise UsageError(f"--from_layer lies in 0..{shape.layers - 1} for {shape.name}, got {layer}")
+        raise UsageError(f"--from_layer must lie in 0..{shape.layers - 1} for {shape.name}, got {layer}")
     rank = config.lora_r or (8 if follows else 16)
     return Adapters(rank, targets, layer, kind, config.objectives, shape.width)
 

@@ -40,7 +40,7 @@ def load_solutions(
     neutral steps get the label `neutral` (NaN: unlabelled); ProcessBench's `problem`, `steps` and `label`.
     """
     if not (math.isnan(neutral) or 0 <= neutral <= 1):
-        raise UsageError(f"the label of neutral steps lies in [0, 1], or is NaN for unlabelled; got {neutral}")
+        raise UsageError(f"the label of neutral steps must lie in [0, 1], or is NaN for unlabelled; got {neutral}")
     rows, report = collect(sources, partial(parse_solutions, neutral=neutral), on_bad_row, unique_ids=True)
     return [solution for row in rows for solution in row], report
 

@@ -101,7 +101,7 @@ def check_address(text: str, what: str = "base_url", *, example: str = "http://1
 
     >>> check_address("127.0.0.1:8000", "--servers")
     Traceback (most recent call last):
-    rewardlab.rm.errors.UsageError: --servers is an address such as http://127.0.0.1:8000, got '127.0.0.1:8000'
+    rewardlab.rm.errors.UsageError: --servers must be an address such as http://127.0.0.1:8000, got '127.0.0.1:8000'
     """
     try:
         parts = urlsplit(text)
@@ -109,7 +109,7 @@ def check_address(text: str, what: str = "base_url", *, example: str = "http://1
     except ValueError:
         host = None
     if host is None or parts.scheme not in ("http", "https"):
-        raise UsageError(f"{what} is an address such as {example}, got '{text}'")
+        raise UsageError(f"{what} must be an address such as {example}, got '{text}'")
     if parts.username or parts.password or parts.query:
         raise UsageError(
             f"the address of {host} has a user, a password or a query in it; put the key into the environment variable "

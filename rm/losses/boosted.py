@@ -17,7 +17,7 @@ def boosted(share: float, before: str | None = None, center: float = 0.0) -> Pai
     reward model; if it is None, `gaps["other"]` of each pair is Δ_before. `rm.kinds.boosted.model` combines the stages.
     """
     if not share > 0:
-        raise UsageError(f"share is above 0, got {share}")
+        raise UsageError(f"share must be above 0, got {share}")
 
     def loss(pairs: PairBatch) -> Float[Tensor, " B"]:
         previous = pairs.required("other").detach()

@@ -39,7 +39,7 @@ def length_controlled(center: float = 0.0, learning_rate: float = 0.05) -> PairL
     completions are removed as well.
     """
     if not learning_rate > 0:
-        raise UsageError(f"learning_rate is above 0, got {learning_rate}")
+        raise UsageError(f"learning_rate must be above 0, got {learning_rate}")
     term = LengthTerm(learning_rate)
 
     def loss(pairs: PairBatch) -> Float[Tensor, " B"]:

@@ -16,7 +16,7 @@ def listwise_cross_entropy(temperature: float = 1.0) -> ListLoss:
     completion, as in `plackett_luce(top=1)`.
     """
     if not temperature > 0:
-        raise UsageError(f"temperature is above 0, got {temperature}; for the limit 0 use plackett_luce(top=1)")
+        raise UsageError(f"temperature must be above 0, got {temperature}; at 0 use plackett_luce(top=1)")
 
     def loss(r: Float[Tensor, "B R"], s: Float[Tensor, "B R"]) -> Float[Tensor, " B"]:
         p = (s / temperature).masked_fill(s.isnan(), -torch.inf).softmax(1)

@@ -19,7 +19,7 @@ def plackett_luce(top: int = 0) -> ListLoss:
     With `top` = k > 0, only completions with fewer than k better ones are chosen; for k = 1, only the best.
     """
     if top < 0:
-        raise UsageError(f"top is a number of completions, or 0 for all, got {top}")
+        raise UsageError(f"top must be a number of completions, or 0 for all, got {top}")
 
     def loss(r: Float[Tensor, "B R"], s: Float[Tensor, "B R"]) -> Float[Tensor, " B"]:
         better, ties = s[:, None, :] > s[:, :, None], s[:, None, :] == s[:, :, None]

@@ -17,7 +17,7 @@ def soft_labels(teacher: str | None = None, temperature: float = 1.0, center: fl
     such as the standardised rewards of an ensemble.
     """
     if not temperature > 0:
-        raise UsageError(f"temperature is above 0, got {temperature}")
+        raise UsageError(f"temperature must be above 0, got {temperature}")
 
     def loss(pairs: PairBatch) -> Float[Tensor, " B"]:
         return preference_nll(pairs.gap, (pairs.required("other").detach() / temperature).sigmoid())

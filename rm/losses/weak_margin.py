@@ -16,7 +16,7 @@ def weak_margin(weak: str | None = None, share: float = 0.5, center: float = 0.0
     Δ_weak. The loss increases gaps by design: check calibration. λ = 1 is `bradley_terry`. Scores do not use `weak`.
     """
     if not 0 < share <= 1:
-        raise UsageError(f"share lies in (0, 1], got {share}")
+        raise UsageError(f"share must lie in (0, 1], got {share}")
 
     def loss(pairs: PairBatch) -> Float[Tensor, " B"]:
         mixed = share * pairs.gap + (1 - share) * pairs.required("other").detach()

@@ -63,7 +63,7 @@ def parity(
     half: Sequence[str] = (),
     report_only: Sequence[str] = (),
 ) -> Iterator[Parity]:
-    """Compare each backend's scores with the model's own; `half` backends compute in half precision.
+    """Compare each backend's scores with the model's own; the backends in `half` compute in half precision.
 
     Scores are the same if they differ by at most 1e-4 standard deviations of the model's scores over the conversations
     (2e-2 in half precision). A score that is missing or not finite counts as an infinite difference. Backends in

@@ -173,7 +173,7 @@ def check_values(settings: Any) -> None:
         for item in as_list(value) if choices and value != declared.default else ():
             one_of(name, item, choices)
         if suffixes and value and not value.endswith(suffixes):
-            raise UsageError(f"--{name} ends with {' or '.join(suffixes)}, got '{value}'")
+            raise UsageError(f"--{name} must end with {' or '.join(suffixes)}, got '{value}'")
         check_number(declared, value)
 
 
@@ -184,7 +184,7 @@ def check_number(declared: Field, value: object, of_trainer: Range = A_NUMBER) -
     """
     allowed = declared.metadata.get("range", of_trainer)
     if isinstance(value, int | float) and value != declared.default and not allowed.holds(value):
-        raise UsageError(f"--{declared.name} is {allowed.text}, got {value}")
+        raise UsageError(f"--{declared.name} must be {allowed.text}, got {value}")
 
 
 def as_list(value: str | list[str] | None) -> list[str]:
@@ -195,7 +195,7 @@ def as_list(value: str | list[str] | None) -> list[str]:
 def one_of(name: str, value: str, choices: Sequence[str]) -> None:
     """Raise a `UsageError` if the value is not among the choices."""
     if value not in choices:
-        raise UsageError(f"--{name} is one of {', '.join(choices)}, got '{value}'")
+        raise UsageError(f"--{name} must be one of {', '.join(choices)}, got '{value}'")
 
 
 def require_setting(name: str, value: Any) -> None:

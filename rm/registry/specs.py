@@ -156,7 +156,7 @@ def _value(text: str, name: str, value: str, parameters: Mapping[str, Parameter]
         with suppress(ValueError):
             return _convert(value, choice)
     expected = (("" if choice in TYPES else "a [list], each ") + TYPES[_item_type(choice)] for choice in kinds)
-    raise UsageError(f"{text}: '{name}' is {' or '.join(expected)}, got '{value}'")
+    raise UsageError(f"{text}: '{name}' must be {' or '.join(expected)}, got '{value}'")
 
 
 def _item_type(kind: Any) -> Any:

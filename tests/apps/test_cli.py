@@ -125,7 +125,7 @@ def test_a_yaml_file_names_settings_of_the_verb_with_values_that_they_take(tmp_p
     config = tmp_path / "x.yaml"
     cases = [("eval", content, says) for content, says in
              (("modle: x", "no setting '--modle'"), ("- a\n- b", "mapping"), ("a: [", "not YAML"))]  # fmt: skip
-    keep = ("on_bad_row: keep", "--on_bad_row is one of refuse, skip, got 'keep'")
+    keep = ("on_bad_row: keep", "--on_bad_row must be one of refuse, skip, got 'keep'")
     for verb, content, says in cases + [(verb, *keep) for verb in ("score", "parity", "eval", "train", "rubrics")]:
         config.write_text(content)
         code, text = refused([verb, "--config", str(config)], capsys)

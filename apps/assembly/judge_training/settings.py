@@ -88,7 +88,7 @@ class JudgeTrainConfig(Settings):
     lora: bool = setting(False, "Train low-rank adapters; they are merged at the end.", group="Model")
     lora_r: int = setting(16, "Rank of the adapters.", range=RANK)
     dtype: str = setting("float32", "Precision of the weights.", choices=DTYPES)
-    chat_template: str | None = setting(None, "Chat template of the base model: Jinja file, or plain.")
+    chat_template: str | None = setting(None, "Chat template of the base model: a Jinja file, or 'plain'.")
     on_bad_row: Literal["refuse", "skip"] = setting("refuse", "What to do with a row that cannot be used.", group="Run")
     on_fault: Literal["stop", "abstain"] = setting(
         "stop",

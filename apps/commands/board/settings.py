@@ -27,7 +27,7 @@ class BoardConfig(Settings):
     organization: str = setting("", "Name of the evaluator, in the records.", requires="every_eval_ever")
     relationship: str = setting(
         "third_party",
-        "Relationship of the evaluator to the models.",
+        "Relationship of the evaluator to the developers of the models.",
         choices=RELATIONSHIPS,
         requires="every_eval_ever",
     )

@@ -15,7 +15,9 @@ class RubricsConfig(DataHubSettings):
     """Settings of contrastive rubrics: building, training, linting and applying them."""
 
     rules = (
-        Rule(lambda config: config.does not in ACTIONS, f"--action is one of {', '.join(ACTIONS)}, got '{{does}}'"),
+        Rule(
+            lambda config: config.does not in ACTIONS, f"--action must be one of {', '.join(ACTIONS)}, got '{{does}}'"
+        ),
         Rule(lambda config: config.does == "lint" and not config.files, "--action lint FILE is missing"),
         Rule(
             lambda config: config.does != "lint" and config.files,

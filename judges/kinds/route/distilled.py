@@ -100,5 +100,7 @@ def load_distilled(folder: Path, settings: Mapping[str, Any], *, trust_remote_co
 
     needs = settings.get("needs")
     if not isinstance(needs, list) or {*needs} - {*REWARDS}:
-        raise DataError(f"{folder}: 'needs' is a list of {', '.join(REWARDS)}, got {needs!r}; train the rule again")
+        raise DataError(
+            f"{folder}: 'needs' must be a list of {', '.join(REWARDS)}, got {needs!r}; train the rule again"
+        )
     return Distilled(load_scalar(str(folder), trust_remote_code=trust_remote_code), needs)

@@ -229,7 +229,7 @@ class Forward:
         return self._rounded(self.read)
 
     def step(self, tokens: Int[Tensor, " N"]) -> Float[Tensor, "M V"]:
-        """Return the logits after one more token per row; M is a multiple of N. Callable again before `advance`."""
+        """Return the logits after one more token in each of M rows, a multiple of N; repeatable before `advance`."""
         tokens = tokens.repeat(self.rows // len(tokens))[:, None]
         return self._run(tokens, self._positions, self._step_mask())
 

@@ -260,5 +260,5 @@ def resolve_settings(source: str, saved: Mapping[str, Any], **arguments: Any) ->
 def check_beta(beta: float) -> float:
     """Return β; raise `UsageError` unless it is finite and positive."""
     if not (math.isfinite(beta) and beta > 0):
-        raise UsageError(f"beta is a finite number above 0, got {beta}")
+        raise UsageError(f"beta must be a finite number above 0, got {beta}")
     return beta

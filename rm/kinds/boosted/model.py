@@ -122,7 +122,7 @@ def stage_weight(before: Gaps, stage: Gaps, wins: Gaps, shrink: float) -> float:
     `shrink` > 0 keeps λ finite if a stage orders every pair correctly. λ is 0 if the stage contradicts the labels.
     """
     if not shrink > 0:
-        raise ValueError(f"shrink is above 0, got {shrink}")
+        raise ValueError(f"shrink must be above 0, got {shrink}")
 
     def slope(weight: float) -> float:
         return float(((expit(before + weight * stage) - wins) * stage).mean() + shrink * weight)

@@ -73,7 +73,7 @@ def brme(share: float) -> Combine:
     r_nominal is the reward of the member with the smallest predicted standard deviation; the mean if none is predicted.
     """
     if not 0 <= share <= 1:
-        raise UsageError(f"brme: share lies in [0, 1], got {share}")
+        raise UsageError(f"brme: share must lie in [0, 1], got {share}")
 
     def combine(members: Members, deviations: Members | None) -> Float[np.ndarray, "N K"]:
         if deviations is None:

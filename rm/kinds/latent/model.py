@@ -250,7 +250,7 @@ def _with_depth(
     """Return the contract with these steps, depth and length; raise an error if they exceed its context."""
     steps = contract.latent_steps if latent_steps is None else latent_steps
     if steps < 0:
-        raise UsageError(f"latent_steps is a number of steps >= 0, got {steps}")
+        raise UsageError(f"latent_steps must be a number of steps >= 0, got {steps}")
     positions = position_limit(model.config) or 2**31
     limit = positions - steps
     length = max_length or min(contract.max_length or limit, limit)

@@ -119,7 +119,7 @@ class ObjectivesTask(Task):
             fit_to(loss, [float(len(row.chosen) - len(row.rejected or [])) for row in labelled])
 
     def collate(self, rows: Sequence[ObjectiveRow]) -> dict[str, Tensor]:
-        """Collate the rows' first completions, then the second ones at the indices `second` (-1: none)."""
+        """Collate the first completions of all rows, then the second ones; `second` has their indices (-1: none)."""
         others = [row.rejected for row in rows if row.rejected is not None]
         batch = pad([row.chosen for row in rows] + others)
         paired = torch.tensor([row.rejected is not None for row in rows])

@@ -13,7 +13,7 @@ from .._settings import ClassifierSettings, RowSettings
 
 
 def process() -> Kind:
-    """p_t = σ(w · h_t + b), the probability that step t is correct; the contract states how p_t are aggregated."""
+    """p_t = σ(w · h_t + b), P(step t is correct); the scoring contract states how the p_t are aggregated."""
     return Kind(
         __name__,
         "model:load_process",
@@ -51,7 +51,7 @@ class ProcessSettings(RowSettings, ClassifierSettings):
         ),
         Rule(
             lambda settings: neutral_label(settings.neutral) is None,
-            f"--neutral is a number in [0, 1], or {UNLABELLED}; got '{{neutral}}'",
+            f"--neutral must be a number in [0, 1], or {UNLABELLED}; got '{{neutral}}'",
         ),
     )
     step_separator: str | None = setting(

@@ -81,8 +81,8 @@ def test_annotations_of_other_texts_are_not_used(tmp_path):
         ({"case": "a", "verdict": "yes"}, "'verdict' must be one of agree, tie, disagree; got 'yes'"),
         ({"case": "a", "best": 2}, "'best' is not one or more indices below 2: 2"),
         ({"case": "a"}, "no 'verdict' or 'scores', and 'best' is not one or more indices below 2"),
-        ({"case": "a", "scores": [1]}, "'scores' is a list of 2 numbers, one for each response"),
-        ({"case": "a", "scores": [1, "2"]}, "'scores' is a list of 2 numbers"),
+        ({"case": "a", "scores": [1]}, "'scores' must be a list of 2 numbers, one for each response"),
+        ({"case": "a", "scores": [1, "2"]}, "'scores' must be a list of 2 numbers"),
     ],
 )
 def test_a_label_that_cannot_be_read_is_refused_with_its_line(tmp_path, row, message):

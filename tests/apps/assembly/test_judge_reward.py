@@ -245,9 +245,9 @@ def test_what_cannot_be_asked_is_told_in_a_sentence():
         ("judge(model=a)", "--model a is a model at a server"),
         (
             "judge(model=a, endpoint=http://127.0.0.1:9/v1, max_tokens=many)",
-            "'max_tokens' is a whole number, got 'many'",
+            "'max_tokens' must be a whole number, got 'many'",
         ),
-        ("judge(model=a, endpoint=http://127.0.0.1:9/v1, retries=x)", "'retries' is a whole number, got 'x'"),
+        ("judge(model=a, endpoint=http://127.0.0.1:9/v1, retries=x)", "'retries' must be a whole number, got 'x'"),
         ("judge(kind=panel, model=a, endpoint=http://127.0.0.1:9/v1)", "combines judges; in"),
         ("judge(model=a, endpoint=http://127.0.0.1:9/v1, flop=1)", "no argument 'flop'"),
         ("judge(kind=rubric, model=a, endpoint=http://127.0.0.1:9/v1)", "needs a file; give it with --rubric"),

@@ -146,11 +146,11 @@ def test_what_cannot_be_trained_is_said(train):
         (["--teacher", "local=a, colour=red"], 2, "--teacher: no setting 'colour'"),
         (["--stage", "rl", "--teacher", "local=a"], 2, "--teacher writes traces, which --stage rl does not use"),
         (["--stage", "sft", "--no_verdict", "0"], 2, "--no_verdict sets a reward, which --stage sft does not use"),
-        (["--stage", "all"], 2, "--stage is one of sft, rl, both, got 'all'"),
+        (["--stage", "all"], 2, "--stage must be one of sft, rl, both, got 'all'"),
         (["--prompt", "pairwize"], 2, "no instructions 'pairwize'; did you mean 'pairwise'?"),
         (["--num_generations", "3", "--generation_batch_size", "12"], 2, "number of variants, 2, got 3"),
         (["--advantage", "grpp"], 2, "did you mean 'grpo'?"),
-        (["--temperature", "0"], 2, "--temperature is above 0"),
+        (["--temperature", "0"], 2, "--temperature must be above 0"),
         ([], 3, "none of 8 pairs has the right verdict in both orders"),
     ):
         found, _, err, folder = train(*words, at=None)

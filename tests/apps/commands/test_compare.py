@@ -249,7 +249,7 @@ def test_a_wrong_rule_is_refused_with_its_number_and_its_value(gate):
         ("area: overall", "rules are a list, got dict; write it as {area: overall, "),
         ("- {area: overall, max_drop: 0.1}\n- overall", "rule 2: a rule has area, max_drop and perhaps"),
         ("- {area: overall, max_drop: 0.1, min: 1}", "rule 1: a rule has area, max_drop and perhaps"),
-        ("- {area: overall, max_drop: 1 %}", "max_drop is a number from 0 to 1, where 0.01 is one point, got '1"),
+        ("- {area: overall, max_drop: 1 %}", "max_drop must be a number from 0 to 1, where 0.01 is one point, got '1"),
         ("- {area: overall, max_drop: .nan}", "got nan"),
         ("- {area: overall, max_drop: 2}", "got 2"),
         ("- {area: overall, max_drop: true}", "got True"),
@@ -258,7 +258,7 @@ def test_a_wrong_rule_is_refused_with_its_number_and_its_value(gate):
             "rule 1: area must be overall or the name of a section or subset, got ['s00']",
         ),
         ("- {area: overall, max_drop: 0.1, even_if_noise: 'no'}", "even_if_noise is true or false, got 'no'"),
-        ("- {area: s00, max_drop: 0.1, max_unscored: -1}", "max_unscored is a number of cases, got -1"),
+        ("- {area: s00, max_drop: 0.1, max_unscored: -1}", "max_unscored must be a number of cases, got -1"),
         ("- {area: s99, max_drop: 0.1}", "no area 's99' in this comparison; name one of overall, s00, s01"),
     ):
         code, said = gate("before", rules)

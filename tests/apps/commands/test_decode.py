@@ -167,8 +167,8 @@ def test_bad_input_gets_one_sentence(arm, prompts, capsys):
         (["--preference", "helpful=0.5,harmless=0.6"], "sums to 1.1"),
         (["--preference", "helpful"], "a preference is name=share"),
         (["--preference", "helpful=1,harmless=0", "--sweep", "3"], "leave one of them out"),
-        (["--preference", "helpful=1,harmless=0", "--temperature", "-1"], "--temperature is at least 0 and"),
-        (["--preference", "helpful=1,harmless=0", "--output", "answers.txt"], "--output ends with .jsonl"),
+        (["--preference", "helpful=1,harmless=0", "--temperature", "-1"], "--temperature must be at least 0 and"),
+        (["--preference", "helpful=1,harmless=0", "--output", "answers.txt"], "--output must end with .jsonl"),
         (["--preference", "helpful=1,harmless=0", "--data", "nowhere.txt"], "--data: no file nowhere.txt"),
     ):
         data = [] if "--data" in words else ["--data", prompts]

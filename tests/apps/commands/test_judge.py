@@ -202,7 +202,7 @@ def test_a_case_that_cannot_be_used_is_refused_with_its_place(judge, tmp_path):
     for row, message in (
         ({"answers": ["a", "b"], "best": 2}, "best (2,) is not within answers 0 to 1"),
         ({"answers": ["a", "b"], "best": "0"}, "'best' is the index of the right answer or a list of indices, got '0'"),
-        ({"answers": "a", "best": 0}, "'answers' is a list of texts, or of lists of messages, got a"),
+        ({"answers": "a", "best": 0}, "'answers' must be a list of texts, or of lists of messages, got a"),
         ({"answers": ["a", "b"]}, "no column 'best'"),
         ({"answers": ["a", "b"], "best": 0, "authors": "x"}, "'authors' is a list with the name of each"),
         ({"answers": ["a", "b"], "best": 0, "authors": ["x"]}, "1 authors for 2 answers"),

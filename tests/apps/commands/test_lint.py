@@ -168,8 +168,11 @@ def test_bad_settings_are_told(tmp_path, capsys):
     for words, sentence in (
         (["--max_length", "9"], "--max_length belongs to --model"),
         (["--encoder", "e"], "--encoder belongs to --against"),
-        (["--fix", "x.csv"], "--fix ends with .jsonl"),
-        (["--keep", "tie", "ties"], "--keep is one of near-identical completions, identical after truncation, tie, "),
+        (["--fix", "x.csv"], "--fix must end with .jsonl"),
+        (
+            ["--keep", "tie", "ties"],
+            "--keep must be one of near-identical completions, identical after truncation, tie, ",
+        ),
         (["--keep", "unusable"], "got 'unusable'"),
     ):
         assert main(["lint", write(tmp_path / "pairs.jsonl", rows(5)), *words]) == 2, words

@@ -190,7 +190,7 @@ def test_what_cannot_be_run_is_one_sentence(rm, capsys):
     for words, code, sentence in (
         (["--against", "vllm", "http://127.0.0.1:9"], 3, "no answer .*is vLLM running, with --runner pooling"),
         (["--against", "adapter"], 2, "holds no adapter_config.json"),
-        (["--output", "x.txt"], 2, "--output ends with .md"),
+        (["--output", "x.txt"], 2, "--output must end with .md"),
     ):
         assert main(["parity", str(rm), "--fresh", "False", *words]) == code, words
         assert re.search(sentence, capsys.readouterr().err.strip().split("\n")[-1]), words

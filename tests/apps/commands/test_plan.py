@@ -62,8 +62,8 @@ def test_the_run_folder_has_a_page_a_figure_and_the_numbers(plan, tmp_path, monk
 def test_what_cannot_be_planned_is_told_in_a_sentence(plan, tmp_path):
     for words, code, sentence in (
         ("--job train", 2, "--model is missing"),
-        ("--model 7b --job tune", 2, "--job is one of train, rl, decode, score, got 'tune'"),
-        ("--model 7b --strategy zero", 2, "--strategy is one of ddp, fsdp, zero3, got 'zero'"),
+        ("--model 7b --job tune", 2, "--job must be one of train, rl, decode, score, got 'tune'"),
+        ("--model 7b --strategy zero", 2, "--strategy must be one of ddp, fsdp, zero3, got 'zero'"),
         ("--model 7b --job rl --length 64", 2, "--length is for train and score; for rl set --prompt"),
         ("--model 7b --job rl --batch 6 --group 4", 2, "a step has 6 completions"),
         ("--model 7b --job decode --strategy fsdp", 2, "decode keeps full models on every GPU"),
@@ -71,7 +71,7 @@ def test_what_cannot_be_planned_is_told_in_a_sentence(plan, tmp_path):
         ("--model 7b --adapter pblora", 2, "--adapter pblora is for --kind autoregressive"),
         ("--model 7b --adapter none --lora_r 8", 2, "--lora_r 8 is the rank of an adapter"),
         ("--model 7b --lora_r 8 --lora_target_modules query", 2, "no layer of qwen2.5-7b is called query"),
-        ("--model 7b --lora_r 8 --from_layer 28", 2, "--from_layer lies in 0..27 for qwen2.5-7b, got 28"),
+        ("--model 7b --lora_r 8 --from_layer 28", 2, "--from_layer must lie in 0..27 for qwen2.5-7b, got 28"),
         ("--model 7b --length 40000", 2, "qwen2.5-7b has 32768 positions for 40000 tokens"),
         ("--model 7b --job decode --adapter none", 2, "--guide shared is an adapter of the base"),
         ("--model 7b --job decode --guide_model 1b", 2, "--guide_model is a guide with separate weights"),

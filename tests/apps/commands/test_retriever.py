@@ -47,7 +47,7 @@ def test_an_encoder_is_trained_on_every_kind_of_row_and_loads(train):
 
 def test_what_cannot_be_trained_is_one_sentence(train):
     for words, code, message in (
-        (["--case_weight", "2"], 2, "--case_weight is a share in [0, 1]"),
+        (["--case_weight", "2"], 2, "--case_weight must be a share in [0, 1]"),
         (["--model", "no_such_folder/x/y"], 3, "cannot be loaded as an encoder"),
     ):
         found, _, err, folder = train(*words)

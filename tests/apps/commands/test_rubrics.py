@@ -170,7 +170,7 @@ def test_lint_tells_what_is_doubtful_and_fails_for_what_is_no_rubric(capsys, tmp
 
 def test_what_cannot_be_run_is_told_in_a_sentence(capsys):
     for words, message in (
-        (["grow"], "--action is one of build, train, lint, apply, got 'grow'"),
+        (["grow"], "--action must be one of build, train, lint, apply, got 'grow'"),
         (["lint"], "--action lint FILE is missing"),
         (["build"], "--data is missing"),
         (["build", "x", "--data", "y"], "rubrics build takes no 'x'; files are given with --data"),

@@ -285,7 +285,7 @@ def test_wrong_settings_get_one_sentence(base, capsys):
         (["--base", base, "--concurrency", "2"], "--concurrency belongs to --endpoint"),
         (["--base", base, "--model", "m"], "--endpoint and --model are given together"),
         (["--base", base, "--n", "1", "--select", "pairs"], "--select pairs needs --n 2 or more"),
-        (["--base", base, "--select", "worst"], "--select is one of best, pairs, top, got 'worst'"),
+        (["--base", base, "--select", "worst"], "--select must be one of best, pairs, top, got 'worst'"),
         (
             ["--endpoint", "http://127.0.0.1:1/v1", "--model", "m", "--reward", "laser(token=x)"],
             "the policy is behind a server",

@@ -107,7 +107,7 @@ def test_keys_in_settings_are_not_sent(client, tmp_path):
 
 def test_a_missing_package_an_unknown_tracker_and_a_failed_client_are_one_sentence(evaluate, client, monkeypatch):
     code, folder, err = evaluate("--report_to", "mlflow")
-    assert code == 2 and "--report_to is one of none, tensorboard, wandb, trackio" in err and not folder.exists()
+    assert code == 2 and "--report_to must be one of none, tensorboard, wandb, trackio" in err and not folder.exists()
     monkeypatch.setattr("rewardlab.apps.settings.preflight.find_spec", lambda name: None)
     code, folder, err = evaluate("--report_to", "trackio")
     assert code == 2 and "--report_to trackio needs the package trackio, which is not installed" in err

@@ -146,7 +146,7 @@ def test_the_smallest_limits_hold_for_all_and_servers_that_cannot_be_asked_are_t
     assert fleet.asked.total() == 1
     for urls, message in (
         ("http://127.0.0.1:9", "no answer .*is rewardlab serve running there"),
-        ("127.0.0.1:9", "a server's address is an address such as"),
+        ("127.0.0.1:9", "a server's address must be an address such as"),
         ("[http://a, http://a]", "urls names http://a twice"),
     ):
         with pytest.raises(UsageError, match=message):

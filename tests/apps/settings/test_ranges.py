@@ -44,7 +44,7 @@ def test_ends_are_taken_as_the_text_says(verb, setting, ends, outside):
     for value in (*ends, None, "word", declarations(group)[setting].default):
         check_ranges(group, {setting: value})
     for value in (*outside, math.nan):
-        with pytest.raises(UsageError, match=f"--{setting} is .*, got {value}"):
+        with pytest.raises(UsageError, match=f"--{setting} must be .*, got {value}"):
             check_ranges(group, {setting: value})
 
 
@@ -61,7 +61,7 @@ def test_every_number_of_a_verb_has_a_range():
 def test_nan_is_a_number_of_no_verb_but_a_missing_reward():
     for verb, group in GROUPS:
         for name in {*numbers(group)} - ({"no_verdict"} if verb == "judge train" else set()):
-            with pytest.raises(UsageError, match=f"--{name} is .*, got nan"):
+            with pytest.raises(UsageError, match=f"--{name} must be .*, got nan"):
                 check_ranges(group, {name: math.nan})
 
 
@@ -73,9 +73,9 @@ def test_an_argument_of_a_trainer_stands_once_in_the_table():
 
 def test_ranges_are_checked_before_the_dataclasses_compute():
     for words, message in (
-        (["--warmup_steps", "-1"], "--warmup_steps is at least 0 and finite, got -1"),
-        (["--weight_average", "nan"], r"--weight_average is a share in \[0, 1\), got nan"),
-        (["--small_hidden", "0"], "--small_hidden is at least 1, got 0"),
+        (["--warmup_steps", "-1"], "--warmup_steps must be at least 0 and finite, got -1"),
+        (["--weight_average", "nan"], r"--weight_average must be a share in \[0, 1\), got nan"),
+        (["--small_hidden", "0"], "--small_hidden must be at least 1, got 0"),
     ):
         with pytest.raises(UsageError, match=message):
             parse("train", VERBS["train"], words)

@@ -77,10 +77,11 @@ def test_values_become_one_of_the_annotated_types_or_the_message_says_what_they_
         converted = build("policy.schedulers", f"x:annotated({argument})")[argument.partition("=")[0]]
         assert (converted, type(converted)) == (value, type(value)), argument
     for argument, message in {
-        "share=x": "'share' is None or a number, got 'x'", "count=1.5": "'count' is None or a whole number, got '1.5'",
-        "exact=yes": "'exact' is True or False, got 'yes'",
-        "weights=[1, x]": "'weights' is None or a [list], each a number",
-        "width=a(b=1)": "'width' is a number or a [list], each a number, got 'a(b=1)'",
+        "share=x": "'share' must be None or a number, got 'x'",
+        "count=1.5": "'count' must be None or a whole number, got '1.5'",
+        "exact=yes": "'exact' must be True or False, got 'yes'",
+        "weights=[1, x]": "'weights' must be None or a [list], each a number",
+        "width=a(b=1)": "'width' must be a number or a [list], each a number, got 'a(b=1)'",
     }.items():  # fmt: skip
         with pytest.raises(UsageError, match=re.escape(message)):
             build("policy.schedulers", f"x:annotated({argument})")
@@ -91,8 +92,8 @@ WRONG = [
     ("advantages", "gae(x=1)", r"gae\(x=1\): no argument 'x'; there is gamma, lam"),
     ("advantages", "gae(lamb=1)", "no argument 'lamb'; did you mean 'lam'?"),
     ("advantages", "rloo(epsilon=1)", "no argument 'epsilon'; it has none"),
-    ("advantages", "grpo(epsilon=small)", "'epsilon' is a number, got 'small'"),
-    ("aggregations", "fixed_length(length=1.5)", "'length' is a whole number, got '1.5'"),
+    ("advantages", "grpo(epsilon=small)", "'epsilon' must be a number, got 'small'"),
+    ("aggregations", "fixed_length(length=1.5)", "'length' must be a whole number, got '1.5'"),
     ("aggregations", "fixed_length(length=0)", "length, the maximum completion length, must be at least 1, got 0"),
     ("transforms", "gate(reward=rm)", r"argument 'by' is missing; write gate\(reward=rm, by=..., threshold=...\)"),
     ("schedulers", "pf_ppo(kind=worst)", "kind must be one of power, best_worst, best_random, got 'worst'"),

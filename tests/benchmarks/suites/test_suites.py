@@ -231,7 +231,7 @@ def test_best_of_16_offers_annotated_answers_only_and_needs_one_worth_per_answer
     with pytest.raises(DataError):
         row = GOOD["best_of_16"] | {"gpt4_preference_vs_reference": [1.0, 2.0]}
         cases_of("best_of_16", tmp_path / "rows.jsonl", [row])
-    with pytest.raises(DataError, match=r"a preference lies in \[1, 2\], got 0 to 2"):
+    with pytest.raises(DataError, match=r"a preference must lie in \[1, 2\], got 0 to 2"):
         row = GOOD["best_of_16"] | {"gpt4_preference_vs_reference": [0.0, None, 2.0]}
         cases_of("best_of_16", tmp_path / "rows.jsonl", [row])
 

@@ -63,8 +63,8 @@ def test_a_budget_holds_what_requests_in_flight_cost_which_is_at_most_the_bytes_
 
 def test_prices_come_from_a_file_and_those_that_make_no_sense_are_refused(tmp_path):
     for make, message in [
-        (lambda: Prices(prompt=-1.0), "the price of a million prompt tokens is a number >= 0, got -1.0"),
-        (lambda: Prices(completion=float("nan")), "completion tokens is a number >= 0, got nan"),
+        (lambda: Prices(prompt=-1.0), "the price of a million prompt tokens must be a number >= 0, got -1.0"),
+        (lambda: Prices(completion=float("nan")), "completion tokens must be a number >= 0, got nan"),
         (lambda: Budget(0.0), "the cost limit must be > 0, got 0.0"),
         (lambda: Bill(None, Budget(1.0)), r"a cost limit \(1.0\) needs prices"),
     ]:

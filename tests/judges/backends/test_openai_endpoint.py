@@ -271,10 +271,10 @@ def test_where_all_servers_are_down_it_is_as_with_one():
 
 def test_settings_that_make_no_sense_are_refused_and_a_missing_package_is_told(monkeypatch):
     for settings, message in [
-        ({"base_url": "127.0.0.1:8000"}, "base_url is an address such as https://api.openai.com/v1"),
+        ({"base_url": "127.0.0.1:8000"}, "base_url must be an address such as https://api.openai.com/v1"),
         ({"base_url": "https://me:secret@host/v1"}, "the address of host has a user, a password or a query"),
         ({"base_url": "https://host/v1?key=secret"}, "environment variable OPENAI_API_KEY instead"),
-        ({"base_url": ["http://a/v1", "b/v1"]}, "base_url is an address such as .*, got 'b/v1'"),
+        ({"base_url": ["http://a/v1", "b/v1"]}, "base_url must be an address such as .*, got 'b/v1'"),
         ({"base_url": "[http://a/v1, http://a/v1]"}, "base_url names http://a/v1 twice"),
         ({"concurrency": 0}, "concurrency is 1 or more, got 0"),
         ({"timeout": 0.0}, "timeout is a number of seconds > 0, got 0.0"),

@@ -82,7 +82,7 @@ def test_a_folder_that_is_not_whole_or_was_changed_and_settings_that_do_not_exis
         ({"pooling": "cls"}, "pooling is facets or mean, got 'cls'"),
         ({"similarity": "sum"}, "similarity is mean or max"),
         ({"granularities": ("word",)}, "granularities are some of sentence, segment, text"),
-        ({"facets": 0}, "facets is a number >= 1, got 0"),
+        ({"facets": 0}, "facets must be a number >= 1, got 0"),
     ]:
         with pytest.raises(UsageError, match=message):
             EncoderSettings(**wrong)

@@ -89,7 +89,7 @@ def test_partners_are_of_the_same_group_and_missing_pairs_weights_and_divided_ba
         joint_rows(QUESTIONS, [], 0.5, seed=0)
     with pytest.raises(DataError, match="no prompt -> rubric pair"):
         joint_rows([], CASES, 0.5, seed=0)
-    for wrong, message in [({"temperature": 0.0}, "temperature"), ({"case_weight": 1.5}, "lies in")]:
+    for wrong, message in [({"temperature": 0.0}, "temperature"), ({"case_weight": 1.5}, "must lie in")]:
         with pytest.raises(UsageError, match=message):
             RetrieverArguments(output_dir=str(tmp_path), **wrong)
     with pytest.raises(UsageError, match="the contrastive loss compares the pairs of a batch"):

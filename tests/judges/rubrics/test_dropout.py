@@ -41,5 +41,5 @@ def test_a_group_shares_its_criteria_and_other_responses_have_others():
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_a_share_is_between_0_and_1(share):
-    with pytest.raises(UsageError, match="dropout lies in"):
+    with pytest.raises(UsageError, match="dropout must lie in"):
         with_dropout(WHOLE, share)

@@ -152,7 +152,7 @@ def test_a_json_file_of_criteria_with_points_is_a_rubric(tmp_path):
         ([{"criterion": "x"}], "no column 'points': the row has criterion"),
         ([{"criterion": " ", "points": 1}], "principle 'c1': description is empty"),
         ([], "has no criterion; give at least one"),
-        (["x"], "is a list of objects with criterion and points"),
+        (["x"], "must be a list of objects with criterion and points"),
         ("x", "an object with rules and principles is expected, got str"),
     ):
         path.write_text(json.dumps(values))

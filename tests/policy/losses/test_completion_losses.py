@@ -42,7 +42,7 @@ def test_kimi_by_hand_and_a_missing_reward_has_neither_loss_nor_gradient():
     logprob, old = torch.tensor([-3.0], requires_grad=True), torch.tensor([-5.0])
     assert kimi(tau=0.5)(told(logprob, old, torch.tensor([2.0]))).item() == 7.0
     assert slope(kimi(tau=0.5)(told(logprob, old, torch.zeros(1))), logprob) == [1.0]
-    with pytest.raises(ValueError, match="tau is 0 or more, got -1"):
+    with pytest.raises(ValueError, match="tau must be 0 or more, got -1"):
         kimi(tau=-1.0)
     logprob = torch.tensor([math.nan, -1.0], requires_grad=True)
     found = kimi(tau=1.0)(told(logprob, torch.tensor([-1.0, -1.0]), torch.tensor([math.nan, 1.0])))
@@ -65,7 +65,7 @@ def test_p3o_by_hand():
     far = torch.tensor([900.0, -900.0, 0.0], requires_grad=True)
     found = p3o(epsilon=0.2)(told(far, torch.zeros(3), torch.tensor([0.0, 0.0, 1.0])))
     assert found.isfinite().all() and all(map(math.isfinite, slope(found, far)))
-    with pytest.raises(ValueError, match=r"epsilon lies in \[0, 1\), got 1.0"):
+    with pytest.raises(ValueError, match=r"epsilon must lie in \[0, 1\), got 1.0"):
         p3o(epsilon=1.0)
 
 

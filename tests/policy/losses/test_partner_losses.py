@@ -26,7 +26,7 @@ def test_rl_plus_by_hand():
     assert of_partner(rl_plus(agents=2), 0.2, 3.0) == pytest.approx([-0.5 * 3 * 0.8**0.5] * 2)
     assert of_partner(rl_plus(agents=2), 1.0, 3.0) == (0.0, 0.0)
     assert of_partner(rl_plus(power=0.0, agents=2), 1.0, -3.0) == (3.0, 3.0)
-    with pytest.raises(ValueError, match="power is 0 or more"):
+    with pytest.raises(ValueError, match="power must be 0 or more"):
         rl_plus(power=-1.0)
 
 

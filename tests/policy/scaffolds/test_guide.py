@@ -71,5 +71,5 @@ def test_evaluation_is_without_hints_and_shares_are_checked():
     found = scaffold_rollouts(lambda prompt: Hints(("wax",)), guide())([engine.train_dataset[1]["prompt"]], engine)
     assert found["completion_ids"] == [[3]] and found["logprobs"] is None
     assert guide(share=0.5)(0.3, 2) == [0.5, 0.5]
-    with pytest.raises(ValueError, match=r"share lies in \(0, 1\]"):
+    with pytest.raises(ValueError, match=r"share must lie in \(0, 1\]"):
         guide(share=0.0)

@@ -80,7 +80,7 @@ def test_medium_prompts_alone_a_cap_of_1_and_missing_scores_change_nothing():
     found = dars()({}, scores, rollout([0] * 4 + [1] * 2))[1]
     assert found[3] == 0 and found.sum().item() == pytest.approx(5)
     assert not dars()({}, torch.full((2,), NAN), rollout([0, 0]))[1].any()
-    with pytest.raises(ValueError, match="cap is 1 or more, got 0.5"):
+    with pytest.raises(ValueError, match="cap must be 1 or more, got 0.5"):
         dars(cap=0.5)
     with pytest.raises(ValueError, match=r"shares of right completions, in \[0, 1\], got -1"):
         dars()({}, torch.tensor([-1.0, 1.0]), rollout([0, 0]))

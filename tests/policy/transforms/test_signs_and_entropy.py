@@ -66,7 +66,7 @@ def test_only_negatives_grow_by_alpha_and_the_mean_does_not_grow_with_length():
     assert torch.equal(changed(ace(alpha=0.0), advantages, batch), advantages)
     found = changed(ace(alpha=1.5), advantages, batch)
     assert found[0] < -1 and found[1] < -2 and found[2] == 3
-    with pytest.raises(ValueError, match="alpha is 0 or more, got -1"):
+    with pytest.raises(ValueError, match="alpha must be 0 or more, got -1"):
         ace(alpha=-1.0)
     with pytest.raises(ValueError, match="no log-probabilities of its tokens under the reference policy"):
         changed(ace(alpha=1.0), advantages, batch._replace(base=None))

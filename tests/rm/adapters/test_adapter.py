@@ -281,7 +281,7 @@ def test_settings_that_make_no_adapter_are_refused():
             AdapterSettings(**{"objectives": NAMES} | changes)
     with pytest.raises(UsageError, match="no layer of qwen3 is called query; its linear layers are down_proj"):
         adapted("moslora", targets=("query",))
-    with pytest.raises(UsageError, match=r"from_layer lies in 0..1"):
+    with pytest.raises(UsageError, match=r"from_layer must lie in 0..1"):
         adapted("moslora", from_layer=2)
     with pytest.raises(UsageError, match="need the tokenizer"):
         attach(base(), AdapterSettings("moslora", NAMES))

@@ -189,7 +189,7 @@ def test_beta_scales_and_a_policy_that_is_its_own_reference_earns_exactly_nothin
     assert ten == pytest.approx(10 * one)
     one, ten = (load_implicit(policy, reference=reference, beta=beta).rate(EXAMPLES) for beta in (0.1, 1.0))
     assert ten == pytest.approx(10 * one)
-    with pytest.raises(UsageError, match="beta is a finite number above 0, got 0"):
+    with pytest.raises(UsageError, match="beta must be a finite number above 0, got 0"):
         load_autoregressive(policy, beta=0)
     assert (load_implicit(policy, reference=policy).rate(EXAMPLES) == 0).all()
 

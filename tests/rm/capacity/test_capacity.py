@@ -252,12 +252,12 @@ def test_decoding_waits_for_memory_with_few_rows_and_scoring_holds_one_forward(t
 def test_what_makes_no_sense_is_refused():
     for make, sentence in [
         (lambda: find_shape("qwen3-9b"), "no size 'qwen3-9b', and no folder of that name; did you mean 'qwen3-8b'"),
-        (lambda: Sharding(0), "gpus is at least 1, got 0"),
+        (lambda: Sharding(0), "gpus must be at least 1, got 0"),
         (lambda: Sharding(2, "fsdp2"), "no strategy 'fsdp2'; did you mean 'fsdp'"),
         (lambda: optimizer_bytes(1, 4, "adam"), "no optimizer 'adam' in the table; did you mean 'adamw'"),
         (lambda: find_gpu("h1000"), "no GPU 'h1000' in the table; did you mean 'h100'"),
-        (lambda: machine(mfu=1.5), r"mfu lies in \(0, 1\], got 1.5"),
-        (lambda: machine(reserve=1.0), r"reserve lies in \[0, 1\), got 1.0"),
+        (lambda: machine(mfu=1.5), r"mfu must lie in \(0, 1\], got 1.5"),
+        (lambda: machine(reserve=1.0), r"reserve must lie in \[0, 1\), got 1.0"),
     ]:
         with pytest.raises(ValueError, match=sentence):
             make()

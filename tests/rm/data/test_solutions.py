@@ -72,7 +72,7 @@ def test_prm800k_gives_the_chosen_steps_and_every_alternative_once_with_a_settin
     assert names == ["x", "x/1", "x/2", "x/3", "x/4"]
     for neutral, label in [(0.5, 0.5), (0.0, 0.0), (NAN, NAN)]:
         assert same(labels_of(PRM800K, neutral=neutral)[0][1], (label, 1.0))
-    with pytest.raises(UsageError, match=r"lies in \[0, 1\]"):
+    with pytest.raises(UsageError, match=r"must lie in \[0, 1\]"):
         load_solutions("a.jsonl", neutral=2.0)
 
 

@@ -72,7 +72,7 @@ def test_addresses_stand_alone_or_in_a_list():
 
 def test_what_is_no_address_is_told_and_a_secret_is_not_repeated():
     for text in ["", "a:1", "ftp://a", "http://", "http://[", "http://a:99999"]:
-        with pytest.raises(UsageError, match="--servers is an address such as http://127.0.0.1:8000, got"):
+        with pytest.raises(UsageError, match="--servers must be an address such as http://127.0.0.1:8000, got"):
             check_address(text, "--servers")
     with pytest.raises(UsageError, match="variable KEY instead") as error:
         check_address("http://me:pass@host", key="KEY")

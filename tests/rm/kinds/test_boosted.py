@@ -46,7 +46,7 @@ def test_a_stage_that_is_always_right_has_a_finite_weight_that_shrinking_sets():
     assert 1 / (1 + math.exp(found)) == pytest.approx(found / 10)
     less, more = (stage_weight(np.zeros(3), np.ones(3), np.ones(3), shrink) for shrink in (1e-3, 1.0))
     assert less > found > more
-    with pytest.raises(ValueError, match="shrink is above 0, got 0"):
+    with pytest.raises(ValueError, match="shrink must be above 0, got 0"):
         stage_weight(np.zeros(2), np.ones(2), np.ones(2), 0.0)
 
 

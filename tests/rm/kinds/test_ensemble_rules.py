@@ -78,7 +78,7 @@ def test_a_rule_that_makes_no_sense_is_refused():
         (rules.MemberRule("min", {"beta": 1}), "'min' is written min, got"),
         (rules.MemberRule("softmin", {"beta": -1.0}), "beta is >= 0, got -1"),
         (rules.MemberRule("mean_std", {"weight": math.nan}), "weight is >= 0, got nan"),
-        (rules.MemberRule("brme", {"share": 1.5}), r"share lies in \[0, 1\], got 1.5"),
+        (rules.MemberRule("brme", {"share": 1.5}), r"share must lie in \[0, 1\], got 1.5"),
     ]:
         with pytest.raises(UsageError, match=sentence):
             rules.combine_by(rule)

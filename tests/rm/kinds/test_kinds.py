@@ -65,5 +65,5 @@ assert main(["score", "--model", "rm", "--data", "pairs.jsonl", "--output", "sco
 """
     result = subprocess.run(script(text), capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    assert "--power is above 0 and finite, got -1" in result.stderr
+    assert "--power must be above 0 and finite, got -1" in result.stderr
     assert "--lora belongs to --kind latent, multi_head, process and scalar, got length" in result.stderr

@@ -103,9 +103,9 @@ def test_the_loss_falls_as_the_order_improves():
 
 
 def test_settings_are_checked_and_kinds_of_pairs_refuse_a_loss_of_lists():
-    with pytest.raises(UsageError, match="top is a number of completions, or 0 for all, got -1"):
+    with pytest.raises(UsageError, match="top must be a number of completions, or 0 for all, got -1"):
         plackett_luce(top=-1)
-    with pytest.raises(UsageError, match="temperature is above 0, got 0"):
+    with pytest.raises(UsageError, match="temperature must be above 0, got 0"):
         listwise_cross_entropy(temperature=0.0)
     assert named_list_loss("plackett_luce(top=1)") and named_list_loss("bradley_terry") is None
     own = named_list_loss(f"{__file__}:mean_reward")

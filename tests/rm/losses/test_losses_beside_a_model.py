@@ -62,7 +62,7 @@ def test_a_teachers_preferences_are_soft_labels_and_its_centred_rewards_are_regr
     # rewards 3 and 1 are 1 and -1 when centred, the teacher's 5 and 1 are 2 and -2: half of 1 + 1
     batch = PairBatch(tensor([3.0]), tensor([1.0]), tensor([0.0]), other=tensor([4.0]))
     assert centred_mse()(batch).tolist() == [1.0]
-    with pytest.raises(UsageError, match="temperature is above 0, got 0"):
+    with pytest.raises(UsageError, match="temperature must be above 0, got 0"):
         soft_labels(temperature=0.0)
 
 
@@ -107,7 +107,7 @@ def test_shares_that_make_no_sense_and_pairs_that_the_other_model_cannot_score_a
     for share in (0.0, 1.1):
         with pytest.raises(UsageError, match=f"got {share}"):
             weak_margin(share=share)
-    with pytest.raises(UsageError, match="share is above 0, got 0.0"):
+    with pytest.raises(UsageError, match="share must be above 0, got 0.0"):
         boosted(share=0.0)
     made = [replace(pair, gaps={OTHER: 0.5}) for pair in pairs(4, 0)]
     loss = weak_margin()

@@ -120,7 +120,7 @@ def test_settings_that_make_no_sense_are_refused():
     for loss in LOSSES.values():
         with pytest.raises(UsageError, match="-1"):
             loss(center=-1.0)
-    with pytest.raises(UsageError, match="learning_rate is above 0"):
+    with pytest.raises(UsageError, match="learning_rate must be above 0"):
         length_controlled(learning_rate=0.0)
     with pytest.raises(ValueError, match="which is missing"):
         value(scaled_bradley_terry(), 1.0)

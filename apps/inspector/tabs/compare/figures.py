@@ -16,7 +16,7 @@ from .queries import OUTCOMES, SEED, Flip, Point, Side
 
 
 def names(first: Side, second: Side) -> tuple[str, str]:
-    """Return the names of both scorers, with the run in front if the names are equal."""
+    """Return the names of both scorers, each with the name of its run as a prefix if the names are equal."""
     if first.scorer != second.scorer:
         return first.scorer, second.scorer
     return f"{first.id}: {first.scorer}", f"{second.id}: {second.scorer}"

@@ -75,9 +75,9 @@ class Filter:
         if self.outcome not in OUTCOMES:
             raise UsageError(f"no outcome '{self.outcome}'; there is {', '.join(OUTCOMES)}")
         if self.max_margin is not None and not self.max_margin >= 0:
-            raise UsageError(f"the largest |margin| is a number >= 0, got {self.max_margin}")
+            raise UsageError(f"the largest |margin| must be a number >= 0, got {self.max_margin}")
         if self.gap is not None and self.gap != self.gap:
-            raise UsageError(f"the length gap is a number of characters, got {self.gap}")
+            raise UsageError(f"the length gap must be a number of characters, got {self.gap}")
 
 
 class Line(NamedTuple):

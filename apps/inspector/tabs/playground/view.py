@@ -140,7 +140,7 @@ def _setting(names: Sequence[str], values: Sequence[float]) -> Setting:
     raw, (weight, temperature, seed, longest) = values[: len(names)], values[len(names) :]
     shares = views.normalise_values(names, raw) if names else ()
     if (whole_seed := _integer(seed, "the seed")) < 0:
-        raise UsageError(f"the seed is 0 or more, got {whole_seed}")
+        raise UsageError(f"the seed must be 0 or more, got {whole_seed}")
     return Setting(shares, weight, temperature, whole_seed, _integer(longest, "the maximum of tokens"))
 
 

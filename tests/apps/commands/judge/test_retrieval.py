@@ -103,7 +103,7 @@ def test_settings_that_contradict_are_refused_before_any_request(run, tmp_path, 
     for words, message in (
         (["--examples", "retrieved"], "--examples_from is missing"),
         (["--examples_from", "x.jsonl"], "--examples_from belongs to --examples"),
-        (["--examples", "nearest", "--examples_from", "x"], "--examples is one of retrieved, random, oracle"),
+        (["--examples", "nearest", "--examples_from", "x"], "--examples must be one of retrieved, random, oracle"),
         (["--examples", "retrieved", "--examples_from", "x", "--retriever", "none"], "--retriever is tfidf, bm25 or a"),
         (
             ["--examples", "retrieved", "--examples_from", "x", "--retriever_index", "i"],

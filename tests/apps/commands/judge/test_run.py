@@ -104,7 +104,7 @@ def test_what_cannot_be_run_is_told_in_a_sentence(judge, server):
         (["--encoder", "e"], "--encoder belongs to --fit_route; add --fit_route"),
         (["--kind", "reward_model"], "write reward_model(model=FOLDER)"),
         (["--rubric", "direct_answre"], "no rubric file 'direct_answre'; did you mean 'direct_answer'"),
-        (["--score", "best"], "--score is one of gated, weighted"),
+        (["--score", "best"], "--score must be one of gated, weighted"),
         (["--together", "pairwise"], "--together is panel, cascade, route or consistent, got 'pairwise'"),
         (["--together", "cascade(gap=1)"], "combines 2 judges (cheap, strong), got 1: qwen pairwise"),
         (["--max_cost", "1"], "--max_cost 1 needs prices; give --prompt_price and --completion_price, or --prices"),
@@ -113,14 +113,14 @@ def test_what_cannot_be_run_is_told_in_a_sentence(judge, server):
             "--prompt_price and --completion_price need each other; give both prices, 0 if a price is zero",
         ),
         ([*map(str, PRICED), "--max_cost", "1e-9"], "--max_cost 1e-09 is too low: a single request may cost up to"),
-        (["--limit", "0"], "--limit is at least 1"),
+        (["--limit", "0"], "--limit must be at least 1"),
         (["--levels", "none.toml"], "no file of levels 'none.toml'; it has criteria and score1_description"),
         (["--names", "qwen=gpt"], "--names belongs to --audit; add --audit"),
         (["--audit", "--other_author", "gpt"], "--other_author belongs to --names; add --names"),
         (["--audit", "--names", "gpt"], "--names is MODEL=AUTHOR or JUDGE=AUTHOR, got 'gpt'"),
         (["--audit", "--names", "qwen=gpt"], "no author besides 'gpt' to compare with; name one with"),
         (["--audit", "--names", "qwn=gpt", "--other_author", "l"], "no judge 'qwn'; there is qwen pairwise"),
-        (["--audit", "--chance", "luck"], "--chance is one of bradley_terry, shares, got 'luck'"),
+        (["--audit", "--chance", "luck"], "--chance must be one of bradley_terry, shares, got 'luck'"),
     ):
         before = len(server.requests)
         code, _, err, folder = judge(*words)

@@ -142,7 +142,7 @@ def test_bad_input_gets_one_sentence_and_leaves_nothing(world, tmp_path, capsys)
             (*BOTH, "--adapter", "dora"),
             True,
             2,
-            "--adapter is one of none, genarm, parm, uniarm, lora, pblora, moslora, got 'dora'",
+            "--adapter must be one of none, genarm, parm, uniarm, lora, pblora, moslora, got 'dora'",
         ),
         (("--objectives", "honest", "--adapter", "lora"), True, 3, "40 without a label for 'honest'"),
         (

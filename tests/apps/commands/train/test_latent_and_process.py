@@ -111,14 +111,14 @@ def test_a_step_that_has_the_separator_in_it_is_told(train):
 
 def test_settings_that_do_not_fit_together_are_refused(train):
     for kind, words, sentence in (
-        ("latent", ["--latent_depth", "free"], "--latent_depth is one of fixed, head, got 'free'"),
-        ("latent", ["--latent_price", "-1"], "--latent_price is at least 0 and finite, got -1"),
+        ("latent", ["--latent_depth", "free"], "--latent_depth must be one of fixed, head, got 'free'"),
+        ("latent", ["--latent_price", "-1"], "--latent_price must be at least 0 and finite, got -1"),
         ("latent", ["--padding_free"], "--padding_free belongs to --kind multi_head, process and scalar, got latent"),
         ("latent", ["--gradient_checkpointing"], "--gradient_checkpointing disables the cache"),
         ("latent", ["--kind", "scalar"], "--latent_steps belongs to --kind latent, got scalar"),
         ("latent", ["--objectives", "a", "b"], "this kind of reward model learns one objective, got a, b; name one"),
-        ("process", ["--aggregate", "sum"], "--aggregate is one of min, product, last, mean, got 'sum'"),
-        ("process", ["--neutral", "2"], "--neutral is a number in [0, 1], or unlabelled; got '2'"),
+        ("process", ["--aggregate", "sum"], "--aggregate must be one of min, product, last, mean, got 'sum'"),
+        ("process", ["--neutral", "2"], "--neutral must be a number in [0, 1], or unlabelled; got '2'"),
         ("process", ["--step_separator", ""], "--step_separator is empty"),
         ("process", ["--objective", "a"], "scalar, got process; leave it out"),
         ("process", ["--kind", "scalar", "--step_separator", ","], "--step_separator belongs to --kind process, got"),

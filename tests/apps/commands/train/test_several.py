@@ -169,7 +169,7 @@ def test_what_does_not_fit_together_is_refused(train, never_trains):
         (["--kind", "ensemble", "--members", "a,1", "b"], 2, "--members a,1, b: a comma separates the members"),
         (["--train_sampling_strategy", "group_by_length"], 2, "is for single texts; use random or sequential"),
         (["--kind", "boosted", "--members", "a"], 2, "or a boosted reward model has two or more --members, got a"),
-        (["--kind", "multi_head", "--heads", "1"], 2, "--heads is at least 2, got 1"),
+        (["--kind", "multi_head", "--heads", "1"], 2, "--heads must be at least 2, got 1"),
         (["--kind", "linear", "--eval_data", "held"], 2, "--eval_data belongs to --kind autoregressive"),
         (
             ["--kind", "boosted", "--members", "a", "b", "--eval_data", "held"],

@@ -152,7 +152,7 @@ def test_a_filter_refuses_what_it_cannot_mean(run):
         outcomes(run, Filter("nobody"))
     with pytest.raises(UsageError, match="no outcome 'wron'; there is all, wrong"):
         Filter(MODEL, "wron")
-    with pytest.raises(UsageError, match="length gap is a number"):
+    with pytest.raises(UsageError, match="length gap must be a number"):
         Filter(MODEL, gap=float("nan"))
     for margin in (-1.0, float("nan")):
         with pytest.raises(UsageError, match="number >= 0, got"):

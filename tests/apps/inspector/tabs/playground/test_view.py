@@ -75,7 +75,7 @@ def test_two_settings_are_decoded_together_and_stay_where_input_is_missing(visit
     set_number(page, "harmless", "")
     set_number(page, "Seed", -5)
     press(page, "Decode")
-    page.get_by_text("the seed is 0 or more, got -5").wait_for()
+    page.get_by_text("the seed must be 0 or more, got -5").wait_for()
     assert answers(page) == before and page.get_by_text("Error", exact=True).count() == 0
 
 
