@@ -23,6 +23,18 @@ from .pairs import (
 )
 from .solutions import Solution
 
+SCORE_COLUMNS = ("id", "file", "row", "truncated", "omitted", "spread", "low", "high")
+"""Names of the columns of `rewardlab score` beside the rewards."""
+
+
+def reward_columns(objectives: Sequence[str]) -> list[str]:
+    """Return the column of each objective's reward in the output of `rewardlab score`.
+
+    >>> reward_columns(["helpful", "row"])
+    ['helpful', 'reward_row']
+    """
+    return [f"reward_{name}" if name in SCORE_COLUMNS else name for name in objectives]
+
 
 class ScoredCompletion(NamedTuple):
     """A completion and its score for each rated objective, in the raters' units."""

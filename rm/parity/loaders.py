@@ -12,6 +12,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from ..backbones.hub import parse_source, tokenizer_source
 from ..backbones.lora_classifier import ADAPTER
 from ..data.pairs import as_number, collect, column, parse_examples
+from ..data.scored_rows import reward_columns
 from ..errors import UsageError
 from ..kinds.latent.model import LatentRewardModel
 from ..kinds.process.model import ProcessRewardModel
@@ -86,8 +87,10 @@ def stored_scores(source: str, objectives: Sequence[str]) -> Group:
         examples = parse_examples(values)
         if len(examples) != 1:
             raise ValueError("a row of scores has one conversation: prompt and completion, or messages")
-        single = next((name for name in (*objectives, "score", "reward") if name in values), objectives[0])
-        names = objectives if len(objectives) > 1 else [single]
+        columns = zip(objectives, reward_columns(objectives), strict=True)
+        names = [renamed if renamed in values else name for name, renamed in columns]
+        if len(names) == 1:
+            names = [next((name for name in (*names, "score", "reward") if name in values), names[0])]
         scores = [as_number(column(values, name), f"the score '{name}'") for name in names]
         if None in scores:
             raise ValueError(f"no score: '{names[scores.index(None)]}' is empty")

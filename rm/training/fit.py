@@ -84,12 +84,14 @@ def _train(
         facts["stream"] = stream.counts | stream.report.as_json()
         for line in stream.report.lines("data, streamed"):
             training.report(line)
+    history, step = [*trainer.state.log_history], trainer.state.global_step
     if prepared.eval_rows is not None:
-        metrics = trainer.evaluate()
+        metrics = trainer.evaluate()  # of the model that is saved, such as that of the best checkpoint
         facts |= {name: value for name, value in metrics.items() if "runtime" not in name and "per_s" not in name}
     facts |= monitor.facts(trainer.model) if monitor else {}
     stop_autocast(trainer.model)
-    return facts, trainer.state.log_history
+    is_evaluated = any("eval_loss" in row and row["step"] == step for row in history[-2:])
+    return facts, history if is_evaluated else trainer.state.log_history
 
 
 def _trainer(training: Training[Any], prepared: Prepared, folder: Path) -> RewardTrainer:

@@ -15,6 +15,7 @@ from ....rm.contract.golden_scores import GOLDEN, read_golden
 from ....rm.contract.loading_settings import loading_options
 from ....rm.contract.scoring_contract import ScoringContract
 from ....rm.data.pairs import load_examples
+from ....rm.data.scored_rows import reward_columns
 from ....rm.errors import CheckFailed
 from ....rm.kinds.process.model import ProcessRewardModel
 from ....rm.load import load_reward_model
@@ -162,6 +163,6 @@ def _fresh_process(source: str, objectives: Sequence[str], **options: Any) -> di
             if run.returncode:
                 return BackendScores(np.empty(0), because=f"refused: {(run.stderr.strip().splitlines() or ['?'])[-1]}")
             rows_read = [json.loads(line) for line in out.read_text(encoding="utf-8").split("\n") if line]
-        return BackendScores(np.array([[row[name] for name in objectives] for row in rows_read], float))
+        return BackendScores(np.array([[row[name] for name in reward_columns(objectives)] for row in rows_read], float))
 
     return {"fresh process": score}

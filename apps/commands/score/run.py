@@ -11,7 +11,7 @@ from ....rm.contract.conformal import residual_bounds
 from ....rm.contract.loading_settings import loading_options
 from ....rm.contract.readings import Rated, Reading, rate_with_readings, readings
 from ....rm.data.pairs import LocatedExample, load_located_examples
-from ....rm.data.scored_rows import load_judged
+from ....rm.data.scored_rows import load_judged, reward_columns
 from ....rm.errors import DataError, UsageError
 from ....rm.kinds.ensemble.combination import deviation
 from ....rm.types import Example, ReportsSpread
@@ -24,8 +24,6 @@ from .settings import ScoreConfig
 
 OMITTED = "omitted"
 """Internal column with the texts that the chat template omits from each row. It is counted and not written."""
-RESERVED = ("id", "file", "row", "truncated", OMITTED, "spread", "low", "high")
-"""Names of the other columns."""
 
 
 def run_score(config: ScoreConfig) -> dict[str, Any]:
@@ -52,7 +50,7 @@ def run_score(config: ScoreConfig) -> dict[str, Any]:
         log(f"data: {summary['truncated']} of {len(placed)} conversations exceed the model's max_length and were cut")
     if omitted:
         log(f"data: the chat template leaves out text of {len(omitted)} of {len(placed)} rows: {omitted[0][:60]!r}")
-    if missing := np.isnan([columns[name] for name in _reward_columns(model)]).any(axis=0).sum():
+    if missing := np.isnan([columns[name] for name in reward_columns(model.contract.objectives)]).any(axis=0).sum():
         log(f"data: {missing} of {len(placed)} rows have no score, such as responses without a step that was read")
     replace_file(Path(config.output), lambda path: _write_columns(columns, path, config.output.endswith(".parquet")))
     return summary
@@ -87,7 +85,7 @@ def _columns(
     columns |= {"file": [row.file for row in placed], "row": [row.row for row in placed]}
     columns["truncated"] = [facts.truncated for facts in scored.readings]
     columns[OMITTED] = [facts.omitted for facts in scored.readings]
-    names = _reward_columns(model)
+    names = reward_columns(model.contract.objectives)
     columns |= {name: scored.rewards[:, k].tolist() for k, name in enumerate(names)}
     added, spread = {}, _spread(model, examples)
     if spread is not None:
@@ -98,10 +96,6 @@ def _columns(
         labels = [name] if len(names) == 1 else [f"{name}_{objective}" for objective in model.contract.objectives]
         columns |= zip(labels, values.T.tolist(), strict=True)
     return columns
-
-
-def _reward_columns(model: Any) -> list[str]:
-    return [f"reward_{name}" if name in RESERVED else name for name in model.contract.objectives]
 
 
 def _refuse_long(placed: Sequence[LocatedExample], read: Sequence[Reading], limit: int | None) -> None:

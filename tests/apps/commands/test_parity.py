@@ -58,6 +58,8 @@ def test_several_objectives(run_parity, tmp_path):
     (tmp_path / "more.jsonl").write_text(json.dumps({"prompt": "roba", "completion": "kano"}) + "\n")
     told = run_parity(folder, "--against", "checkpoint", folder, "--data", tmp_path / "more.jsonl")
     assert told.code == 0 and told.ways["alone"]["conversations"] == 12 + 1 + 3
+    reserved = saved(make(objectives=("row", "low")), tmp_path / "reserved")
+    assert run_parity(reserved, "--fresh", True).code == 0, "score writes them as reward_row and reward_low"
     weighted = with_overall(make(objectives=("helpful", "overall")), {"helpful": 2.0})
     assert run_parity(saved(weighted, tmp_path / "weighted"), "--against", "checkpoint").code == 0
 

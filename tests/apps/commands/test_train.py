@@ -70,8 +70,11 @@ def test_the_checkpoint_of_the_lowest_evaluation_loss_is_kept(recipe, tmp_path):
     output, flags = tmp_path / "rm", ["--eval_data", turned, "--learning_rate", "5e-3"]
     assert main(["train", "--config", str(recipe), "--output", str(output), *flags]) == 0
     lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
-    losses = [line["eval_loss"] for line in lines if "eval_loss" in line]
-    assert losses[-2] > losses[0] == min(losses) and losses[-1] == pytest.approx(losses[0], abs=1e-6)
+    losses = {line["step"]: line["eval_loss"] for line in lines if "eval_loss" in line}
+    assert len(losses) == sum("eval_loss" in line for line in lines), "a step is evaluated once in the curve"
+    first, *_, last = losses.values()
+    assert last > first == min(losses.values())
+    assert json.loads((output / "manifest.json").read_text())["eval_loss"] == pytest.approx(first, abs=1e-6)
 
 
 def test_overwrite_leaves_alone_what_is_not_a_run(recipe, tmp_path, capsys):

@@ -1,3 +1,4 @@
+import json
 from collections.abc import Sequence
 from functools import partial
 
@@ -193,3 +194,10 @@ def test_scores_of_another_program_are_read_from_csv_and_an_empty_one_is_refused
     path.write_text("prompt,completion,score\nq,a,\n")
     with pytest.raises(DataError, match="row 1: no score: 'score' is empty"):
         stored_scores(str(path), ("reward",))
+
+
+def test_rewards_of_objectives_named_as_columns_of_score_are_read_from_its_output(tmp_path):
+    path = tmp_path / "scores.jsonl"
+    path.write_text(json.dumps({"prompt": "q", "completion": "a", "row": 7, "low": 0.25, "reward_row": 0.5}) + "\n")
+    group = stored_scores(str(path), ("row", "low"))
+    assert group.backends[str(path)](group.examples).scores.tolist() == [[0.5, 0.25]], "low is of another program"
