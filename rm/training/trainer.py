@@ -66,6 +66,8 @@ class RewardArguments(TrainingArguments):
         super().__post_init__()
         if self.train_sampling_strategy == "group_by_length":
             raise UsageError("--train_sampling_strategy group_by_length is for single texts; use random or sequential")
+        if self.weight_average_start != 0.25 and not self.weight_average:
+            raise UsageError("--weight_average_start is for a weight average; add --weight_average, or leave it out")
         self.save_total_limit = max(2, self.save_total_limit or 2)
         self.remove_unused_columns = False
         self.dataloader_pin_memory = self.dataloader_pin_memory and torch.cuda.is_available()

@@ -34,6 +34,12 @@ CASES = [
     # numbers outside their range
     (f"{SCALAR} --learning_rate -1", 2, "--learning_rate must be at least 0 and finite, got -1.0"),
     (f"{SCALAR} --lora --lora_r 0", 2, "--lora_r must be a rank in 1..65536, got 0"),
+    (f"{SCALAR} --weight_average_start 0.5", 2, "add --weight_average, or leave it out"),
+    (
+        f"{SCALAR} --kind autoregressive --model {{w}}/policy --preferences grid --concentration 2",
+        2,
+        "--concentration 2 is for --preferences dirichlet",
+    ),
     (f"{SCALAR} --max_steps 0", 2, "--max_steps must be at least 1, or -1"),
     (f"{SCALAR} --seed -1", 2, "--seed must be a whole number in 0..4294967295, got -1"),
     (f"{RL} --temperature 0", 2, "--temperature must be above 0 and finite, got 0.0"),

@@ -41,6 +41,10 @@ class AutoregressiveSettings(LabelSettings, BackboneSettings, EosSettings, Strea
             lambda settings: settings.adapter == "none" and len(settings.objectives) > 1,
             "without an adapter a model learns one objective, got {objectives}; name one, or choose an --adapter",
         ),
+        Rule(
+            lambda settings: settings.concentration != 0.5 and settings.preferences != "dirichlet",
+            "--concentration {concentration} is for --preferences dirichlet; leave one of them out",
+        ),
     )
     adapter: str = setting(
         "uniarm",
