@@ -104,7 +104,7 @@ def test_the_trained_model_alone_is_saved(words, records, tmp_path):
 
 def test_a_share_outside_its_range_and_a_weaker_model_with_other_tokens_are_refused(words, records, tmp_path):
     for share in [0.0, -0.5, 1.5]:
-        with pytest.raises(UsageError, match=r"strong_share is a share in \(0, 1\], got"):
+        with pytest.raises(UsageError, match=r"strong_share must be a share in \(0, 1\], got"):
             SupervisedSettings(strong_share=share)
     other = tokenizer()
     other.add_tokens(["<other>"])

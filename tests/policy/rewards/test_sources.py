@@ -137,19 +137,19 @@ def test_an_ensemble_that_fails_is_one_fault_and_its_answers_are_missing():
 
 FAULTS = {
     "raises": (lambda examples: 1 / 0, r"reward 'x' raised ZeroDivisionError: division by zero; fix"),
-    "counts": (lambda examples: [1.0, 2.0], r"reward 'x' returned 2 values for 3 completions; mend"),
+    "counts": (lambda examples: [1.0, 2.0], r"reward 'x' returned 2 values for 3 completions; fix"),
     "text": (
         lambda examples: [1.0, "good", 2.0],
-        r"reward 'x' is 'good', which is no number, for completion 1, ''; mend",
+        r"reward 'x' is 'good', which is no number, for completion 1, ''; fix",
     ),
     "inf": (
         lambda examples: [math.inf, 1.0, -math.inf],
-        r"reward 'x' is inf for completion 0, 'because' \(and 1 more\); mend",
+        r"reward 'x' is inf for completion 0, 'because' \(and 1 more\); fix",
     ),
     "scalar": (lambda examples: 1.0, "raised TypeError"),
     "wide": (
         lambda examples: np.array([[1.0, 2.0]] * 3),
-        r"reward 'x' returned a row of length 2 instead of 1 for completion 0, 'because' \(and 2 more\); mend",
+        r"reward 'x' returned a row of length 2 instead of 1 for completion 0, 'because' \(and 2 more\); fix",
     ),
 }
 

@@ -9,8 +9,8 @@ from rewardlab.apps.inspector.tabs.metrics import METRICS
 from rewardlab.apps.inspector.tabs.training import log as logs
 from rewardlab.apps.inspector.tabs.training import queries as training
 from rewardlab.apps.inspector.tabs.training import rollouts
-from rewardlab.apps.inspector.tabs.training.log import Sources
-from rewardlab.apps.inspector.tabs.training.queries import Line, Panel, panels, series, step_figure
+from rewardlab.apps.inspector.tabs.training.log import Line, Panel, Sources, panels, series
+from rewardlab.apps.inspector.tabs.training.queries import step_figure
 from rewardlab.apps.inspector.tabs.training.rollouts import read_answer, read_answers, steps_of, token_texts, total
 from rewardlab.apps.inspector.tabs.training.waterfall import RELATIVE, TOTAL, waterfall, waterfall_figure
 from rewardlab.benchmarks.garden.models import tokenizer
@@ -68,14 +68,14 @@ def test_a_damaged_line_costs_one_step_and_is_named(tmp_path):
 def test_a_mean_is_over_the_steps_before():
     assert training.moving_mean([1.0, 2.0, 6.0], 1) == [1.0, 2.0, 6.0]
     assert training.moving_mean([1.0, 2.0, 6.0], 9) == [1.0, 1.5, 3.0]
-    with pytest.raises(UsageError, match="over 1 step or more, got 0"):
+    with pytest.raises(UsageError, match="must be at least 1 step, got 0"):
         training.moving_mean([1.0], 0)
 
 
 def test_figures_are_of_what_was_logged_with_their_definitions():
     found = panels(LOG, SOURCES)
     assert [*found] == ["reward", "components", "proxy and gold", "KL", "length", "entropy"]
-    assert [line.name for line in found["components"].lines] == ["rm", "style", "gold"] == training.components(LOG)
+    assert [line.name for line in found["components"].lines] == ["rm", "style", "gold"] == logs.components(LOG)
     assert [line.column for line in found["proxy and gold"].lines] == ["reward", "rewards/gold/mean"]
     assert [*found.keys() - panels(LOG, Sources(("rm", "style", "gold"), (), {})).keys()] == ["proxy and gold"]
     assert panels([], SOURCES) == {}
@@ -85,15 +85,16 @@ def test_figures_are_of_what_was_logged_with_their_definitions():
 
 def test_ends_are_means_of_a_tenth_with_the_error_of_their_difference():
     values = [0.0, 1.0] * 10 + [5.0, 6.0] * 10  # a tenth of 40 are 4: 0.5 and 5.5, variance 1/3 each
-    first, last, error = training.change_of([*values, float("nan")])
+    first, last, error = logs.change_of([*values, float("nan")])
     assert (first, last) == (0.5, 5.5) and error == pytest.approx(math.sqrt(2 / 12))
-    assert training.change_of([1.0]) is None and training.change_of([1.0, 3.0])[:2] == (1.0, 3.0)
+    assert logs.change_of([1.0]) is None and logs.change_of([1.0, 3.0])[:2] == (1.0, 3.0)
     html = training.changes_html(LOG, LOG[:2], panels(LOG, SOURCES), "<one>", "two")
+    assert html.count(">reward <") == 2 and "trained on" not in html, "a column is listed once for each run"
     assert "+0.3<" in html and "+0.1<" in html and "&lt;one&gt;" in html and "<one>" not in html
     assert "±" not in html, "two steps have no error"
     model = [{"step": step, "loss": 1 / step, "eval_loss": 2 / step} for step in (1, 2)]
     html = training.changes_html(model, (), panels(model, SOURCES), "one", None)
-    assert "Loss, train" in html and "Loss, eval" in html
+    assert "Loss, train" in html and "Loss, held-out" in html
 
 
 def test_proxy_and_gold_are_standardised_and_a_second_run_is_dotted():
@@ -146,12 +147,12 @@ def test_names_in_figures_are_text_long_logs_are_thinned_and_progress_has_weight
 
 def test_what_a_reward_logs_of_itself_is_a_panel_each():
     log = [row | {"rm/omega": 1.0 - row["step"] / 10, "rm/head_version": row["step"], "rmx/calls": 9.0} for row in LOG]
-    found = training.reward_panels(log, SOURCES)
-    assert [*found] == ["rm/head_version", "rm/omega"] and "rmx/calls" in training.columns(log)
+    found = logs.reward_panels(log, SOURCES)
+    assert [*found] == ["rm/head_version", "rm/omega"] and "rmx/calls" in logs.columns(log)
     assert [*step_figure(log, found["rm/head_version"]).data[0].y] == [1, 2, 3, 4]
     html = training.changes_html(log, (), found, "run", None)
     assert "rm/omega</th><td>0.9</td><td>0.6</td>" in html
-    assert training.reward_panels(LOG, SOURCES) == {}
+    assert logs.reward_panels(LOG, SOURCES) == {}
 
 
 def test_steps_are_those_whose_answers_were_kept(run, tmp_path):

@@ -80,8 +80,8 @@ def test_what_cannot_be_kept_is_refused(run):
     for verdict, who, note, sentence in (
         ("maybe", "Ada", "", "unknown verdict 'maybe'; choose one of agree, disagree, tie"),
         ("agree", "  ", "", "Fill in a name"),
-        ("agree", "A" * 101, "", "the who is 101 characters long; 100 are kept"),
-        ("agree", "Ada", "n" * 10_001, "the note is 10,001 characters long; 10,000 are kept"),
+        ("agree", "A" * 101, "", "the who is 101 characters long; shorten it to 100"),
+        ("agree", "Ada", "n" * 10_001, "the note is 10,001 characters long; shorten it to 10,000"),
     ):
         with pytest.raises(UsageError, match=sentence):
             annotate(shown(run), verdict, who, note)
