@@ -133,7 +133,7 @@ def open_fixed_rewards(
 
 
 def check_functions(sources: Sequence[str], table: Sequence[PromptRow]) -> None:
-    """Run the reward sources that are plain functions on dummy completions, before a model is loaded."""
+    """Run the reward sources that are plain functions on trial completions, before a model is loaded."""
     for source in sources:
         if not Path(source).exists() and (reward := function_reward(source, table)):
             reward.check()
@@ -216,7 +216,7 @@ class FunctionReward:
             values = [*resolve(self(examples, rows))]
         except Exception as error:  # user functions raise arbitrary errors
             raise UsageError(
-                f"reward {self.text} fails on dummy completions ({type(error).__name__}: {error}); its signature "
+                f"reward {self.text} fails on trial completions ({type(error).__name__}: {error}); its signature "
                 f"is {SIGNATURE}"
             ) from error
         if len(values) != len(rows):

@@ -61,7 +61,7 @@ def _lines(group: type) -> Iterator[SettingLine]:
 
 
 def _value_form(hint: Any) -> str:
-    """Return the placeholder for a type's values: `N` for integers, `X` for floats, else `TEXT`; dots mark a list.
+    """Return the metavar of a type's values: `N` for integers, `X` for floats, else `TEXT`; dots mark a list.
 
     >>> [_value_form(hint) for hint in (int, float | None, list[str], bool)]
     ['N', 'X', 'TEXT ...', '']

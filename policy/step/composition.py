@@ -1,4 +1,4 @@
-"""Construction of an `Algorithm` from the names of its formulas, and its check on a dummy rollout."""
+"""Construction of an `Algorithm` from the names of its formulas, and its check on a trial rollout."""
 
 import functools
 import math
@@ -170,12 +170,12 @@ class RunInputs(NamedTuple):
 
 
 def check_composition(algorithm: Algorithm, inputs: RunInputs) -> None:
-    """Raise `UsageError` if the formulas fail on dummy rewards.
+    """Raise `UsageError` if the formulas fail on trial rewards.
 
     The state of the formulas and of the random number generators does not change.
     """
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # warnings about dummy values would mislead
+        warnings.simplefilter("ignore")  # warnings about trial values would mislead
         for size in sorted({min(size, LARGEST - size % 2) for size in inputs.sizes}):
             try:
                 _run_once(algorithm, inputs, size)
@@ -201,11 +201,11 @@ def _run_once(algorithm: Algorithm, inputs: RunInputs, size: int) -> None:
         _check_loss(algorithm, scored, rollout, size)
 
 
-# ---- dummy inputs ----
+# ---- trial inputs ----
 
 
 def made_up_rollout(size: int, fields: Collection[str]) -> Rollout:
-    """Return a dummy rollout with the requested fields: groups of completions of 1 to 3 tokens, one truncated."""
+    """Return a trial rollout with the requested fields: groups of completions of 1 to 3 tokens, one truncated."""
     N = GROUPS * size
     number = torch.arange(N * LONGEST).view(N, LONGEST)
     response = torch.arange(LONGEST) < 1 + torch.arange(N)[:, None] % LONGEST
@@ -227,7 +227,7 @@ def made_up_rollout(size: int, fields: Collection[str]) -> Rollout:
 
 
 def made_up_rewards(size: int, inputs: RunInputs) -> Rewards:
-    """Return dummy rewards of 0 or 1 for four groups: mixed, all equal, all but one missing, and all missing."""
+    """Return trial rewards of 0 or 1 for four groups: mixed, all equal, all but one missing, and all missing."""
     column = torch.full((GROUPS, size), torch.nan, dtype=torch.float64)
     column[0], column[1], column[2, 0] = 1.0 - torch.arange(size) % 2, 1.0, 1.0
     values = column.view(-1, 1).repeat(1, len(inputs.names))
@@ -302,7 +302,7 @@ def _with_readable_errors(name: str, formula: Any, check: Callable[[Any], str]) 
             raise
         except Exception as error:  # user functions raise arbitrary errors
             reason = (str(error).strip().splitlines() or [""])[0]
-            raise ValueError(f"{name} fails on a dummy rollout ({type(error).__name__}: {reason})") from error
+            raise ValueError(f"{name} fails on a trial rollout ({type(error).__name__}: {reason})") from error
         if problem := check(result):
             raise ValueError(f"{name} {problem}")
         return result
@@ -314,18 +314,18 @@ def _check_tensor(result: Any, shapes: Sequence[tuple[int, ...]]) -> str:
     """Return the problem of a formula's result that should be a tensor; empty if there is none."""
     expected = " or ".join(f"{[*shape]}" for shape in shapes)
     if not isinstance(result, Tensor):
-        return f"returns {type(result).__name__} for dummy completions, where a tensor {expected} is expected"
+        return f"returns {type(result).__name__} for trial completions, where a tensor {expected} is expected"
     if tuple(result.shape) not in shapes:
-        return f"returns the shape {[*result.shape]} for dummy completions, where {expected} is expected"
+        return f"returns the shape {[*result.shape]} for trial completions, where {expected} is expected"
     if not result.isfinite().all():
-        return "returns numbers that are not finite for dummy rewards of which some are tied or missing"
+        return "returns numbers that are not finite for trial rewards of which some are tied or missing"
     return ""
 
 
 def _check_rewards(result: Any, N: int) -> str:
     """Return the problem of a formula's result that should be `Rewards`; empty if there is none."""
     if not isinstance(result, Rewards):
-        return f"returns {type(result).__name__} for dummy rewards, where policy.types.Rewards are expected"
+        return f"returns {type(result).__name__} for trial rewards, where policy.types.Rewards are expected"
     expected = [N, len(result.names)]
     if [*result.values.shape] != expected:
         return f"returns rewards of the shape {[*result.values.shape]}, where {expected} is expected"
@@ -355,7 +355,7 @@ def _check_loss(algorithm: Algorithm, scored: Scored, rollout: Rollout, size: in
     name = _title(algorithm, "rule")
     share, slope = shares_and_slopes(_with_readable_errors(name, algorithm.rule, check), completions, weights.sum(1))
     if not (share.isfinite().all() and slope.isfinite().all()):
-        raise ValueError(f"{name} has a gradient that is not finite for dummy completions")
+        raise ValueError(f"{name} has a gradient that is not finite for trial completions")
 
 
 def _check_token_loss(algorithm: Algorithm, rule: TokenLoss, scored: Scored, rollout: Rollout) -> None:
@@ -375,4 +375,4 @@ def _check_token_loss(algorithm: Algorithm, rule: TokenLoss, scored: Scored, rol
             raise ValueError(f"{name} does not depend on the log-probabilities, so it has no gradient")
         (gradient,) = torch.autograd.grad(loss, logprob)
     if not gradient.isfinite().all():
-        raise ValueError(f"{name} has a gradient that is not finite for dummy completions")
+        raise ValueError(f"{name} has a gradient that is not finite for trial completions")

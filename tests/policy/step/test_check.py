@@ -119,10 +119,10 @@ def of_rewards(change) -> dict[str, Transform]:
 WRONG = {
     "estimate [N, 1]": (
         algorithm(lambda r, rollout: r[:, None]),
-        "the advantage estimator returns the shape [16, 1] for dummy completions, where [16] or [16, 3] is expected",
+        "the advantage estimator returns the shape [16, 1] for trial completions, where [16] or [16, 3] is expected",
     ),
     "estimate NaN": (algorithm(lambda r, rollout: r), "the advantage estimator returns numbers that are not finite"),
-    "estimate raises": (algorithm(lambda r, rollout: r.x), "the advantage estimator fails on a dummy rollout (Attr"),
+    "estimate raises": (algorithm(lambda r, rollout: r.x), "the advantage estimator fails on a trial rollout (Attr"),
     "no state": (
         algorithm(advantage_transforms=of_advantages(lambda x: x)),
         "the transform 'own' returns Tensor, where the next state and the result are expected",
@@ -133,14 +133,14 @@ WRONG = {
     ),
     "no rewards": (
         algorithm(reward_transforms=of_rewards(lambda x: x.values)),
-        "the transform 'own' returns Tensor for dummy rewards, where policy.types.Rewards are expected",
+        "the transform 'own' returns Tensor for trial rewards, where policy.types.Rewards are expected",
     ),
     "rows of rewards": (
         algorithm(reward_transforms=of_rewards(lambda x: Rewards(x.values[:3], x.names))),
         "the transform 'own' returns rewards of the shape [3, 1], where [16, 1] is expected",
     ),
-    "loss []": (algorithm(loss=lambda one: one.logprob.sum()), "the loss returns the shape [] for dummy completions"),
-    "loss raises": (algorithm(loss=lambda one: one.base.x), "the loss fails on a dummy rollout (AttributeError"),
+    "loss []": (algorithm(loss=lambda one: one.logprob.sum()), "the loss returns the shape [] for trial completions"),
+    "loss raises": (algorithm(loss=lambda one: one.base.x), "the loss fails on a trial rollout (AttributeError"),
     "name": (algorithm(shares={"rihgt": 1.0}), "no reward is called 'rihgt'; the rewards are right"),
     "scheduler": (algorithm(scheduler=lambda state, s, rollout: ({}, s)), "the scheduler returns numbers that are not"),
 }

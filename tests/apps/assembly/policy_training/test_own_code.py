@@ -102,7 +102,7 @@ def test_a_wrong_function_is_refused_before_a_model_is_loaded(rl, working_folder
         (["--reward", "nowhere.py:f"], "no file"),
         (["--reward", "mine.py:no_completions"], "the signature (prompts, completions, **columns)"),
         (["--reward", "mine.py:fails"], "returns 1 values for 2 completions"),
-        (["--reward", "mine.py:as_messages"], "fails on dummy completions"),
+        (["--reward", "mine.py:as_messages"], "fails on trial completions"),
         (["--advantage", "mine.py:flat"], "the advantage estimator 'mine.py:flat' returns the shape []"),
         (["--advantage", "mine.py:matches"], "a plain function has the signature (rewards, rollout)"),
         (["--loss", "mine.py:of_completions"], "a token loss must return one value for each of"),
