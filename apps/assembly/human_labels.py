@@ -124,7 +124,7 @@ def correct_run(folder: str, source: str, width: float, on_bad_row: OnBadRow = "
     if not sentences:
         raise DataError(f"{source}: no model of {folder} judged a case that has a label; label cases of this run")
     if unused:
-        log(f"{source}: {unused} labels are for other cases or other texts, and are not used")
+        log(f"{source}: {unused} rows are not used: other cases, other texts, or no label")
     report = run.report([*(note for note in run.summary["notes"] if not note.startswith(PREFIX)), *sentences])
     facts = {
         name: {

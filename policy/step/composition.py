@@ -184,7 +184,7 @@ def check_composition(algorithm: Algorithm, inputs: RunInputs) -> None:
 
 
 def _run_once(algorithm: Algorithm, inputs: RunInputs, size: int) -> None:
-    rollout, rewards = made_up_rollout(size, inputs.fields), made_up_rewards(size, inputs)
+    rollout, rewards = trial_rollout(size, inputs.fields), trial_rewards(size, inputs)
     scored = _guarded_algorithm(algorithm, *rollout.response.shape)(rewards, rollout)
     if inputs.watched and scored.total[: 2 * size].isnan().any():
         raise ValueError(
@@ -204,7 +204,7 @@ def _run_once(algorithm: Algorithm, inputs: RunInputs, size: int) -> None:
 # ---- trial inputs ----
 
 
-def made_up_rollout(size: int, fields: Collection[str]) -> Rollout:
+def trial_rollout(size: int, fields: Collection[str]) -> Rollout:
     """Return a trial rollout with the requested fields: groups of completions of 1 to 3 tokens, one truncated."""
     N = GROUPS * size
     number = torch.arange(N * LONGEST).view(N, LONGEST)
@@ -226,7 +226,7 @@ def made_up_rollout(size: int, fields: Collection[str]) -> Rollout:
     return Rollout(torch.arange(N) // size, response, finished)._replace(**required)
 
 
-def made_up_rewards(size: int, inputs: RunInputs) -> Rewards:
+def trial_rewards(size: int, inputs: RunInputs) -> Rewards:
     """Return trial rewards of 0 or 1 for four groups: mixed, all equal, all but one missing, and all missing."""
     column = torch.full((GROUPS, size), torch.nan, dtype=torch.float64)
     column[0], column[1], column[2, 0] = 1.0 - torch.arange(size) % 2, 1.0, 1.0

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from rewardlab.policy.step.algorithm import Algorithm, Penalty
-from rewardlab.policy.step.composition import RunInputs, check_composition, made_up_rewards, made_up_rollout
+from rewardlab.policy.step.composition import RunInputs, check_composition, trial_rewards, trial_rollout
 from rewardlab.policy.types import Rewards, TokenEstimator, Transform
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.registry import load, names
@@ -80,7 +80,7 @@ def test_every_estimator_runs_on_every_shape_of_rewards_or_is_refused_with_a_sen
         expected, said = [reason for reason, holds in reasons.items() if holds], refusal(composed, inputs)
         assert any(reason in said for reason in expected) if expected else not said, (loss, place, steps, size, said)
         if not said:
-            scored = composed(made_up_rewards(size, inputs), made_up_rollout(size, inputs.fields))
+            scored = composed(trial_rewards(size, inputs), trial_rollout(size, inputs.fields))
             assert scored.advantage.isfinite().all() and scored.advantage.shape == scored.weights.shape
 
 
@@ -191,7 +191,7 @@ def test_neither_state_nor_random_numbers_change():
 
 
 def test_what_is_made_up_has_ties_missing_rewards_a_single_reward_and_a_truncated_completion():
-    rollout, rewards = made_up_rollout(2, ("base",)), made_up_rewards(2, run_inputs())
+    rollout, rewards = trial_rollout(2, ("base",)), trial_rewards(2, run_inputs())
     shown = [None if math.isnan(one) else one for one in rewards["right"].tolist()]
     assert shown == [1, 0, 1, 1, 1, None, None, None] and rollout.group.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     assert rollout.response.sum(1).tolist() == [1, 2, 3, 1, 2, 3, 1, 2] and rollout.logprobs is None
