@@ -117,7 +117,7 @@ def test_a_reward_model_learns_the_same_from_the_same_global_batch(trained, name
     lines = [json.loads(line) for line in output.split("\n") if line.startswith('{"model"') and str(two) in line]
     assert sorted(line.get("rank", 0) for line in lines) == [0, 1] and {line["processes"] for line in lines} == {2}
     for metric in ("eval_loss", "eval_accuracy"):
-        same_logs(folders[name], "metrics.jsonl", metric, 3)
+        same_logs(folders[name], "metrics.jsonl", metric, 2)
     rewards = [load_reward_model(str(folder)).rate(examples()) for folder in (one, two)]
     np.testing.assert_allclose(*rewards, rtol=1e-4, atol=1e-5)
     assert {path.name for path in one.iterdir()} == {path.name for path in two.iterdir()}
