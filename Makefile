@@ -125,7 +125,7 @@ docs: $(VENV)/dev  ## The documentation, to build/docs; a warning is an error
 check: $(VENV)/dev  ## Style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/pyright --threads 2
 
 clean:
 	rm -rf $(VENV) $(VLLM) $(TRITON36) .lanes build *.egg-info
