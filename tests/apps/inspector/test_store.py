@@ -5,6 +5,7 @@ import random
 import shutil
 import socket
 import subprocess
+from collections.abc import Callable
 
 import pytest
 from rewardlab.apps.inspector.tabs.overview import view as overview
@@ -67,6 +68,60 @@ def test_a_finished_run_is_found_by_its_name_while_it_ran(visit, desk, desk_addr
     page.wait_for_url("**run=went&**item=a3**")
     expect_case(page, "a3")
     assert page.locator("#judgments-note").inner_text() == ""
+
+
+def hold(page, function: str) -> Callable[[], None]:
+    """Keep the page's requests of one function of the server until the function that is returned is called."""
+    held, name, released = [], f'"fn_name":"{function}"', []
+
+    def keep(route) -> None:
+        own = name in (route.request.post_data or "")
+        held.append(route) if own and not released else route.continue_()
+
+    def release() -> None:
+        released.append(True)
+        for route in held:
+            route.continue_()
+
+    page.route("**/component_server**", keep)
+    return release
+
+
+def test_a_case_of_the_run_before_is_not_annotated_or_addressed_in_the_next_run(visit, desk, desk_address):
+    """The case stays on the page until the next run's first case arrives, and both runs have a case `a3`."""
+    for name in ("before", "next"):
+        write_run(desk / name)
+    page, sent = visit(desk_address, "?tab=judgments&run=before&outcome=all&item=a3", ready=ITEM), []
+    page.locator("#annotation-reader").fill("Ada")
+    page.locator("h1").click()
+    page.on("request", lambda request: sent.append(request.post_data or ""))
+    release = hold(page, "case")
+    with page.expect_request(lambda request: '"fn_name":"case"' in (request.post_data or "")):
+        choose(page, "Run", "next", within="#judgments-toolbar")
+    open_tab(page, "Compare")
+    open_tab(page, "Judgments")
+    page.locator("h1").click()
+    page.keyboard.press("1")
+    page.evaluate("new Promise(done => setTimeout(done, 300))")  # the address follows the case after 250 ms
+    assert "run=next" in page.url and "item=a3" not in page.url
+    release()
+    expect_case(page, "a1")
+    page.wait_for_url("**run=next**item=a1**")
+    assert not any('"fn_name":"annotate"' in data for data in sent)
+
+
+def test_a_link_to_a_distant_case_counts_while_another_case_is_on_its_way(visit, desk, desk_address):
+    write_run(desk / "long", copies=10)
+    page = visit(desk_address, "?tab=judgments&run=long&outcome=all", ready=ITEM)
+    page.wait_for_url("**item=a1")
+    release = hold(page, "case")
+    page.locator("h1").click()
+    with page.expect_request(lambda request: '"fn_name":"case"' in (request.post_data or "")):
+        page.keyboard.press("j")
+    page.evaluate("rewardlab.set({item: 'a7-9'})")
+    release()
+    expect_case(page, "a7-9")
+    expect_place(page, "70 of 70")
 
 
 def test_a_failed_answer_is_told_where_the_reader_acts_and_the_action_is_repeated(browser, desk, desk_address):

@@ -56,7 +56,7 @@ const send = async ({error: _, ...one}) => {  // returns why it is not stored
     const link = {textContent: one.case, href: `?${new URLSearchParams({tab: "judgments", ...valuesOf(view.query), item: one.case})}`};
     byId("annotation-stored").replaceChildren(`Stored: ${one.choice} for `, Object.assign(document.createElement("a"), link));
     shown === one.case ? annotation(found) : progress(found);
-    outdated = loading;  // what is on its way was asked for before it was stored
+    if (loading) next ??= {position: wanted};  // what is on its way was asked for before it was stored
     forgetRow(one.case);
 };
 const forgetRow = name => {  // its badge is another one now

@@ -5,7 +5,7 @@ const NONE = "No case passes: choose another outcome or widen the filter.";
 const byId = id => document.getElementById(id);
 let view = {query: {}, key: null, total: 0}, version = 0;
 let rows = new Map(), names = new Map(), fetching = false;
-let wanted = 0, shown = null, loading = false, outdated = false, timer = null, explained = "";
+let wanted = 0, shown = null, loading = false, next = null, timer = null, explained = "";
 const options = {raw: stored("raw") ?? false, diff: false, blind: stored("blind") ?? false};
 const list = () => element.querySelector("#cases");
 const finished = run => (run ?? "").replaceAll(/\.partial(?=\/|$)/g, "");  // what a run is called once it is finished
@@ -106,7 +106,10 @@ const open = async (query, polled = false) => {
     const focus = document.activeElement.closest("#judgments-toolbar") && document.activeElement.name;
     if (found.toolbar) [byId("judgments-toolbar").innerHTML, byId("report").innerHTML] = [found.toolbar, found.report];
     else synchronise();
-    if (before.query.run !== filled.run) byId("annotation-stored").replaceChildren();
+    if (finished(before.query.run) !== finished(filled.run)) {  // the case of the other run counts no more
+        shown = null;
+        byId("annotation-stored").replaceChildren();
+    }
     if (found.toolbar && focus) byId("judgments-toolbar").querySelector(`[name=${focus}]`).focus();
     byId("judgments-note").textContent = found.note;
     count();
@@ -166,12 +169,12 @@ const goTo = name => {
     at === undefined ? load({case: name}) : select(at);
 };
 const load = async which => {
-    if (loading) return outdated = true;
-    [loading, outdated] = [true, false];
+    if (loading) return next = which;
+    [loading, next] = [true, null];
     byId("case").classList.add("refreshing");
     const asked = version, at = wanted, found = await ask(server.case(request(which)));
     loading = false;
-    if (outdated || asked !== version || at !== wanted) return load({position: wanted});  // the reader went on meanwhile
+    if (next || asked !== version || at !== wanted) return load(next ?? {position: wanted});  // the reader went on meanwhile
     if (found.error) return tell(found.error, "", () => load(which));
     if (found.case === null) return tell(NONE);
     if (wanted !== found.position) {wanted = found.position; reveal(); draw()}
