@@ -28,7 +28,7 @@ SERVERS = ("serve", "inspect")  # they handle signals themselves
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb and return its exit code.
+    """Run one command and return its exit code:
 
     0, 1 (an unexpected error), 2 (usage), 3 (data), 5 (a check failed), 130 (Ctrl-C in a server) or 143
     (SIGTERM, or Ctrl-C in another verb).
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name not in VERBS:
             raise UsageError(f"no command '{name}'; {did_you_mean(name, VERBS)}")
         if {"-h", "--help", "--help-all"} & {*words}:
-            print(_help(name, VERBS[name], everything="--help-all" in words))
+            print(_help_text(name, VERBS[name], everything="--help-all" in words))
             return 0
         RESULTS.set(sys.stdout)
         PRINTS_JSON.set("--json" in words or not sys.stdout.isatty())
@@ -85,7 +85,7 @@ def _unexpected_error_message(name: str, error: Exception) -> str:
             file.write(details)
     except OSError as unwritten:
         return f"{sentence}; its traceback could not be written ({unwritten.strerror})"
-    return f"{sentence}; this error was not foreseen: check the settings, or report it with {file.name}"
+    return f"{sentence}; this error was not expected: check the settings, or report the error with {file.name}"
 
 
 OVERVIEW = """usage: rewardlab COMMAND [--config file.yaml] [--setting value ...]
@@ -103,8 +103,8 @@ def _run(name: str, verb: Verb, words: list[str]) -> Any:
     if "WORLD_SIZE" in os.environ:
         import_name(".runs.processes:assign_device")()
     if verb.arguments:  # refusals do not wait for the import of trainers
-        verb.validate(_with_launched(parse(name, verb, words, outlined=True)))
-    settings = _with_launched(parse(name, verb, words))
+        verb.validate(_with_launched_processes(parse(name, verb, words, outlined=True)))
+    settings = _with_launched_processes(parse(name, verb, words))
     verb.validate(settings)
     function = import_name(f".{verb.function}")
     finished = False
@@ -118,7 +118,7 @@ def _run(name: str, verb: Verb, words: list[str]) -> Any:
             import_name(".runs.processes:leave")(finished)
 
 
-def _with_launched(settings: tuple[Any, ...]) -> tuple[Any, ...]:
+def _with_launched_processes(settings: tuple[Any, ...]) -> tuple[Any, ...]:
     """Set `processes`, unless the user set it, to the number of processes started by torchrun or accelerate."""
     for group in settings:
         if vars(group).get("processes") == 1:
@@ -126,7 +126,7 @@ def _with_launched(settings: tuple[Any, ...]) -> tuple[Any, ...]:
     return settings
 
 
-def _help(name: str, verb: Verb, *, everything: bool) -> str:
+def _help_text(name: str, verb: Verb, *, everything: bool) -> str:
     usage = f"rewardlab {name} {verb.positional.upper()} [settings]".replace("  ", " ")
     classes = verb.settings if everything else verb.outlines
     return help_page(verb.help, verb.example, usage, classes, everything=everything)

@@ -143,7 +143,7 @@ VERBS = {
         arguments=("..judges.backends.settings:ChatConfig", "..judges.cdrrm.training:SupervisedSettings"),
     ),
     "retriever": Verb(
-        "Train the encoder with which judges retrieve examples and rubrics and lint finds similar prompts.",
+        "Train an encoder that finds similar prompts: examples and rubrics for judges, and contamination for lint.",
         ".commands.retriever.settings:RetrieverConfig",
         "commands.retriever.run:train_retriever",
         "rewardlab retriever --data rubrics.jsonl --group_by theme --output runs/retriever",

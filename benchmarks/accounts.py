@@ -1,4 +1,4 @@
-"""Accounts of judges: coverage, accuracy with bounds, effects of the order, abstentions and cost."""
+"""Accounts of judges: coverage, accuracy with bounds, effects of response order, abstentions and cost."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -45,11 +45,11 @@ class Account(NamedTuple):
     reasons: Mapping[str, int]
     """Number of abstentions by reason."""
     flips: Sequence[float]
-    """Differences between the verdicts in the two orders: 0, 0.5 (one is a tie) or 1, for each pair judged in both."""
+    """For each pair judged in both orders, the difference between the two verdicts: 0, 0.5 (one is a tie) or 1."""
     first: Sequence[float]
     """Credit of the response shown first: 1, 0.5 or 0, for each comparison of cases that were judged in both orders.
 
-    Cases judged in one order are left out, since the response shown first may be the better one there.
+    Cases judged in only one order are left out, since the response shown first may always be the better one.
     """
     requests: int
     estimated: int
@@ -99,7 +99,7 @@ class Account(NamedTuple):
         )
 
     def _order_sentence(self) -> str:
-        """Return a sentence on the rates of flips and of first positions. Empty without comparisons."""
+        """Return sentences on the flip rate and the first-position rate. Empty without comparisons."""
         rates = [
             ("Flip rate", self.flips, "pairs asked in both orders"),
             ("First-position rate", self.first, "comparisons"),
@@ -110,19 +110,19 @@ class Account(NamedTuple):
         """Return a sentence on the requests whose tokens and cost are upper bounds. Empty if there are none."""
         if not self.estimated:
             return ""
-        unstated = f" The server stated no tokens for {self.estimated:,} requests, such as those that were lost;"
-        return f"{unstated} they are counted with upper bounds, as is their cost."
+        unstated = f" The server reported no token counts for {self.estimated:,} requests, such as lost ones;"
+        return f"{unstated} upper bounds of their tokens and cost are used."
 
     def _routes_sentence(self) -> str:
         """Return a sentence on cases that were routed to the strong judge. Empty without routing."""
         if not self.routes:
             return ""
         strong, routed, undecided = (self.routes[name] for name in ("to_strong", "routed", "undecided"))
-        return f" {strong} of {routed} cases went to the strong judge, {undecided} of them because the rule chose none."
+        return f" {strong} of {routed} cases went to the strong judge, {undecided} of them as the rule was undecided."
 
 
 def account(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) -> Account:
-    """Compute the account of a judge. All cases have equal weight, unlike in some suites."""
+    """Compute the account of a judge. All cases have equal weight, even if the suite weighs them differently."""
     right, routes = credits_of(suite, cases, judgments)[:, 0], routing_counts(judgments)
     return Account(
         cases=len(cases),

@@ -39,7 +39,7 @@ def judge_by_response(score: Callable[[Case, int], float]) -> Callable[[Sequence
 def fixed_baselines(
     predictions: Mapping[str, Callable[[Case, int], bool]], threshold: float, chosen: Sequence[str]
 ) -> list[Baseline]:
-    """Return the chosen baselines of step predictions: scores are above the threshold for steps predicted right."""
+    """Return the baselines named in `chosen`. Steps predicted right score above the threshold, other steps below."""
 
     def judge(is_right: Callable[[Case, int], bool]) -> Callable[[Sequence[Case]], list[Judgment]]:
         return judge_by_response(lambda case, index: threshold + (1.0 if is_right(case, index) else -1.0))
@@ -80,10 +80,10 @@ def majority() -> Baseline:
 
 
 def _position_judgments(cases: Sequence[Case]) -> list[Judgment]:
-    """Score responses by how often their position is right. Abstain if right responses have only one position."""
+    """Score each response by how often its position holds the right one. Abstain if that is always one position."""
     right_indices = _right_positions(cases)
     if len(right_indices) < 2:
-        always = [f"the right answer always is at position {index + 1}" for index in right_indices]
+        always = [f"the right response is always at position {index + 1}" for index in right_indices]
         note = "".join(always) or "no case has one right"
         return [Judgment(case.id, abstained=f"{note}, so there is no baseline by position") for case in cases]
     order = sorted(range(max(len(case.answers) for case in cases)), key=lambda index: (-right_indices[index], index))
@@ -105,6 +105,7 @@ def tfidf(seed: int = 0) -> Baseline:
 
 
 def _cross_fitted(cases: Sequence[Case], seed: int) -> list[Judgment]:
+    """Score the responses of each fold by a model fitted on the other folds."""
     from sklearn.model_selection import GroupKFold
 
     from ..rm.kinds.linear.model import CountedCompletions
@@ -145,7 +146,7 @@ def all_baselines(seed: int = 0) -> list[Baseline]:
 
 
 def baselines_for(cases: Sequence[Case], seed: int = 0, chosen: Sequence[str] = ("all",)) -> list[Baseline]:
-    """Return the chosen baselines of `types.BASELINES`. `majority` requires right responses at different indices."""
+    """Return the named baselines of `types.BASELINES`. `majority` requires right responses at several indices."""
     baselines = [*all_baselines(seed), *([majority()] if len(_right_positions(cases)) > 1 else [])]
     names = {TFIDF if name == "tfidf" else name for name in chosen}
     return [baseline for baseline in baselines if "all" in names or baseline.name in names]

@@ -1,4 +1,4 @@
-"""Paired comparison of two scorers on the same cases: differences, their significance, and rules (a gate) for them."""
+"""Paired comparison of two scorers on the same cases: differences, their significance, and gate rules."""
 
 import math
 from collections import Counter
@@ -23,7 +23,7 @@ from .statistics.multiple_tests import holm, holm_levels
 from .types import ALL, Difference, Suite
 
 LEAST_SAMPLES = 40
-"""Minimum number of bootstrap samples: the standard deviation behind p then has a relative error of 11 %."""
+"""Minimum number of bootstrap samples, at which the standard deviation in p has a relative error of 11 %."""
 LABEL_LENGTH = 80
 """Maximum characters of a prompt in the list of flips."""
 
@@ -34,7 +34,7 @@ class Change:
 
     Figures are in [0, 1], differences are second minus first, and p-values of subsets are adjusted. The intervals
     contain all differences that the test of p does not reject, including 0 unless p is below 5 %. All values are NaN if
-    both scored no common case of the section or subset, or of a subset that the section's mean needs.
+    the scorers have no scored case in common in the section or subset, or in a subset that the section's mean needs.
     """
 
     first: float
@@ -42,7 +42,7 @@ class Change:
     difference: Difference
     p: float
     adjusted: Difference
-    """Difference with its interval at the level at which p is tested: 95 %, or higher if p is adjusted."""
+    """Difference with its interval at the level of the test: 95 %, or higher if p is adjusted."""
 
     @property
     def significant(self) -> bool:
@@ -65,7 +65,7 @@ class Flip:
     before: float
     after: float
     row: int = 0
-    """Row of the case among the compared cases, or the first run's items if runs are compared, counted from 1."""
+    """Row of the case, counted from 1: in the first run if runs are compared, else among the compared cases."""
     prompt: str = ""
     """Beginning of the case's prompt."""
 
@@ -88,7 +88,7 @@ class ScorerComparison:
     """Number of cases that only the first run has. They are left out."""
     only_second: int = 0
     needed: int | None = None
-    """Number of items at which the overall difference would be significant with power 80 %; None for 0."""
+    """Number of items at which the overall difference would be significant with power 80 %; None if it is 0."""
     unscored: Mapping[str, int] = field(default_factory=dict)
     """Number of cases of each area that only the first scorer scored. Subsets have the prefix `subset:`."""
 
@@ -142,6 +142,7 @@ def _count_unscored(suite: Suite, cases: Sequence[Case], lost: np.ndarray) -> di
 
 
 def _changes(pair: Paired, names: Sequence[str]) -> tuple[dict[str, Change], dict[str, Change]]:
+    """Return the changes of overall and sections, and those of subsets with adjusted p-values."""
     before, after = pair.second.observed, pair.first.observed
     p_values = {area: pair.p(area) for area in before}
 
@@ -170,7 +171,7 @@ def _message_beginning(case: Case) -> str:
 
 
 def verdict(comparison: ScorerComparison) -> str:
-    """Return one sentence on the overall difference, whose subject is the better scorer."""
+    """Return a sentence on the overall difference, with the better scorer as its subject."""
     change, better, worse = comparison.areas[OVERALL], comparison.second, comparison.first
     gap = change.difference
     if np.isnan(gap.value):
@@ -191,7 +192,7 @@ def verdict(comparison: ScorerComparison) -> str:
 
 
 def cases_text(comparison: ScorerComparison) -> str:
-    """Return a sentence on the number of compared cases, and on the left-out cases with the reason."""
+    """Return a sentence on the numbers of compared and of left-out cases, with the reasons for leaving cases out."""
     unscored = comparison.unscored.get(OVERALL, 0)
     left_out = {
         f"without a score by {comparison.second}": unscored,
@@ -234,7 +235,7 @@ def markdown(comparison: ScorerComparison, flips: int = 20) -> str:
             "",
             lines(comparison.areas),
             "",
-            "## Subsets (p adjusted by Holm, intervals at the level of its tests)",
+            "## Subsets (p adjusted by Holm's method, intervals at the levels of the tests)",
             "",
             lines(comparison.subsets),
             "",
@@ -253,7 +254,7 @@ def _flip_line(flip: Flip) -> str:
 
 
 def change_texts(change: Change) -> tuple[str, str, str, str]:
-    """Return both figures in per cent, the difference with its interval, and p. Dashes if no case has both scores.
+    """Return both figures in per cent, the difference with its interval, and p. Dashes if both scored no common case.
 
     >>> change_texts(Change(0.5, 0.25, Difference(-0.25, -0.5, 0.1), 0.31, Difference(-0.25, -0.5, 0.1)))
     ('50.0', '25.0', '-25.0 [-50.0, +10.0]', '0.310')
@@ -276,7 +277,7 @@ def read_gate(path: str) -> list[dict[str, Any]]:
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot be read as rules ({error})") from error
     if not isinstance(rules, list):
-        raise UsageError(f"{path}: rules are a list, got {type(rules).__name__}; {RULE}")
+        raise UsageError(f"{path}: rules must be a list, got {type(rules).__name__}; {RULE}")
     for number, rule in enumerate(rules, start=1):
         if fault := _rule_error(rule):
             raise UsageError(f"{path}, rule {number}: {fault}; {RULE}")
@@ -286,13 +287,13 @@ def read_gate(path: str) -> list[dict[str, Any]]:
 def _rule_error(rule: Any) -> str:
     """Return what is wrong with a rule. Empty for a valid rule."""
     if not isinstance(rule, dict) or not {"area", "max_drop"} <= {*rule} <= {"area", "max_drop", *OPTIONAL}:
-        return f"a rule has area, max_drop and perhaps even_if_noise and max_unscored, got {str(rule)[:80]}"
+        return f"a rule needs 'area' and 'max_drop' (optional: 'even_if_noise', 'max_unscored'), got {str(rule)[:80]}"
     if not isinstance(rule["area"], str):
         return f"area must be overall or the name of a section or subset, got {rule['area']!r:.40}"
     if not is_number(rule["max_drop"]) or not 0 <= rule["max_drop"] <= 1:
         return f"max_drop must be a number from 0 to 1, where 0.01 is one point, got {rule['max_drop']!r:.40}"
     if not isinstance(rule.get("even_if_noise", False), bool):
-        return f"even_if_noise is true or false, got {rule['even_if_noise']!r:.40}"
+        return f"even_if_noise must be true or false, got {rule['even_if_noise']!r:.40}"
     most = rule.get("max_unscored", 0)
     if isinstance(most, bool) or not isinstance(most, int) or most < 0:
         return f"max_unscored must be a number of cases, got {most!r:.40}"
@@ -323,7 +324,7 @@ def _violation(rule: Mapping[str, Any], comparison: ScorerComparison) -> str | N
     unscored = comparison.unscored[f"subset:{area}" if is_subset else area]
     drop = -change.difference.value
     if math.isnan(drop):
-        return f"{area} has no case that both scored, so that its rule cannot be checked"
+        return f"{area} has no case that both scorers scored, so its rule cannot be checked"
     if unscored > rule.get("max_unscored", 0):
         return (
             f"{area}: {comparison.second} abstained from {unscored} of the cases that {comparison.first} "

@@ -1,4 +1,4 @@
-"""Contamination check by an encoder: benchmark prompts, and similar rows of preference data."""
+"""Contamination check with an encoder: rows of preference data whose prompts resemble benchmark prompts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ def benchmark_prompts(against: Sequence[str]) -> dict[str, list[str]]:
     for name, source in map(split_name, against):
         suite = load("benchmarks.suites", name)(on_bad_row="skip")
         if not (source or suite.hub):
-            raise UsageError(f"--against {name}: it has no data set of its own on the Hub; write {name}=FILE")
+            raise UsageError(f"--against {name}: this benchmark has no data set on the Hub; write {name}=FILE")
         cases, _ = suite.cases([source or suite.hub])
         turns = [turn["content"] for case in cases for turn in case.prompt if turn["role"] == "user"]
         prompts.setdefault(name, []).extend(turns)
@@ -31,12 +31,12 @@ def benchmark_prompts(against: Sequence[str]) -> dict[str, list[str]]:
 def nearest_prompts(
     pairs: Sequence[PreferencePair], benchmarks: Mapping[str, Sequence[str]], encoder: Any
 ) -> Iterator[tuple[str, dict[int, Hit]]]:
-    """Yield the name of each benchmark and row -> hit: the benchmark prompt nearest to any user turn of the row.
+    """Yield each benchmark's name and a mapping row -> hit: the benchmark prompt nearest to any user turn of the row.
 
         max_{u, b} sim(u, b) over the user turns u of a row and the prompts b of a benchmark, in [-1, 1]
 
-    with `judges.retrieval.pooling.similarity` as sim. Unlike the shared words in `rm.data.contamination`, the encoder
-    can find paraphrased prompts.
+    with `judges.retrieval.pooling.similarity` as sim. Unlike the search for shared words in
+    `rm.data.contamination`, the encoder can find paraphrased prompts.
     """
     turns = [(row, turn["content"]) for row, pair in enumerate(pairs) for turn in pair.prompt if turn["role"] == "user"]
     for name, repeated in benchmarks.items():

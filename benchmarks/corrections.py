@@ -17,9 +17,9 @@ LEAST_P = 0.01  # below it, the labelled cases are reported to differ from the o
 
 
 class HumanLabel(NamedTuple):
-    """Credit that humans give a case's right response (1 preferred, 0.5 tie, else 0), and the mean of their scores.
+    """Credit that humans give a case's right response (1 preferred, 0.5 tie, else 0), and their mean score.
 
-    The score is NaN if they gave none.
+    The mean score is NaN if the humans gave no scores.
     """
 
     credit: float
@@ -27,7 +27,7 @@ class HumanLabel(NamedTuple):
 
 
 class Correction(NamedTuple):
-    """A figure of a judge over all cases that it judged, and its corrections by method."""
+    """A judge's measure over all cases that it judged, and the corrected value of each method."""
 
     judge: float
     by_method: Mapping[str, Corrected]
@@ -36,7 +36,7 @@ class Correction(NamedTuple):
 
 
 def score_margin(case: Case, scores: Sequence[float]) -> float:
-    """Return the lowest score of a right response minus the highest of a wrong one; NaN without a wrong one.
+    """Return the lowest score of a right response minus the highest of a wrong one; NaN if none is wrong.
 
     >>> score_margin(Case("c", (), ("a", "b"), best=(1,)), (0.5, 2.0))
     1.5
@@ -57,12 +57,12 @@ def credit(margin: float) -> float:
 def correct(
     cases: Sequence[Case], judgments: Sequence[Judgment], labels: Mapping[str, HumanLabel]
 ) -> dict[str, Correction]:
-    """Correct the figures of a judge by the labels of cases, by id. Cases on which it abstained are left out.
+    """Correct the figures of a judge by human labels (case id -> label). Cases on which it abstained are left out.
 
-    The accuracy is the judge's agreement with the humans, 1 - |credit - human credit|, over cases of two responses. Its
-    prediction (as in prediction-powered inference) is the credit, the agreement with the data's label. The isotonic
-    calibration of the win rate reads the margin, that of the accuracy its absolute value. Rogan-Gladen's correction
-    leaves out cases with a tie by the judge or in the labels. A figure without labels is left out.
+    The accuracy is the judge's agreement with the humans, 1 - |credit - human credit|, over cases of two responses. The
+    prediction of the accuracy (in prediction-powered inference) is the credit, the agreement with the data's label.
+    The isotonic calibration is a function of the margin for the win rate, of its absolute value for the accuracy.
+    Rogan-Gladen's correction omits ties of the judge or in the labels. A figure without labels is omitted.
     """
     none = float("nan")
     both = zip(cases, judgments, strict=True)
@@ -111,7 +111,7 @@ def _correction(
 
 
 def sentence(judge: str, figure: str, correction: Correction, width: float) -> str:
-    """Return a sentence on a corrected figure, and how many more labels narrow its interval.
+    """Return a sentence on a corrected figure and on how many more labels its interval needs to reach a target width.
 
     `width` is the target width for a share; the target for a mean score is half of the present width.
     """
@@ -131,10 +131,10 @@ def sentence(judge: str, figure: str, correction: Correction, width: float) -> s
     more = "more cases are needed" if total is None else f"{max(total - powered.labels, 0)} more labels are needed"
     rows = f"{powered.labels} human labels among {powered.cases} judged cases"
     differs = (
-        f" The labelled cases are no random sample: the judge's figure differs on them (p = {correction.p:.2g}), so "
-        "corrections may be wrong."
+        f" The labelled cases are not a random sample: its measure differs on the others (p = {correction.p:.2g}), "
+        "so corrections may be wrong."
     )
     return (
-        f"{judge}, {figure}: {text(correction.judge)} by the judge; by {rows}: {', '.join(parts)}. For an interval of "
-        f"width {text(target)}, {more}.{differs if correction.p < LEAST_P else ''}"
+        f"{judge}, {figure}: {text(correction.judge)} according to the judge; corrected by {rows}: {', '.join(parts)}. "
+        f"For an interval of width {text(target)}, {more}.{differs if correction.p < LEAST_P else ''}"
     )

@@ -95,7 +95,7 @@ def _rows(
     figures: Mapping[str, Figures],
     interval: str,
 ) -> list[Row]:
-    """Return every scorer's row without differences. Suites that do not compare responses have no ties and style."""
+    """Return every scorer's row without differences. Ties and style are left out if the suite compares no responses."""
     marks = pair_marks(cases)
     rows = []
     for scorer in scorers:
@@ -120,7 +120,7 @@ def _check_names(suite: Suite, cases: Sequence[Case], scorers: Sequence[Scorer])
 
 
 def lay_out(suite: Suite, cases: Sequence[Case], samples: int, seed: int) -> Layout:
-    """Return the layout: subsets in alphabetical order, bootstrap samples of whole clusters, and weights."""
+    """Return the layout of the cases: sorted subsets, bootstrap samples of whole clusters, and weights."""
     names, groups = np.unique([case.subset or ALL for case in cases], return_inverse=True)
     clusters = np.array([case.cluster or case.id for case in cases], object)  # one of strings is as wide as the longest
     weights = np.array([suite.weights(case) for case in cases], float) if isinstance(suite, WeighsItems) else None
@@ -165,8 +165,8 @@ def rotated_credits(suite: Suite, cases: Sequence[Case], judgments: Sequence[Jud
     """Return the mean credits [M, K] over all rotations of each case's scores among its responses.
 
     This is the chance level with the scorer's own rates of ties and abstentions: if its scores are unrelated to the
-    responses, all rotations are equally probable. Two verdicts that change with the order are a tie, which is wrong. So
-    a judge that guesses at random in both orders is right on a quarter of the pairs.
+    responses, all rotations are equally probable. Verdicts that differ between the two orders count as a tie, which is
+    wrong. So a judge that guesses at random in both orders is right on a quarter of the pairs.
     """
 
     def rotated(judgment: Judgment, shift: int) -> Judgment:
@@ -181,7 +181,7 @@ def rotated_credits(suite: Suite, cases: Sequence[Case], judgments: Sequence[Jud
 
 
 def _differences(pair: Paired, method: IntervalMethod) -> dict[str, Difference]:
-    """Return first minus second for `overall` and each section. Intervals contain 0 if a sign test cannot reject it."""
+    """Return first minus second, overall and by section. Intervals contain 0 if a sign test cannot reject 0."""
 
     def difference(area: str) -> Difference:
         low, high = pair.interval(area, method)
@@ -207,19 +207,19 @@ def _bounds(suite: Suite, credits: Mapping[str, np.ndarray], layout: Layout) -> 
 
 
 def _partial(judgments: Mapping[str, Sequence[Judgment]]) -> list[str]:
-    """Return sentences on each scorer's cases with truncated or omitted text, or unscored for this reason."""
+    """Return sentences on the cases whose text a scorer truncated or omitted, and on those unscored for this reason."""
     notes = []
     for name, judged in judgments.items():
         omitted = [judgment.omitted for judgment in judged if judgment.omitted]
         if truncated := sum(judgment.truncated for judgment in judged):
-            notes.append(f"{name}: {truncated} of {len(judged)} cases are longer than the model reads, and were cut.")
+            notes.append(f"{name}: {truncated} of {len(judged)} cases exceed the maximum length and were truncated.")
         if omitted:
             notes.append(
                 f"{name}: the chat template leaves out text of {len(omitted)} of {len(judged)} cases, such as "
                 f"{omitted[0][:60]!r}."
             )
         if alike := sum(judgment.reason == Reason.ALIKE for judgment in judged):
-            notes.append(f"{name}: {alike} cases are unscored, since a right and a wrong response were the same to it.")
+            notes.append(f"{name}: {alike} cases are unscored: right and wrong responses were identical to the model.")
     return notes
 
 

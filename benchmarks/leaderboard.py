@@ -40,16 +40,16 @@ class RankedScorer:
 
 @dataclass(frozen=True)
 class Board:
-    """All scorers of one suite on the same cases, best first. Unscored cases count as wrong in this order."""
+    """All scorers of one suite on the same cases, best first. In this order, unscored cases count as wrong."""
 
     suite: str
     version: str
     cases: int
     rows: tuple[RankedScorer, ...]
     runs: tuple[str, ...] = ()
-    """Names of the runs that the scorers come from."""
+    """Names of the runs from which the scorers come."""
     note: str = ""
-    """Note on which part of the benchmark the cases are. Empty if they are all of its cases."""
+    """Note on the part of the benchmark that the cases form. Empty if they are the whole benchmark."""
 
 
 def board(

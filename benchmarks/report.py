@@ -64,7 +64,7 @@ def markdown(report: Report) -> str:
 
 
 def _style(rows: Sequence[Row]) -> list[str]:
-    """Return the table of how scores depend on length and Markdown. Empty without judged pairs."""
+    """Return a table with the dependence of scores on length and Markdown. Empty without judged pairs."""
     if not any(row.style.get("pairs") for row in rows):
         return []
     header = ["scorer", "length-matched accuracy", "pairs of like length", "length-balanced accuracy"]
@@ -80,10 +80,10 @@ def _style(rows: Sequence[Row]) -> list[str]:
 
 
 def _ceiling(rows: Sequence[Row]) -> str:
-    """Return a sentence with the accuracy of references, the ceiling under label noise. Empty without any."""
+    """Return a sentence with the accuracy of references, the ceiling under label noise. Empty without references."""
     golds = [row for row in rows if row.role == "reference"]
     golds_text = ", ".join(f"{escape_markdown(row.scorer)} {100 * row.overall.value:.1f}" for row in golds)
-    ceiling = "The noise in the labels leaves a ceiling, which a reference that knows the truth reaches"
+    ceiling = "Label noise limits the accuracy: a reference that knows the truth reaches"
     return f" {ceiling}: {golds_text}." if golds else ""
 
 

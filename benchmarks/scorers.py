@@ -58,7 +58,7 @@ def open_scorer(
         model = load_reward_model(source, **stated, **options)
     if preference is not None:
         if not isinstance(model, TakesPreference):
-            raise UsageError(f"{source} takes no preference, got {dict(preference)}; leave the preference out")
+            raise UsageError(f"{source} takes no preference, got {dict(preference)}; remove the preference")
         model = model.at(preference)
     refusals: Any = {"on_long": on_long, "on_bad_row": on_bad_row}
     return RewardScorer(source.rstrip("/"), model, role=role, objective=objective, **refusals)
@@ -67,7 +67,7 @@ def open_scorer(
 def _refuse_special_tokens(source: str, options: Iterable[str]) -> None:
     """Raise a `UsageError` if the options contain settings of BOS and EOS that the model does not support."""
     if untaken := sorted({"bos", "eos"} & {*options}):
-        raise UsageError(f"--{untaken[0]}: {source} does not use this token; leave it out")
+        raise UsageError(f"--{untaken[0]}: {source} does not use this token; remove this option")
 
 
 FUNCTION_SIGNATURE = "(prompts, completions) -> list of numbers, or None where a reward is missing"
@@ -98,7 +98,7 @@ class FunctionModel:
             rewards = [np.nan if value is None else float(value) for value in values]
         except Exception as error:  # user functions raise arbitrary errors
             raise UsageError(
-                f"{self.name} fails ({type(error).__name__}: {error}); its signature is {FUNCTION_SIGNATURE}"
+                f"{self.name} fails ({type(error).__name__}: {error}); its signature must be {FUNCTION_SIGNATURE}"
             ) from error
         if len(rewards) != len(examples):
             raise UsageError(f"{self.name} returns {len(rewards)} values for {len(examples)} completions")
@@ -106,7 +106,7 @@ class FunctionModel:
 
 
 def short_names(scorers: Sequence[RewardScorer]) -> None:
-    """Shorten scorers' names to the last part of each path or Hub id, if unique; an ensemble has a path per member."""
+    """Shorten each path or Hub id in scorers' names (an ensemble has several) to its last part, if that is unique."""
     members = [[part.rstrip("/") for part in scorer.name.split(",")] for scorer in scorers]
     last = [",".join(re.split("[/:]", member)[-1] for member in parts) for parts in members]
     for scorer, short in zip(scorers, last, strict=True):
@@ -125,7 +125,7 @@ class StoredScores:
     both_orders: bool = field(default=False, kw_only=True)
     """Whether the scores come from a judge that compared the responses in both orders."""
     unread: Mapping[str, Judgment] = field(default_factory=dict, kw_only=True)
-    """Judgments by case id that state which text the scorer did not read."""
+    """Judgments by case id, which state the text that the scorer did not read."""
     dropped: Sequence[str] = field(default=(), kw_only=True)
     """Notes on rows of the file that were dropped."""
 
@@ -154,7 +154,7 @@ class StoredScores:
         extra = [name for name in self.scores if name not in ids]
         if len(extra) == len(self.scores):
             example = next(iter(ids))
-            raise DataError(f"{self.name}: none of its {len(extra)} ids is a case id; use ids such as '{example}'")
+            raise DataError(f"{self.name}: none of the {len(extra)} ids is a case id; use ids such as '{example}'")
         notes = [f"{self.name} has {len(extra)} scores without a case, such as '{extra[0]}'."] if extra else []
         return [*notes, *(f"{self.name}: {note}" for note in self.dropped)]
 
@@ -167,7 +167,7 @@ def load_stored(
     A row names its case by `case`, `id` or JudgeBench's `pair_id`, together with its `subset` (RewardBench) or `domain`
     (RM-Bench) where ids repeat. It has one of: `scores` in the responses' order; `score_chosen` and `score_rejected`
     (or `scores_chosen`, `scores_rejected`), a number or a list of numbers for each side; JudgeBench's `judgments`. A
-    score that is null or not finite is missing, so that the case is an abstention.
+    score that is null or not finite is missing, and makes the case an abstention.
     """
     case_by_id = {case.id: case for case in cases}
     rows, report = collect(source, lambda values: _stored_row(values, suite, case_by_id), on_bad_row)
@@ -182,7 +182,7 @@ def load_stored(
 def _stored_row(
     values: Mapping[str, Any], suite: Suite, case_by_id: Mapping[str, Case]
 ) -> tuple[str, tuple[float, ...] | str]:
-    """Return the case id and the stored scores of a row, or its reason for abstaining."""
+    """Return the case id and the stored scores of a row, or the reason why the case has no score."""
     name = _case_name(values, case_by_id)
     if values.get("abstained"):
         return name, str(values["abstained"])
@@ -209,7 +209,7 @@ def _case_name(values: Mapping[str, Any], case_by_id: Mapping[str, Case]) -> str
 
 
 def _numbers(values: Mapping[str, Any], name: str) -> tuple[float, ...]:
-    """Return a number, or a list of numbers, as a tuple. NaN is a missing score, as null is in JSON."""
+    """Return a number, or a list of numbers, as a tuple. Null becomes NaN, a missing score."""
     value = values[name] if name in values else column(values, name)
     numbers = [float("nan") if item is None else item for item in (value if isinstance(value, list) else [value])]
     if not all(isinstance(number, float) or is_number(number) for number in numbers):

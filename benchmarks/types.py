@@ -78,7 +78,7 @@ class WeighsItems(Protocol):
 
 
 Scorer = BatchJudge
-"""Scorer of cases: returns one judgment per case, which has scores of its responses or an abstention."""
+"""Scorer of cases: returns one judgment per case, with scores of the responses or an abstention."""
 
 
 class Interval(NamedTuple):

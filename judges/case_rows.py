@@ -10,7 +10,7 @@ from ..rm.types import completion_json, completion_text, content_hash
 from .types import Case
 
 IDS = ("case", "id", "prompt_id", "case_id")
-"""Columns with a case's id, in order: ours, of preference files and BiGGen Bench, of HealthBench, of RubricBench."""
+"""Columns with a case's id, by precedence: ours, of preference files and BiGGen Bench, HealthBench, RubricBench."""
 
 
 def stated_id(values: Mapping[str, Any]) -> str | None:
@@ -41,7 +41,7 @@ def unique_ids(ids: Iterable[str]) -> list[str]:
 def parse_case(values: Mapping[str, Any]) -> Case:
     """Parse a case from a row with `prompt`, `answers` (two or more) and `best` (indices of right answers, from 0).
 
-    `authors` is optional. A row without an id is named by a hash of its texts. Raise a `ValueError` for any other row.
+    `authors` is optional. A row without an id is named by a hash of its texts. Raise a `ValueError` for an invalid row.
     """
     prompt, stated, best = row_prompt(values), column(values, "answers"), column(values, "best")
     if not isinstance(stated, list) or not all(isinstance(answer, str | list) for answer in stated):
@@ -51,7 +51,7 @@ def parse_case(values: Mapping[str, Any]) -> Case:
         raise ValueError("'answers' contains an empty text; fill it, or remove it")
     indices = best if isinstance(best, list) else [best]
     if not all(type(index) is int for index in indices):
-        raise ValueError(f"'best' is the index of the right answer or a list of indices, got {best!r}")
+        raise ValueError(f"'best' must be the index of the right answer or a list of indices, got {best!r}")
     return Case(
         id=stated_id(values) or content_hash([prompt, [*map(completion_json, answers)]]),
         prompt=prompt,
@@ -68,5 +68,5 @@ def _authors(stated: Any) -> tuple[str, ...]:
     if stated is not None and not (
         isinstance(stated, list) and all(isinstance(author, str) and author for author in stated)
     ):
-        raise ValueError(f"'authors' is a list with the name of each answer's model, got {str(stated)[:60]}")
+        raise ValueError(f"'authors' must be a list with the name of each answer's model, got {str(stated)[:60]}")
     return tuple(stated or ())

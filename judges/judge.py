@@ -85,7 +85,7 @@ def failure(reply: Reply) -> NoVerdict | None:
 
 
 Outcome = Sequence[float] | NoVerdict | str
-"""Scores, or the reason for an abstention. A string is the abstention of another judgment, which is passed on."""
+"""Scores, or the reason for an abstention. A string is the reason for the abstention of another judgment."""
 
 
 def _scores_or_reason(outcome: Outcome) -> dict[str, Any]:
@@ -195,7 +195,7 @@ def describe_setting(item: Any) -> Any:
 def one_of(name: str, value: Any, choices: Sequence[Any]) -> None:
     """Raise a `UsageError` if the value is not among the choices."""
     if value not in choices:
-        raise UsageError(f"{name} is {' or '.join(map(str, choices))}, got {value!r}")
+        raise UsageError(f"{name} must be {' or '.join(map(str, choices))}, got {value!r}")
 
 
 def is_quotation_of(evidence: str, answer: str) -> bool:

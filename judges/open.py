@@ -37,7 +37,7 @@ class Materials(NamedTuple):
     loading: Mapping[str, Any] = MappingProxyType({})
     """Options for opening a reward model."""
     open_scorer: Callable[..., RewardScorer] = load_scorer
-    """Opens a reward model by its source, an `objective` and the options of `loading`."""
+    """Function that opens a reward model from its source, an `objective` and the options of `loading`."""
 
     @property
     def by_parameter(self) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def open_judges(
 def open_judge(source: str, chat: Chat, materials: Materials, *, name: str) -> BatchJudge:
     """Return a judge of one kind that uses one language model."""
     spec, parameters = parse_spec(source), _parameters(source)
-    _refuse_joining(source)
+    _refuse_combining(source)
     arguments: dict[str, Any] = {"chat": chat, "name": name, **materials.by_parameter}
     if "score" in parameters:
         arguments["score"] = SCORES[materials.score]
@@ -87,10 +87,10 @@ def _parameters(source: str) -> Mapping[str, Parameter]:
     return signature(load(KINDS, parse_spec(source).name)).parameters
 
 
-def _refuse_joining(source: str) -> None:
+def _refuse_combining(source: str) -> None:
     """Raise a `UsageError` for a kind whose parameters are judges, which a spec cannot contain."""
     if any(BatchJudge in (taken.annotation, *get_args(taken.annotation)) for taken in _parameters(source).values()):
-        raise UsageError(f"{source} combines judges; in `rewardlab judge`, use --kind for them and --together for it")
+        raise UsageError(f"{source} combines judges; give the judges with --kind and this kind with --together")
 
 
 def check_prompt(source: str, prompt: str) -> None:
@@ -111,7 +111,7 @@ def _without_chat(source: str, materials: Materials) -> BatchJudge:
     """Open a reward model, or another judge that does not send requests to a language model."""
     spec = parse_spec(source)
     if "model" not in _parameters(source):
-        _refuse_joining(source)
+        _refuse_combining(source)
         return build(KINDS, source)
     if "model" not in spec.arguments or spec.arguments.keys() - {"model", "objective"}:
         raise UsageError(f"{source}: write reward_model(model=FOLDER), or reward_model(model=FOLDER, objective=NAME)")
@@ -129,12 +129,12 @@ def _scorer(
 def _combine_judges(
     text: str, judges: Sequence[BatchJudge], chats: Mapping[str, Chat], materials: Materials
 ) -> BatchJudge:
-    """Combine judges into one of `kind`, whose constructor takes a list of judges, or one parameter for each."""
+    """Combine judges by the kind that `text` names, which takes a list of judges or one parameter per judge."""
     name, source = split_name(text)
     parameters = _parameters(source)
     positional = [key for key, parameter in parameters.items() if parameter.kind is Parameter.POSITIONAL_OR_KEYWORD]
     if not positional or "chat" in positional or "model" in positional:
-        raise UsageError(f"--together is panel, cascade, route or consistent, got '{source}'")
+        raise UsageError(f"--together must be panel, cascade, route or consistent, got '{source}'")
     if len(positional) == 1:
         return build(KINDS, source, name=name, **{positional[0]: judges})
     if len(positional) != len(judges):
@@ -151,7 +151,7 @@ cached_rule = cache(load_rule)
 
 
 def _open_routing(source: str, chats: Mapping[str, Chat], materials: Materials) -> tuple[str, dict[str, Any]]:
-    """Open the rule and the reward model that a routing judge names. Return the remaining source and both objects."""
+    """Open a routing judge's rule and reward model. Return the source without these arguments, and both objects."""
     spec = parse_spec(source)
     others = {name: value for name, value in spec.arguments.items() if name not in ("rule", "reward_model")}
     if "rule" not in spec.arguments:

@@ -54,7 +54,7 @@ class CountedChat:
         if faults and self.on_fault == "stop":
             raise DataError(
                 f"{len(faults)} of {len(asks)} requests have no reply, such as: {faults[0][:ERROR_LENGTH]}; the other "
-                "replies are stored: go on with --resume, or abstain on these with --on_fault abstain"
+                "replies are stored: continue with --resume, or abstain on failed ones with --on_fault abstain"
             )
         return replies
 

@@ -11,7 +11,7 @@ from ..rm.types import AnyCompletion, Messages, completion_text
 
 @dataclass(frozen=True)
 class Case:
-    """A prompt and R responses. `best` holds the indices of the right responses; if it has all of them, they are tied.
+    """A prompt and R responses. `best` holds the indices of the right responses; if all are right, they are tied.
 
     Cases with the same `cluster` (usually the prompt) are correlated, so statistics treat them as one unit. `values`
     are graded qualities of the responses in [0, 1], if a benchmark has them; NaN is unknown. `sets` are the sizes of
@@ -34,7 +34,7 @@ class Case:
 
     def __post_init__(self):
         if len(self.answers) < 1 + (not self.values):  # a single answer is compared with its own grade only
-            raise ValueError(f"case '{self.id}': a case has at least two answers, got {len(self.answers)}")
+            raise ValueError(f"case '{self.id}': a case must have at least two answers, got {len(self.answers)}")
         for name, entries in (("values", self.values), ("authors", self.authors)):
             if entries and len(entries) != len(self.answers):
                 raise ValueError(f"case '{self.id}': {len(entries)} {name} for {len(self.answers)} answers")
@@ -43,7 +43,7 @@ class Case:
         if not self.best or not all(0 <= index < len(self.answers) for index in self.best):
             raise ValueError(f"case '{self.id}': best {self.best} is not within answers 0 to {len(self.answers) - 1}")
         if not all(0 <= min(pair) < max(pair) < len(self.answers) for pair in self.preferences):
-            raise ValueError(f"case '{self.id}': a preference is a pair of its answers, got {self.preferences}")
+            raise ValueError(f"case '{self.id}': a preference must be a pair of its answers, got {self.preferences}")
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ class Criterion(NamedTuple):
     """Index of the response in the case."""
     name: str
     value: float
-    """1 if the criterion is met, 0 if it is not. For a member of a panel: that judge's score on its own scale."""
+    """1 if the criterion is met, 0 if it is not. For a panel: the score of one member, on the member's scale."""
     evidence: str = ""
     """The judge's quotation from the response."""
     quoted: bool = False
@@ -123,7 +123,7 @@ class Judgment:
     requests: int = 0
     """Number of requests that were or may have been billed, with retries and replies without a verdict."""
     estimated: int = 0
-    """Number of those requests whose tokens and cost are upper bounds, since the server did not state them."""
+    """Number of billed requests whose tokens and cost are upper bounds, since the server did not state them."""
     retrieved: tuple[str, ...] = ()
     """Ids of the rubrics and examples that were retrieved for the case and shown to the judge."""
     truncated: bool = False

@@ -44,7 +44,7 @@ def full_precision(tensor: Tensor) -> torch.autocast:
 
 
 def backend() -> str:
-    """Return the name of the backend for float32 tensors on this machine's GPU, or CPU if it has none, for messages."""
+    """Return the name, for messages, of the backend of float32 tensors on the GPU, or on the CPU without a GPU."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         name = backend_of(torch.empty(0, device=device))
@@ -65,12 +65,12 @@ def _requested_backend() -> Backend | None:
         case "reference" | "eager" | "triton" as name:
             return name
         case other:
-            raise ValueError(f"{VARIABLE} must be reference, eager or triton, got {other!r}; unset it for the default")
+            raise ValueError(f"{VARIABLE} must be 'reference', 'eager', 'triton' or unset, got {other!r}")
 
 
 def _check_triton(tensor: Tensor) -> None:
     if importlib.util.find_spec("triton") is None:
-        raise ValueError(f"{VARIABLE}=triton, but Triton is not installed; pip install triton, or unset it")
+        raise ValueError(f"{VARIABLE}=triton, but Triton is not installed; pip install triton, or unset the variable")
     if tensor.is_cpu and os.environ.get("TRITON_INTERPRET") != "1":
         raise ValueError(f"{VARIABLE}=triton on a CPU needs TRITON_INTERPRET=1 at process start; set both or neither")
 

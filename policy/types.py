@@ -148,7 +148,7 @@ class Rewards:
     def step_rewards(self, formula: str) -> Float[Tensor, "N L"]:
         """Return `steps`. Raise `ValueError` with the name of the formula if no source rewards steps."""
         if self.steps is None:
-            raise ValueError(f"{formula}: no reward source scores steps; use a process reward model or leave it out")
+            raise ValueError(f"{formula}: no reward source scores steps; use a process reward model or another formula")
         return self.steps
 
     def __getitem__(self, name: str) -> Float[Tensor, " N"]:
@@ -209,7 +209,7 @@ class Scheduler(Protocol):
 
 
 class Cycle(NamedTuple):
-    """Completions of a cycle, from which `LearnsOnline` sources learn after the policy was trained on them."""
+    """Completions of one generation, from which `LearnsOnline` sources learn after the policy was trained on them."""
 
     examples: Sequence[Example]
     rollout: Rollout
@@ -342,13 +342,13 @@ class RewardsSteps(Protocol):
     """A source of process rewards: one reward per reasoning step. A run may have at most one such source."""
 
     def step_rewards(self, examples: Sequence[Example]) -> Sequence[Sequence[Any]]:
-        """Return the `StepReward`s of the completions rated last."""
+        """Return the `StepReward`s of the completions in the last call of `rate`."""
         ...
 
 
 @runtime_checkable
 class LearnsOnline(Protocol):
-    """A source that is trained after each cycle. `state()` and `load(state)` save and restore it in checkpoints."""
+    """A source that is trained after each `Cycle`. `state()` and `load(state)` save and restore it in checkpoints."""
 
     def learn(self, cycle: Cycle) -> dict[str, float]:
         """Learn from the completions of a cycle, and return metrics."""
@@ -364,7 +364,7 @@ class HasVersion(Protocol):
 
 @runtime_checkable
 class HasMetrics(Protocol):
-    """A source with metrics of the completions rated last."""
+    """A source with metrics of the completions in its last call."""
 
     def facts(self) -> Mapping[str, float]:
         """Return the metrics by name."""

@@ -51,7 +51,7 @@ def contract_and_kind(source: str) -> tuple[ScoringContract | None, str]:
     contract = load_contract(folder) if (folder / FILE).exists() else None
     kind = contract.kind if contract else "scalar"
     if kind not in names("rm.kinds"):  # only registered kinds are imported: a name from a file must not run other code
-        raise DataError(f"{folder / FILE}: no kind '{kind}' of reward model; {did_you_mean(kind, names('rm.kinds'))}")
+        raise DataError(f"{folder / FILE}: unknown kind '{kind}'; {did_you_mean(kind, names('rm.kinds'))}")
     return contract, kind
 
 
@@ -60,6 +60,6 @@ def _refuse_contract_settings(source: str, contract: ScoringContract, stated: Ma
     for name, value in stated.items():
         if value != fixed[name]:
             raise UsageError(
-                f"--{name} {value}: the contract of {source} says {fixed[name]}; leave --{name} out, which is for "
+                f"--{name} {value}: the contract of {source} says {fixed[name]}; remove --{name}, which is for "
                 "models without a contract"
             )

@@ -367,14 +367,14 @@ class Guide(SumsTokens, TakesPreference, Protocol):
 
 @runtime_checkable
 class HasMembers(Protocol):
-    """A reward model that combines the rewards of others."""
+    """A reward model that combines the rewards of other reward models."""
 
     members: Sequence[RewardModel]
 
 
 @runtime_checkable
 class ReportsSpread(Protocol):
-    """A reward model of several members or heads that reports the rewards of each."""
+    """A reward model of several members or heads, which reports the rewards of each of them."""
 
     def spread(self, examples: Sequence[Example]) -> "np.ndarray":
         """Return the rewards [M, N, K] of M members."""

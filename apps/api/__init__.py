@@ -41,7 +41,7 @@ Model = FilePath | RewardModel | Callable[..., Any]
 
 
 def load(path: FilePath, *, check: bool = True, **options: Any) -> results.LoadedModel:
-    """Load a reward model from a folder, or from a Hub id as a reward model of kind `scalar`.
+    """Load a reward model from a folder, or from the Hub as a model of kind `scalar`.
 
     With `check`, raise `CheckFailed` if the weights no longer reproduce the golden scores in the folder.
 
@@ -81,7 +81,7 @@ def score(
     """Return the rewards of conversations in `data`, or of `completions` to `prompts`."""
     with scratch_folder() as scratch:
         if data is not None and (prompts is not None or completions is not None):
-            raise UsageError("score takes data, or prompts and completions, got both; leave one out")
+            raise UsageError("score takes data, or prompts and completions, but got both; remove one of them")
         if prompts is not None:
             data = conversation_rows(prompts, completions if completions is not None else [])
         file = output or scratch / "scores.jsonl"
@@ -167,7 +167,7 @@ def decode(
     """Decode prompts with a base model and guides: one autoregressive reward model, or one for each objective.
 
     `model` is the guide's folder, or a mapping objective -> folder. `base` is the base model, required if the guide's
-    folder does not name one. `weight` is the guidance weight. The engine that reads the fewest weights is used.
+    folder does not name one. `weight` is the guidance weight. The engine that reads the fewest weights is chosen.
     """
     guide = {"arm": model} if model is not None else {}
     with scratch_folder() as scratch:
@@ -196,7 +196,7 @@ def lint(data: Rows, **settings: Any) -> results.LintReport:
 
 @add_verb_settings("plan")
 def plan(model: FilePath, **settings: Any) -> results.MemoryPlan:
-    """Compute how much memory each GPU needs for a job and how long it takes, without loading weights."""
+    """Compute how much memory each GPU needs for a job and how long the job takes, without loading weights."""
     facts = call("plan", {"model": model} | settings)
     return results.MemoryPlan(
         facts, settings.get("output"), f"{facts['model']}: {facts['job']} on {facts['gpus']} x {facts['gpu']}"
@@ -232,9 +232,9 @@ def sample(
     output: FilePath | None = None,
     **settings: Any,
 ) -> results.Sampled:
-    """Sample completions, and return the rows of the first selection in `select`. Give `reward` as in `reinforce`.
+    """Sample completions, and return those that the first method in `select` selects. Give `reward` as in `reinforce`.
 
-    `output` is a folder for the rows of all selections, their random controls and all completions with their rewards.
+    `output` is a folder for the rows of every selection, its random control, and all completions with their rewards.
     """
     with scratch_folder() as scratch:
         source = data_source(data, scratch, "data")
@@ -267,7 +267,7 @@ def label(
 
 
 def _data_sources(data: Rows, settings: Mapping[str, Any], scratch: Path) -> dict[str, Any]:
-    """Return the sources of training data and, if the settings have any, of evaluation data."""
+    """Return the paths of the training data and, if the settings name evaluation data, of the evaluation data."""
     sources = {"data": data} | {name: settings[name] for name in ("eval_data",) if name in settings}
     return {name: data_source(source, scratch, name) for name, source in sources.items()}
 

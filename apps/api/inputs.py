@@ -42,7 +42,7 @@ _LOADED: list[tuple[weakref.ref[Any], str]] = []
 
 
 def note_loaded(model: Any, path: str) -> None:
-    """Record the path of a loaded reward model, so that the model can replace the path in other calls."""
+    """Record the path of a loaded reward model, so that other calls accept the model in place of its path."""
     _LOADED[:] = [entry for entry in _LOADED if entry[0]() is not None]
     _LOADED.append((weakref.ref(model), path))
 
@@ -54,7 +54,7 @@ def path_of(model: Any) -> str | None:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Yield a temporary folder for rows. Its path is not saved in run folders, since a resumed run uses another one."""
+    """Yield a temporary folder for rows. Run folders do not save its path, as a resumed run gets a new folder."""
     with tempfile.TemporaryDirectory() as folder:
         token = SCRATCH.set(folder)
         try:

@@ -137,7 +137,7 @@ class Evaluation:
         return {row.scorer: row.overall for row in self.report.rows}
 
     def to_pandas(self) -> "pd.DataFrame":
-        """Return a row per scorer and area (overall, section, subset): role, kind, area; value, low, high in [0, 1]."""
+        """Return one row per scorer and area; `kind` says if the area is all cases, a section or a subset."""
         return frame_of([line for row in self.report.rows for line in _areas(row)])
 
     def __fspath__(self) -> str:
@@ -173,7 +173,7 @@ class Comparison:
     facts: "ScorerComparison"
 
     def to_pandas(self) -> "pd.DataFrame":
-        """Return by section or subset: first, second, difference, low, high (shares), p (Holm-adjusted for subsets)."""
+        """Return one row per section or subset: both accuracies, their difference and interval, and p-value."""
         rows = []
         for kind, changes in (("area", self.facts.areas), ("subset", self.facts.subsets)):
             for name, change in changes.items():
@@ -201,7 +201,7 @@ class Comparison:
 
 @dataclass(frozen=True, repr=False)
 class Table:
-    """Result in rows: a sequence of dictionaries."""
+    """Result that consists of rows: a sequence of dictionaries."""
 
     rows: Sequence[Mapping[str, Any]]
     path: Path | None = None
@@ -246,7 +246,7 @@ class Scores(Table):
 
 
 class Decoded(Table):
-    """Completions of guided decoding: columns id, preference, weight, prompt, completion, finished, values by token."""
+    """Completions of guided decoding: columns id, preference, weight, prompt, completion, finished, token values."""
 
     @property
     def completions(self) -> list[str]:
@@ -275,10 +275,10 @@ class Labelled(Table):
 
 @dataclass(frozen=True, repr=False)
 class LintReport(Table):
-    """Findings of preference data by row: columns row, reason, detail ... Empty without findings."""
+    """Problems found in preference data, one per row, with columns such as row, reason and detail."""
 
     leaks: Sequence[str] = ()
-    """Sentences about features that predict the label of the data set."""
+    """One sentence for each feature that predicts which response of a pair is chosen."""
 
     @property
     def ok(self) -> bool:

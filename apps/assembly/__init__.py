@@ -1,1 +1,1 @@
-"""Combinations of the levels below: training of judges, judges as rewards, routing fitted to finished runs."""
+"""Combinations of judges, reward models and training: judge training, judges as rewards, probes fitted to runs."""

@@ -27,7 +27,7 @@ CORRECTIONS = "corrections.json"
 
 
 class CaseLabels(NamedTuple):
-    """Labels by case id, averaged over annotators, and the number of unused rows: other cases or texts, bad rows."""
+    """Labels by case id, averaged over annotators, and the number of unused rows (other case or text, or invalid)."""
 
     labels: dict[str, HumanLabel]
     unused: int
@@ -108,7 +108,7 @@ def _label(case: Case, row: Mapping[str, Any]) -> HumanLabel | None:
 
 
 def correct_run(folder: str, source: str, width: float, on_bad_row: OnBadRow = "refuse") -> dict[str, Any]:
-    """Correct the results of a finished run's models by human labels. Save them in its report and `corrections.json`.
+    """Correct a finished run's results by human labels. Save them in the run's report and `corrections.json`.
 
     `width` is the target width of the interval of a share. Notes of an earlier correction are replaced.
     """
@@ -122,9 +122,9 @@ def correct_run(folder: str, source: str, width: float, on_bad_row: OnBadRow = "
         for figure, correction in figures.items()
     ]
     if not sentences:
-        raise DataError(f"{source}: no model of {folder} judged a case that has a label; label cases of this run")
+        raise DataError(f"{source}: no model of {folder} judged a labelled case; label cases that the run judged")
     if unused:
-        log(f"{source}: {unused} rows are not used: other cases, other texts, or no label")
+        log(f"{source}: {unused} rows are not used; they are for other cases or texts, or have no label")
     report = run.report([*(note for note in run.summary["notes"] if not note.startswith(PREFIX)), *sentences])
     facts = {
         name: {

@@ -49,7 +49,7 @@ def open_reward_judge(kind: str, materials: Materials, replies: str, settings: M
     config = ChatConfig(**typed_values("judge", of_chat, ChatConfig))
     if len(config.names) != 1:
         raise UsageError(
-            f"a judge as a reward takes one model, got {len(config.names)}; give endpoint=URL and model=NAME, or "
+            f"a judge as a reward must have one model, got {len(config.names)}; give endpoint=URL and model=NAME, or "
             "local=FOLDER"
         )
     config.validate()
@@ -62,7 +62,7 @@ def open_reward_judge(kind: str, materials: Materials, replies: str, settings: M
     prices = models.prices[short]
     folder = Path(replies) / f"rank-{rank}" if processes > 1 else Path(replies)
     if replies:
-        store = _store(folder)
+        store = _reply_store(folder)
         count_stored([chat], store)
         chat = StoredReplies(chat, store, prices=prices or FREE)
     counting_chat = CountedChat(chat, prices)
@@ -76,7 +76,7 @@ def open_reward_judge(kind: str, materials: Materials, replies: str, settings: M
 _OPEN: WeakValueDictionary[Path, Store] = WeakValueDictionary()
 
 
-def _store(folder: Path) -> Store:
+def _reply_store(folder: Path) -> Store:
     """Return the reply store of a folder. All judges of this process share one store per folder."""
     path = folder.resolve()
     store = _OPEN.get(path)
@@ -110,8 +110,8 @@ class JudgeReward:
     """Reward function by a judge: one score per completion, or None for an abstention.
 
     The reward of a pointwise judge is its score of the completion. A judge that compares completions plays a tournament
-    among the completions of a prompt in one data row: the reward s_i of completion i is its mean share of the
-    comparisons with all others, where equal texts get 1/2. The reward is missing if a comparison is missing or there is
+    among the completions of a prompt in one data row: the reward s_i of completion i is its share of wins
+    against all others, where equal texts get 1/2. The reward is missing if a comparison is missing or there is
     no other completion. `facts` are metrics of the last call, in which stored replies count like new requests.
     """
 
@@ -121,11 +121,11 @@ class JudgeReward:
         self.references = references or {}
         """Reference responses for the judge, by the prompt's text."""
         self.completions = self.missing = self.judgments = self.abstentions = 0
-        self._earlier = self._totals()
+        self._earlier = self._usage_totals()
 
     def __call__(self, examples: Sequence[Example], rows: Sequence[int] = ()) -> list[float | None]:
         """Return a score per completion; `rows` are the prompts' data rows. Raise `DataError` if all requests fail."""
-        self._earlier, replies_earlier = self._totals(), self.chat.replies
+        self._earlier, replies_earlier = self._usage_totals(), self.chat.replies
         judgments = self._tournaments(examples, rows) if self.compares else self._pointwise(examples)
         if self.facts()["without_reply"] and self.chat.replies == replies_earlier:
             last = next(reversed(self.chat.faults))
@@ -137,10 +137,10 @@ class JudgeReward:
 
     def facts(self) -> dict[str, float]:
         """Return the numbers of requests, failures, tokens, judgments and abstentions, and the cost if it is known."""
-        so_far = {name: value for name, value in self._totals().items() if value is not None}
+        so_far = {name: value for name, value in self._usage_totals().items() if value is not None}
         return {name: value - self._earlier[name] for name, value in so_far.items()}
 
-    def _totals(self) -> dict[str, Any]:
+    def _usage_totals(self) -> dict[str, Any]:
         return self.chat.account() | {"judgments": self.judgments, "abstentions": self.abstentions}
 
     def _judge_cases(self, cases: Sequence[Case]) -> list[Judgment]:
@@ -174,7 +174,7 @@ class JudgeReward:
         group_of, groups = [*prompts], defaultdict[tuple[int, str], list[int]](list)
         for index, name in enumerate(group_of):
             groups[name].append(index)
-        duels = [duel for indices in groups.values() for duel in _duels(examples, indices)]
+        duels = [duel for indices in groups.values() for duel in _pairs_to_compare(examples, indices)]
         judgments = self._judge_cases(
             [
                 Case(str(name), examples[i].prompt, (examples[i].completion, examples[j].completion))
@@ -195,7 +195,7 @@ class JudgeReward:
 
 
 def win_share(shares: Sequence[float | None]) -> float | None:
-    """Return the mean share of a completion's comparisons. None if a comparison is missing or there are none.
+    """Return a completion's mean share over its comparisons. None if a comparison is missing or there are none.
 
     >>> win_share([1.0, 0.5]), win_share([1.0, None]), win_share([])
     (0.75, None, None)
@@ -208,7 +208,7 @@ def _key(example: Example) -> tuple[str, AnyCompletion]:
     return prompt_text(example.prompt), example.completion
 
 
-def _duels(examples: Sequence[Example], indices: Sequence[int]) -> Iterator[tuple[int, int]]:
+def _pairs_to_compare(examples: Sequence[Example], indices: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Return all pairs of different texts among the completions of a prompt."""
     distinct = list({examples[index].completion: index for index in indices}.values())
     return combinations(distinct, 2)
@@ -233,6 +233,6 @@ def judge_labeller(judge: BatchJudge) -> Labeller:
 
 
 def first_preferred(judgment: Judgment) -> float:
-    """Return 1 / number of best responses if the first is one of them, else 0; NaN for an abstention."""
+    """Return 1 / number of best responses if the first response is one of these, else 0; NaN for an abstention."""
     best = max(judgment.scores, default=math.nan)
     return math.nan if judgment.abstained else (judgment.scores[0] == best) / judgment.scores.count(best)

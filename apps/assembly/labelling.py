@@ -21,11 +21,11 @@ from ..runs.resumable_rows import ResumableRows
 from ..runs.run_folder import write_rows
 
 READ = (*PROMPT_COLUMNS, *LISTS, "completion", "response", "answer")
-"""Columns with the prompt and the responses, which are not passed to labellers as further columns."""
+"""Columns with the prompt and the responses; only the other columns are passed to labellers as arguments."""
 DATA = "data"
-"""Name of the labels that preference pairs already have."""
+"""Name under which the labels of preference pairs in the data count as a further labeller."""
 TIED = -1
-"""Category of a tie. The other categories are the responses' positions in an order by hash."""
+"""Category of a tie. Any other category is the preferred response's position after sorting the responses by hash."""
 
 
 class Group(NamedTuple):
@@ -91,11 +91,11 @@ class Ratings(NamedTuple):
     names: tuple[str, ...]
     rewards: Float[np.ndarray, "P M K"]
     members: Float[np.ndarray, "P M V"]
-    """Rewards by each member if the only labeller is an ensemble; otherwise equal to `rewards`."""
+    """Rewards of each member (V of them) if the only labeller is an ensemble; otherwise equal to `rewards`."""
 
     @property
     def total(self) -> Float[np.ndarray, "P M"]:
-        """Mean over the labellers. NaN if one of them abstained."""
+        """Mean over the labellers. NaN if a labeller abstained."""
         return self.rewards.mean(2)
 
     def share(self, pair: PickedPair) -> float:
@@ -106,10 +106,10 @@ class Ratings(NamedTuple):
 
 
 def rate_groups(sources: RewardSources, groups: Sequence[Group], file: Path, batch_size: int) -> tuple[Ratings, int]:
-    """Return the rewards of all responses, and how many were computed now; the others were read from `file`.
+    """Return the rewards of all responses, and how many of them this call computed; the rest were read from `file`.
 
-    A batch of `batch_size` groups is appended to the file when it is complete. Raise `UsageError` for stored rewards
-    under other scoring contracts, as of a server that has another model now.
+    A batch of `batch_size` groups is appended to the file when it is complete. Raise `UsageError` if stored rewards
+    have another scoring contract, for example because a server changed its model.
     """
     rows = ResumableRows(file, resume=True, overwrite=False)
     texts = ([prompt_text(group.row.prompt), *map(completion_json, group.responses)] for group in groups)
@@ -155,8 +155,8 @@ def agreement(groups: Sequence[Group], ratings: Ratings) -> dict[str, Any]:
     their order in the data has no effect. The labels of preference pairs in the data count as a further labeller,
     `data`. With a single labeller, the result is empty.
     """
-    labels = {name: _preferred(groups, ratings.rewards[:, :, k]) for k, name in enumerate(ratings.names)}
-    in_data = _preferred(groups, _padded([[[score] for score in group.scores] for group in groups])[:, :, 0])
+    labels = {name: _preferred_positions(groups, ratings.rewards[:, :, k]) for k, name in enumerate(ratings.names)}
+    in_data = _preferred_positions(groups, _padded([[[score] for score in group.scores] for group in groups])[:, :, 0])
     if not np.isnan(in_data).all():
         labels[DATA] = in_data
     if len(labels) < 2:
@@ -172,7 +172,7 @@ def agreement(groups: Sequence[Group], ratings: Ratings) -> dict[str, Any]:
     return {"alpha": krippendorff_alpha(np.stack([*labels.values()])), "pairs": pairs}
 
 
-def _preferred(groups: Sequence[Group], rewards: Float[np.ndarray, "P M"]) -> Float[np.ndarray, " P"]:
+def _preferred_positions(groups: Sequence[Group], rewards: Float[np.ndarray, "P M"]) -> Float[np.ndarray, " P"]:
     labels = np.full(len(groups), np.nan)
     for index, group in enumerate(groups):
         values = rewards[index, : len(group.responses)]

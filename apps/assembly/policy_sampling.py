@@ -56,7 +56,7 @@ class SampledCompletion(NamedTuple):
 def sample_locally(
     engine: Engine, requests: Sequence[Request], file: Path, *, batch_size: int
 ) -> tuple[list[SampledCompletion], int]:
-    """Return a completion of each request, and how many were generated now; the others were read from `file`.
+    """Return one completion per request, and how many of them this call generated; the rest were read from `file`.
 
     A batch is appended to the file when it is complete.
     """
@@ -79,7 +79,7 @@ def sample_locally(
 def sample_from_server(
     endpoint: Endpoint, requests: Sequence[Request], folder: Path
 ) -> tuple[list[SampledCompletion], int]:
-    """Return a completion of each request, and how many were requested now; the others were read from `folder`.
+    """Return one completion per request, and how many of them this call requested; the rest were read from `folder`.
 
     Replies are stored on arrival. Raise `DataError` if the server left requests without a reply.
     """
@@ -119,7 +119,7 @@ class Sample(NamedTuple):
 
     @property
     def parts(self) -> Float[ndarray, "P n E"] | None:
-        """Rewards used for selection if several, else rewards by member of an ensemble. None without an ensemble."""
+        """Rewards used for selection if several, else rewards of the ensemble's members. None if neither exists."""
         every = self.rewards.values if len(self.names) > 1 else self.rewards.members
         if every is None:
             return None
@@ -137,7 +137,7 @@ class Sample(NamedTuple):
         return [self.rewards.index(name) for name in self.names]
 
     def by_prompt(self, values: Float[Tensor, " N"]) -> Float[ndarray, "P n"]:
-        """Return values of the completions as a table with a row for each prompt."""
+        """Reshape one value per completion into a table with one row per prompt."""
         return values.numpy().reshape(len(self.prompts), -1)
 
     def texts(self) -> list[list[str]]:
@@ -151,7 +151,7 @@ class Sample(NamedTuple):
         return self.by_prompt(torch.tensor(counts, dtype=torch.float64))
 
     def ids(self) -> list[str]:
-        """Return the ids of the rows if they are unique, else the indices of the prompts."""
+        """Return the ids of the prompts' rows if every row has a unique id, else the indices of the prompts."""
         stated = [row.columns.get("id") for row in self.prompts]
         unique = None not in stated and len({*map(str, stated)}) == len(stated)
         return [str(id) for id in (stated if unique else range(len(stated)))]
@@ -160,7 +160,7 @@ class Sample(NamedTuple):
 def rate(
     sources: RewardSources, prompts: Sequence[PromptRow], completions: Sequence[SampledCompletion], batch_size: int
 ) -> Rewards:
-    """Return the rewards of all completions, in batches of `batch_size`, a multiple of the completions per prompt."""
+    """Compute the rewards of all completions in batches. `batch_size` is a multiple of the completions per prompt."""
     n, parts = len(completions) // len(prompts), []
     with tqdm(total=len(completions), desc="rewards", unit="completion", disable=None) as bar:
         for first in range(0, len(completions), batch_size):
@@ -191,7 +191,7 @@ def log_gains(sample: Sample) -> dict[str, Any]:
         values = torch.from_numpy(sample.by_prompt(sample.rewards[name]))
         for gain in expected_gains(rewards, values)[-1:]:
             watched[name] = gain._asdict()
-            worse = "; the selection lowers it" if gain.high < 0 else ""
+            worse = "; the selection lowers this reward" if gain.high < 0 else ""
             log(f"expected gain in '{name}': {_text(gain)} ({gain.prompts} prompts){worse}")
     every = [gain._asdict() for gain in gains]
     return {"gain": every[-1] if every else None, "watched": watched, "gains": every}
@@ -207,7 +207,7 @@ def _text(gain: Gain) -> str:
 def write_selection(sample: Sample, name: str, picks: Sequence[Any], control: Sequence[Any], folder: Path) -> None:
     """Write the selected rows to `NAME.jsonl` and the control to `NAME_control.jsonl`.
 
-    Pairs by several rewards or by an ensemble have `wins`, the share of rewards or members that prefer `chosen`.
+    Pairs selected by several rewards or an ensemble have `wins`, the share of rewards or members that prefer `chosen`.
     """
     texts, ids, rewards, parts = sample.texts(), sample.ids(), sample.total, sample.parts
 

@@ -1,6 +1,6 @@
 """The context of the tabs, functions that build tabs, and wrappers and options of Gradio's events.
 
-A tab that shows data is one `gr.HTML`; the script `store.js` calls its functions with the values of the address.
+A tab that shows data is one `gr.HTML`; the script `store.js` calls the tab's functions with the values of the address.
 """
 
 import functools
@@ -26,23 +26,23 @@ R = TypeVar("R")
 WORLD = "rewardlab world --output world"
 EMPTY = {
     JUDGED: (
-        "No run with judgments is here yet. These commands write one:",
+        "This folder has no run with judgments yet. These commands write one:",
         WORLD,
         "rewardlab eval --model rewardlab.benchmarks.garden:gold --data world/test.jsonl --output {folder}/eval",
     ),
     TRAINED: (
-        "No training of a policy is here yet. These commands write one:",
+        "This folder has no policy training yet. These commands write one:",
         WORLD,
         "rewardlab train --kind linear --data world/train.jsonl --output {folder}/rm",
         "rewardlab rl --model world/policy --data world/train.jsonl --reward rm={folder}/rm --max_steps 20 "
         "--max_completion_length 16 --rollout_steps 5 --output {folder}/policy",
     ),
     STUDY: (
-        "No study is here yet. This command writes one:",
+        "This folder has no study yet. This command writes one:",
         "python -m rewardlab.research.studies guide_recipes --output {folder}/guide_recipes",
     ),
     ANSWERS: (
-        "No decoded file is here yet. This command writes one:",
+        "This folder has no decoded file yet. This command writes one:",
         "rewardlab decode --base MODEL --arm GUIDE --data PROMPTS --sweep 11 --output {folder}/completions.jsonl",
     ),
 }
@@ -61,16 +61,16 @@ class Site(NamedTuple):
     models: Models
 
     def nothing_yet(self, kind: str) -> UsageError:
-        """Return the error for a folder without a run of a kind: a sentence, and commands for `note_html`.
+        """Return the error for a folder that has no run of this kind, in the format of `note_html`.
 
-        The commands contain the path of the folder, so that they can be copied without a change.
+        Its commands write such a run. They contain the path of the folder, so that they can be copied without a change.
         """
         sentence, *commands = EMPTY[kind]
         folder = shlex.quote(str(self.root.folder))
         return UsageError("\n".join([sentence, *(f"`{command.format(folder=folder)}`" for command in commands)]))
 
     def pick(self, preferred: str | None, kind: str) -> str | None:
-        """Return the id of the preferred run, by its name when finished if it is finished; else of a complete run.
+        """Return the current id of the preferred run, or if it does not exist, the id of a complete run.
 
         None if there is no run.
         """
@@ -105,13 +105,13 @@ class View(NamedTuple):
     """What a tab shows for an address."""
 
     query: Mapping[str, Any]
-    """Values that are shown: those of the address, completed and corrected."""
+    """Values of the address, with missing values added and invalid values replaced."""
     parts: Mapping[str, Any]
     """Id of an element of the tab's template -> HTML or a Plotly figure. Other elements become empty."""
     growing: bool = False
     """Whether the page requests the tab again every few seconds."""
     later: tuple[str, ...] = ()
-    """Ids of elements that are slow to compute; the page requests them afterwards from `later` of the tab."""
+    """Ids of elements that are slow to compute; the page requests them afterwards by the tab's function `later`."""
 
 
 def pane(site: Site, name: str, template: str, module: str) -> gr.HTML:
@@ -174,7 +174,7 @@ def encoded(parts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def noted(parts: Callable[[], Mapping[str, Any]], element: str) -> Mapping[str, Any]:
-    """Return the parts. If they raise an error, return a note with the reason in the given element."""
+    """Return the parts. If computing them fails, return only a note with the reason, for the given element."""
     try:
         return parts()
     except (UsageError, DataError) as error:
@@ -211,7 +211,7 @@ def show_errors(function: Callable[P, R]) -> Callable[P, Any]:
 
 
 def stream_updates(function: Callable[P, Iterator[R]]) -> Callable[P, Iterator[Any]]:
-    """Wrap a generator that handles an event in the same way as `show_errors`. Each yielded value updates the page."""
+    """Wrap a generator that handles an event. Errors are shown as in `show_errors`. Yielded values update the page."""
 
     @functools.wraps(function)
     def answer(*args: P.args, **kwargs: P.kwargs) -> Iterator[Any]:

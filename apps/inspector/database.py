@@ -59,7 +59,7 @@ def convert_query_errors(text: str, files: Mapping[str, Path], way_out: str = WA
     try:
         yield
     except duckdb.OutOfMemoryException as error:
-        raise DataError(f"{read[0].parent} needs more memory than {SETTINGS['memory_limit']}; narrow it") from error
+        raise DataError(f"{read[0].parent} needs more memory than {SETTINGS['memory_limit']}; add filters") from error
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
         named = (

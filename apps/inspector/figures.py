@@ -13,7 +13,7 @@ __all__ = ["PALETTE", "layout", "link_options", "plot_text", "set_title"]
 FONT = '"Source Sans Pro", system-ui, sans-serif'
 """Font of the page. Plotly needs it to measure texts."""
 LIGHT, DARK = "#4b5563", "#d1d5db"
-"""Colours of texts on a light and on a dark page. `style.CSS` sets the dark one."""
+"""Colours of texts on a light and on a dark page. `style.CSS` sets the colour on a dark page."""
 
 
 def link_options(address: str, ids: Sequence[str]) -> dict[str, Any]:

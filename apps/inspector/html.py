@@ -26,7 +26,7 @@ def text_html(text: str, longest: int = LONGEST) -> str:
 
 
 def _visible(match: re.Match[str]) -> str:
-    """Return the visible form of a matched control or direction character."""
+    """Return a visible replacement for a matched control or direction character."""
     code = ord(match[0])
     if code < 32:
         return chr(0x2400 + code)

@@ -65,7 +65,7 @@ class Models:
         """Yield the decoding engine, with base model and guides, for exclusive use."""
         if not self.decodes:
             raise UsageError(
-                "no guide was named at the start; start with --arm, and with --base unless the guide is an adapter"
+                "no guide was named at the start; restart with --arm, and with --base unless the guide is an adapter"
             )
         from ...policy.decoding.engines import open_engine
 

@@ -57,7 +57,7 @@ class Root:
             if entry.id == id:
                 _refuse_links(entry.path)
                 return entry
-        raise UsageError(f"there is no run '{id}' here; choose one of the list, which is updated as runs are written")
+        raise UsageError(f"there is no run '{id}' here; choose a run in the list, which is updated as runs are written")
 
     def find(self, id: str | None, *kinds: str) -> Path:
         """Return the path of a run: its folder, or a file of decoded completions."""
@@ -102,12 +102,12 @@ def read_manifest(folder: Path) -> Mapping[str, Any]:
 
 
 def _entries(folder: Path, id: str, depth: int, finished: bool = False) -> Iterator[Entry]:
-    """Yield the folder if it is a run, and the runs in it. Runs in a finished study count as finished."""
+    """Yield the folder if it is a run, then the runs inside the folder. Runs in a finished study count as finished."""
     try:
         inside = {entry.name: entry for entry in os.scandir(folder)}
     except OSError:
         return
-    kind = _unfinished_kind(folder, {*inside}) if folder.name.endswith(PARTIAL) else _kind({*inside})
+    kind = _unfinished_kind(folder, {*inside}) if folder.name.endswith(PARTIAL) else _kind_of_files({*inside})
     finished = (finished or MANIFEST in inside) and not folder.name.endswith(PARTIAL)
     if kind:
         yield Entry(id or ".", kind, not finished and kind != STUDY, folder)
@@ -117,12 +117,12 @@ def _entries(folder: Path, id: str, depth: int, finished: bool = False) -> Itera
         below = f"{id}/{name}" if id else name
         if entry.is_dir(follow_symlinks=False) and not name.startswith("."):
             yield from _entries(folder / name, below, depth - 1, finished)
-        elif name.endswith(".jsonl") and entry.is_file(follow_symlinks=False) and _holds_answers(folder / name):
+        elif name.endswith(".jsonl") and entry.is_file(follow_symlinks=False) and _is_decoded_file(folder / name):
             yield Entry(below, ANSWERS, False, folder / name)
 
 
-def _kind(names: set[str]) -> str:
-    """Return the kind of a run from the file names in its folder. Empty if the folder is no run."""
+def _kind_of_files(names: set[str]) -> str:
+    """Return the kind of a run from the file names in its folder. Empty if the folder is not a run."""
     if {*LOGS} & names:
         return TRAINED
     if {ITEMS, SCORES, SUMMARY} & names:
@@ -131,16 +131,16 @@ def _kind(names: set[str]) -> str:
 
 
 def _unfinished_kind(folder: Path, names: set[str]) -> str:
-    """Return the kind of an unfinished run. Before it has tables, the kind follows from its settings."""
+    """Return the kind of an unfinished run. If the run has no tables yet, the kind follows from its settings."""
     if STEPS in names or CONFIG not in names:
-        return _kind(names)
-    return JUDGED if "benchmark" in read_settings(folder) else _kind(names) or JOB
+        return _kind_of_files(names)
+    return JUDGED if "benchmark" in read_settings(folder) else _kind_of_files(names) or JOB
 
 
 def is_run(folder: Path) -> bool:
     """Return whether a folder is a run folder of rewardlab."""
     try:
-        return bool(_kind(set(os.listdir(folder))))
+        return bool(_kind_of_files(set(os.listdir(folder))))
     except OSError:
         return False
 
@@ -154,7 +154,7 @@ def is_whole(folder: Path) -> bool:
         return False
 
 
-def _holds_answers(path: Path) -> bool:
+def _is_decoded_file(path: Path) -> bool:
     """Return whether a file has rows of `rewardlab decode`, judging by its first line."""
     try:
         with path.open("rb") as lines:

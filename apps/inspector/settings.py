@@ -26,7 +26,7 @@ class InspectConfig(Settings):
     )
     model: list[str] = setting([], "Reward models that explain the scores of runs: folders or Hub ids.")
     base: str | None = setting(
-        None, "Base model of the playground, which decodes prompts; by default that of the adapter."
+        None, "Base model of the playground, which decodes prompts; by default the adapter's base model."
     )
     arm: list[str] = setting([], "Autoregressive reward model (ARM) that guides the playground, as in `decode`.")
     retriever: str = setting(

@@ -32,7 +32,7 @@ TABS: dict[str, Callable[[Site], object]] = {
 
 def build(config: InspectConfig) -> gr.Blocks:
     """Build the page of a run folder, of a folder of runs, or of a file of results."""
-    root = _root(config.run)
+    root = _open_or_import(config.run)
     private_cache()
     with gr.Blocks(title=f"rewardlab · {escape(root.folder.name)}", analytics_enabled=False, fill_width=True) as page:
         gr.HTML(_heading(root), apply_default_css=False)
@@ -50,7 +50,7 @@ def add_annotations(run: str, source: str) -> int:
     from .tabs.judgments.annotation.exchange import import_annotations
     from .tabs.judgments.queries import open_run
 
-    runs = _root(run).entries(JUDGED)
+    runs = _open_or_import(run).entries(JUDGED)
     if len(runs) != 1:
         raise UsageError(f"--annotations needs one run with judgments, and {run} has {len(runs)}; name one of them")
     return import_annotations(open_run(runs[0].path), source)
@@ -60,10 +60,10 @@ def export_bundle(config: InspectConfig, target: str) -> dict[str, Any]:
     """Write a static copy of the judgments of the runs, which needs no server."""
     from .tabs.judgments.bundle.write import write_bundle
 
-    return write_bundle(_root(config.run), Path(target))
+    return write_bundle(_open_or_import(config.run), Path(target))
 
 
-def _root(run: str) -> Root:
+def _open_or_import(run: str) -> Root:
     """Open a folder of runs, or import a file of results as a run."""
     if not Path(run).is_file():
         return open_root(run)

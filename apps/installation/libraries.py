@@ -52,9 +52,9 @@ def explained_imports() -> Iterator[None]:
 
 @contextlib.contextmanager
 def quiet_libraries() -> Iterator[None]:
-    """Hide FutureWarnings and, if it is imported, Transformers' progress bars of loading and saving weights.
+    """Within the block, hide FutureWarnings and, if Transformers is imported, its progress bars for weights.
 
-    This applies within the block. Other progress bars and warnings stay. Transformers is not imported for this:
+    Other progress bars and warnings stay. Transformers is not imported for this purpose:
     `rm.backbones.loading` hides the bars of the models that it loads.
     """
     with warnings.catch_warnings(), contextlib.ExitStack() as hidden:

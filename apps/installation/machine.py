@@ -139,11 +139,11 @@ def _extras_of(requirement: Requirement) -> list[str]:
 
 
 def checks(facts: Mapping[str, Any]) -> Iterator[Check]:
-    """Yield the results of all checks. A failure prevents verbs from running; a warning slows or disables some."""
+    """Yield the results of all checks. A failure prevents all commands from running, a warning only some."""
     version = ".".join(map(str, sys.version_info[:2]))
     supported = sys.version_info[:2] >= OLDEST_PYTHON
     yield _check("python", supported, version, "install Python 3.11 or newer")
-    yield from _packages()
+    yield from _check_packages()
     remedy = "unset REWARDLAB_KERNELS, or pip install triton"
     yield _check("kernels", not facts["kernels"].startswith("none"), facts["kernels"], remedy)
     yield _device(facts["devices"], facts["environment"])
@@ -156,7 +156,7 @@ def checks(facts: Mapping[str, Any]) -> Iterator[Check]:
     writable = os.access(_existing_folder(cache_folder()), os.W_OK)
     remedy = "set HF_HOME to a writable folder"
     yield _check("cache", writable, str(cache_folder()), remedy)
-    yield _safetensors()
+    yield _check_safetensors()
     yield templates()
 
 
@@ -164,7 +164,7 @@ def _check(name: str, passed: bool, result: str, way_out: str, bad: str = "fail"
     return Check(name, "ok" if passed else bad, result, way_out)
 
 
-def _packages() -> Iterator[Check]:
+def _check_packages() -> Iterator[Check]:
     """Check that every required package is installed in a supported version."""
     needed = [requirement for requirement in _requirements() if not _extras_of(requirement)]
     if not needed:
@@ -192,7 +192,7 @@ def disk(name: str, free: float) -> Check:
     )
 
 
-def _safetensors() -> Check:
+def _check_safetensors() -> Check:
     """Check that safetensors, the only format for weights, saves and loads a tensor."""
     from safetensors.torch import load, save
 

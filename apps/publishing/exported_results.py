@@ -48,7 +48,7 @@ def data_source(manifest: Mapping[str, Any]) -> DataSource | None:
 def hub_results(run: Finished, row: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the entries of a model's `.eval_results/NAME.yaml`. Empty for a part of a benchmark or local data.
 
-    The format is https://huggingface.co/docs/hub/eval-results. The value is the accuracy overall, in [0, 1].
+    The format is https://huggingface.co/docs/hub/eval-results. The value is the overall accuracy, in [0, 1].
     """
     manifest = manifest_of(run)
     source, (value, low, high) = data_source(manifest), row[OVERALL]
@@ -136,7 +136,7 @@ def record_path(record: Mapping[str, Any], run: Finished) -> str:
 
 
 def file_name(text: str) -> str:
-    """Return a text as the name of a file or folder.
+    """Convert a text to a valid name of a file or folder.
 
     >>> file_name("../rm bench(n=2)")
     'rm_bench_n_2_'

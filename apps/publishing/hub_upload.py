@@ -66,7 +66,7 @@ class Repository(NamedTuple):
         )
 
     def _send(self, request: str, path: Path, **options: Any) -> str:
-        """Send a commit to the Hub. Raise `DataError` if the Hub refuses it; the local files are complete."""
+        """Send a commit to the Hub. Raise `DataError` if the Hub refuses the commit; the local files stay complete."""
         from huggingface_hub import HfApi
 
         common = {"repo_id": self.name, "repo_type": self.kind, "revision": self.revision}
@@ -86,7 +86,7 @@ class Repository(NamedTuple):
 def open_repository(
     settings: Any, kind: Literal["model", "dataset"] = "model", *, leads: bool = True
 ) -> Repository | None:
-    """Create the repository that settings or trainer arguments name, if it is new.
+    """Create the repository that settings or trainer arguments name, if it does not exist.
 
     Return None without `push_to_hub`, and in processes other than rank 0.
 
@@ -107,7 +107,7 @@ def open_repository(
         name = api.create_repo(settings.hub_model_id, private=private, repo_type=kind, exist_ok=True).repo_id
     except (OSError, ValueError) as error:
         raise UsageError(
-            f"--hub_model_id {settings.hub_model_id}: the Hub refuses it ({_first_line(error)}); log in with hf auth "
+            f"--hub_model_id {settings.hub_model_id}: refused by the Hub ({_first_line(error)}); log in with hf auth "
             "login, or check the name"
         ) from error
     return Repository(name, kind, token, revision)

@@ -37,23 +37,23 @@ class Measured(NamedTuple):
 
 def card(folder: Path, contract: ScoringContract, measured: Sequence[Measured]) -> str:
     """Return the YAML header and the text of a model card."""
-    manifest, recipe = _json(folder / MANIFEST), _mapping(folder / CONFIG, from_yaml)
+    manifest, recipe = _json(folder / MANIFEST), _load_mapping(folder / CONFIG, from_yaml)
     parts = [
         f"# {text(folder.resolve().name)}",
-        _about(contract),
+        _summary_text(contract),
         _contract(contract),
-        _loading(folder, contract),
+        _usage_text(folder, contract),
         *(["## Measured", *map(_run, measured)] if measured else []),
         _training(manifest, recipe),
         _guide(manifest.get("guide") or {}),
-        _parity(folder, contract),
+        _parity_text(folder, contract),
         _limits(contract, measured),
     ]
     return f"---\n{_header(folder, contract, recipe, measured)}\n---\n\n" + "\n\n".join(filter(None, parts)) + "\n"
 
 
 def text(value: object) -> str:
-    """Return a text as one line of Markdown with escaped markup. `table` escapes `|`."""
+    """Return a text as one line of Markdown with escaped markup, except `|`, which `table` escapes."""
     flat = re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", " ", CONTROL.sub(" ", str(value))).strip()
     return re.sub(r"([\\`*_\[\]~#])", r"\\\1", html.escape(flat, quote=False))
 
@@ -90,10 +90,10 @@ def _hub_id(folder: Path, recipe: dict[str, Any]) -> str | None:
     return name if is_id else None
 
 
-def _about(contract: ScoringContract) -> str:
+def _summary_text(contract: ScoringContract) -> str:
     names = ", ".join(map(text, contract.objectives))
     many = f"{len(contract.objectives)} numbers: {names}" if len(contract.objectives) > 1 else f"one number: {names}"
-    return f"A reward model of kind {text(contract.kind)}. It reads a conversation with a response and gives it {many}."
+    return f"A reward model of kind {text(contract.kind)}. It reads a conversation with a response and returns {many}."
 
 
 def _contract(contract: ScoringContract) -> str:
@@ -113,7 +113,7 @@ def _contract(contract: ScoringContract) -> str:
     return "\n".join(["## Scoring contract", "", "Settings that determine a score, from `scoring.json`.", "", *lines])
 
 
-def _loading(folder: Path, contract: ScoringContract) -> str:
+def _usage_text(folder: Path, contract: ScoringContract) -> str:
     plain = contract.kind in CLASSIFIERS and not (folder / ADAPTER).exists()
     also = (
         "\n\nPlain Transformers loads it too: `AutoModelForSequenceClassification.from_pretrained(...)`."
@@ -136,11 +136,11 @@ def _run(measurement: Measured) -> str:
     facts = [
         f"{summary['cases']} cases of {text(summary['suite'])} (version {text(summary['version'])}) over "
         f"{summary['clusters']} prompts; accuracy in per cent with its 95 % interval. "
-        f"{row['scored']} scored, {row['ties']} ties, {row['unscored']} unscored, {row.get('truncated', 0)} cut."
+        f"{row['scored']} scored, {row['ties']} ties, {row['unscored']} unscored, {row.get('truncated', 0)} truncated."
     ]
     part = part_of(summary["notes"])
     data = _json(measurement.run.folder / MANIFEST).get("data") or {}
-    facts += [f"Data: {_source(name, digest)}." for name, digest in data.items()]
+    facts += [f"Data: {_source_text(name, digest)}." for name, digest in data.items()]
     if (error := _calibration(measurement)) is not None:
         facts.append(f"Expected calibration error of σ(margin): {error:.3f}.")
     slope = row["style"].get("length_slope")
@@ -181,7 +181,7 @@ def _training(manifest: dict[str, Any], recipe: dict[str, Any]) -> str:
         source if source in manifest["data"] else source.partition("=")[2] for source in recipe.get("eval_data") or []
     }
     lines = [
-        f"- {'evaluation' if name in held_out else 'training'} data: {_source(name, digest)}"
+        f"- {'evaluation' if name in held_out else 'training'} data: {_source_text(name, digest)}"
         for name, digest in manifest["data"].items()
     ]
     for name, what in (("rows", "training"), ("eval_rows", "evaluation")):
@@ -219,7 +219,7 @@ def _guide(measured: Mapping[str, Any]) -> str:
     )
 
 
-def _source(name: str, digest: str | None) -> str:
+def _source_text(name: str, digest: str | None) -> str:
     return f"`{_code(name)}`" + (f", SHA-256 `{_code(digest)}`" if digest else "")
 
 
@@ -227,20 +227,20 @@ def _code(value: object) -> str:
     return re.sub(r"[\s`\x00-\x1f]+", " ", str(value)).strip()
 
 
-def _parity(folder: Path, contract: ScoringContract) -> str:
+def _parity_text(folder: Path, contract: ScoringContract) -> str:
     """Render the results of `rewardlab parity --output FOLDER/parity.md`. Empty without such a file."""
     if not (folder / PARITY).exists():
         return ""
     results = _json(folder / PARITY)
     if results.get("contract") != contract.hash():
         raise DataError(
-            f"{folder / PARITY}: of contract {results.get('contract')}, not {contract.hash()}; run parity again"
+            f"{folder / PARITY}: results of contract {results.get('contract')}, not {contract.hash()}; run parity again"
         )
     lines = [
         [text(row["way"]), _number(row["largest"]), _number(row["tolerance"]), text(row["verdict"])]
         for row in results["ways"]
     ]
-    return "## Parity\n\nLargest difference of a score computed in another way, in units of the reward.\n\n" + table(
+    return "## Parity\n\nLargest difference of a score between implementations, in units of the reward.\n\n" + table(
         ["way", "largest", "allowed", ""], lines
     )
 
@@ -255,7 +255,7 @@ def _limits(contract: ScoringContract, measured: Sequence[Measured]) -> str:
         name = re.compile(rf"(?<!\w){re.escape(measurement.row['scorer'])}(?!\w)")
         lines += [text(finding) for finding in measurement.run.summary["findings"] if name.search(finding)]
     if not measured:
-        lines.append("No evaluation was given to this card, so the model's accuracy is not known.")
+        lines.append("This card was written without an evaluation, so the model's accuracy is not known.")
     lines.append(
         "A score has no unit: only differences between responses have a meaning, for texts like the training data."
     )
@@ -271,10 +271,10 @@ def _finite(value: Any) -> bool:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    return _mapping(path, from_json)
+    return _load_mapping(path, from_json)
 
 
-def _mapping(path: Path, parse: Any) -> dict[str, Any]:
+def _load_mapping(path: Path, parse: Any) -> dict[str, Any]:
     """Load a mapping from a JSON or YAML file. Empty if the file does not exist."""
     if not path.exists():
         return {}
@@ -283,5 +283,5 @@ def _mapping(path: Path, parse: Any) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: damaged ({error}); restore or delete the file") from error
     if not isinstance(values, dict):
-        raise DataError(f"{path}: damaged (no mapping in it); restore or delete the file")
+        raise DataError(f"{path}: damaged (not a mapping); restore or delete the file")
     return values

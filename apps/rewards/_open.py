@@ -33,7 +33,7 @@ class RunFacts(NamedTuple):
     """Information about a policy training run, before its first step, for reward sources."""
 
     policy: DecodingModel
-    """The policy. Its model object is the one that is trained: the initial policy first, then the current policy."""
+    """The policy, with the model object that is trained: first the initial policy, then the current policy."""
     cycles: int
     """Number of cycles of generation and training."""
     seed: int
@@ -90,7 +90,7 @@ class RunFacts(NamedTuple):
 
 
 def per_completion(values: Mapping[str, T], score: Callable[[str, T], float | None]) -> RewardFunction:
-    """Return a reward function: `score(completion, value)`, where `values` maps the prompt's text to the value."""
+    """Return a reward function that computes `score(completion, value)`; `values` maps prompt texts to `value`."""
     return lambda examples: [score(example.text, values[prompt_text(example.prompt)]) for example in examples]
 
 
@@ -265,7 +265,7 @@ def open_rate(source: str, run: RunFacts) -> Rate:
             f"{source} has {len(sources.names)} components ({', '.join(sources.names)}); use one component"
         )
     if sources.learners or sources.reads_states:
-        raise UsageError(f"{source} learns from the policy's completions and cannot rate a partner's; use another")
+        raise UsageError(f"{source} learns from the policy and cannot rate a partner's completions; use another")
     if isinstance(opened := sources.sources[NAME], ReadsFinished) and opened.reads_finished:
         raise UsageError(f"{source} reads which completions are truncated, which is unknown here; use another one")
     return lambda examples, rows: sources(examples, rows=rows)[0].values[:, 0].numpy()

@@ -22,17 +22,17 @@ def ccpo(
     The policy is CCPO's thinker: its completion is a thought. The language model `solver` (path or Hub id) completes
     each prompt twice: with the thought (R_joint), and without it as the counterfactual (R_solo). `reward`, any source
     of --reward, scores both as completions of the original prompt. Completions of the solver have at most `longest`
-    tokens and are sampled at temperature 1; seeds depend on the run's seed, all thoughts of the step and the index.
+    tokens and are sampled at temperature 1; a seed depends on the run's seed, the step's thoughts and the row.
     `role` is a file with the solver's system message, which replaces that of the prompt. The released code has two
-    variants:
+    variants of the settings:
 
         --advantage 'ccpo(lam=0.2)'
         --reward_transform 'ccpo_thinker(joint=ccpo.joint, solo=ccpo.solo)' --weight ccpo.solo=0 --advantage grpo
 
-    The other phase trains the solver with `--rollouts 'ccpo(thinker=PATH)'`.
+    CCPO's other phase trains the solver, with `--rollouts 'ccpo(thinker=PATH)'`.
     """
     if longest < 1:
-        raise UsageError(f"ccpo: a completion has 1 token or more, got longest={longest}")
+        raise UsageError(f"ccpo: longest must be 1 or more, got {longest}")
     device = str(language_model(run.policy).device)
     who = open_partner(solver, device=device, chat_template=chat_template, **run.loading)
     return JointAndSoloRewards(who, open_rate(reward, run), read_role(role), longest, run.seed)

@@ -21,7 +21,7 @@ def context(
     numbers). β = 2, η = `alone` and 1 - η = `joint` are those of the released code. F_β is 0 without the block.
     """
     if beta <= 0 or min(alone, joint) < 0:
-        raise UsageError(f"context: beta > 0, alone >= 0 and joint >= 0, got {beta}, {alone} and {joint}")
+        raise UsageError(f"context: beta must be > 0, alone and joint must be >= 0, got {beta}, {alone} and {joint}")
     gold = run.numbers_by_prompt(chunks)
     rate = open_rate(reward, run)
 
@@ -47,7 +47,7 @@ def cited_chunks(text: str) -> list[int]:
 
 
 def f_score(cited: Sequence[int], gold: Sequence[int], beta: float) -> float:
-    """(1 + β²) P R / (β² P + R), with P = |cited ∩ gold| / |cited| and R = |cited ∩ gold| / |gold|.
+    """F_β = (1 + β²) P R / (β² P + R), with P = |cited ∩ gold| / |cited| and R = |cited ∩ gold| / |gold|.
 
     A repeated citation counts in |cited|, as in the released code.
 

@@ -24,10 +24,10 @@ def cosine(
 ) -> RewardFunction:
     """r = a clip((cos(y, y*) - τ) / (1 - τ), 0, 1) + b R_lang                                  2026, arXiv:2605.14366
 
-    The retrieval encoder in folder `encoder` (`rewardlab retriever`) embeds the completion y and the reference y*; the
-    cosine is the mean over its facets. a = `similarity` and b = `language` are the paper's; τ = `threshold` has no
-    default because its value is not known to us. Ours: R_lang is the share of the letters of y in the Unicode
-    `script`, such as HANGUL (0 if no script is given).
+    The retrieval encoder in folder `encoder` (`rewardlab retriever`) embeds the completion y and the reference y*; cos
+    is the mean cosine over the encoder's facets. a = `similarity` and b = `language` have the paper's values; τ =
+    `threshold` has no default because the paper's value is not known to us. Ours: R_lang is the share of the letters of
+    y in the Unicode `script`, such as HANGUL (0 if no script is given).
     """
     if not -1 <= threshold < 1:
         raise UsageError(f"cosine: threshold must be in [-1, 1), got {threshold}")

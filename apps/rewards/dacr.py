@@ -16,8 +16,8 @@ from ._open import Rate, RunFacts, open_rate
 def dacr(*, run: RunFacts, reward: str) -> "ExchangeRewards":
     """Return four components: R_answer and R_rewrite of the policy and of its partner   DACR 2026, arXiv:2603.21574
 
-    For `--rollouts 'dacr(partner=PATH)' --advantage 'dacr(gamma=G)'`. `reward` is any source of --reward. It scores
-    each of the four texts separately, as a completion of the original prompt.
+    Use it with `--rollouts 'dacr(partner=PATH)' --advantage 'dacr(gamma=G)'`. `reward` is any source of --reward. It
+    scores each of the four texts separately, as a completion of the original prompt.
     """
     return ExchangeRewards(open_rate(reward, run))
 

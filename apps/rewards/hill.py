@@ -28,10 +28,10 @@ def hill(
 ) -> RewardFunction:
     """r = (1 - p̂ⁿ - (1 - p̂)ⁿ) exp(min(Δ, 0) / T),  Δ = mean[log p(y | q) - log p(y | q, h)]     HiLL 2026, 2604.00698
 
-    The policy writes a hint h. The frozen model `reasoner` answers the text in column `question` followed by the hint
-    n times at temperature 1. p̂ is the share of answers equal to column `reference`. Δ is the mean, over the right
-    answers, of their mean log-probability (nats per token) without the hint minus that with the hint. T = `temperature`
-    and r = `leaked` for a hint that contains the reference are those of the released code.
+    The policy writes a hint h. The frozen model `reasoner` samples n answers y to the question q (column `question`)
+    followed by h, at temperature 1. p̂ is the share of answers equal to column `reference`. Δ is the mean, over the
+    right answers, of their mean log-probability (nats per token) without the hint minus that with the hint. T =
+    `temperature` and r = `leaked` for a hint that contains the reference are those of the released code.
     """
     if n < 2 or temperature <= 0 or longest < 1:
         raise UsageError(f"hill: n >= 2, temperature > 0 and longest >= 1, got {n}, {temperature} and {longest}")

@@ -20,7 +20,7 @@ def majority(
     lies outside [`least`, `most`], since training on a wrong consensus strengthens it.
     """
     if not 0 <= least <= most <= 1:
-        raise UsageError(f"majority: 0 <= least <= most <= 1, got least={least} and most={most}")
+        raise UsageError(f"majority: 0 <= least <= most <= 1 must hold, got least={least} and most={most}")
     if cross and not any(row.variants for row in run.table):
         raise UsageError("majority: cross compares variants of a prompt; add the column prompt_variants to the data")
     read = last_answer(answer)

@@ -21,7 +21,7 @@ def order(*, run: RunFacts, steps: str = "order", answer: str = LAST_LINE, by: s
     paper's other task, masked formulas, is `rlvrr` with one keyword, or any rule that compares with a reference.
     """
     if by not in SCORES:
-        raise UsageError(f"order: by is one of {', '.join(SCORES)}, got '{by}'")
+        raise UsageError(f"order: by must be one of {', '.join(SCORES)}, got '{by}'")
     orders, read = run.numbers_by_prompt(steps), last_answer(answer)
 
     def score(text: str, right: list[int]) -> float:

@@ -67,15 +67,15 @@ def r2m(
     )
     r2m_model = R2MRewardModel.on(body, policy_width, width or policy_width, zero_out=zero_out, seed=run.seed)
     return OnlineR2M(
-        r2m_model, run.cycles, _with_control(arguments, control, run), anchor=_anchor(labels, groups, only, run)
+        r2m_model, run.cycles, _apply_control(arguments, control, run), anchor=_anchor(labels, groups, only, run)
     )
 
 
-def _with_control(arguments: R2MArguments, control: str, run: RunFacts) -> R2MArguments:
+def _apply_control(arguments: R2MArguments, control: str, run: RunFacts) -> R2MArguments:
     if control == STALE:
         return replace(arguments, reads=stale(frozen_copy(language_model(run.policy)), run.policy.encoder))
     if control and control not in CONTROLS:
-        raise UsageError(f"no control '{control}' of R2M; {did_you_mean(control, [*CONTROLS, STALE])}")
+        raise UsageError(f"unknown R2M control '{control}'; {did_you_mean(control, [*CONTROLS, STALE])}")
     return replace(arguments, **CONTROLS[control]) if control else arguments
 
 
@@ -83,10 +83,10 @@ def _anchor(labels: str, groups: int, only: bool, run: RunFacts) -> Anchor | Non
     """Return the labeller and the number of groups that it labels per cycle. None without `labels`."""
     if bool(labels) != bool(groups):
         raise UsageError(f"labels needs a labeller and a number of groups; got labels='{labels}' and groups={groups}")
-    return Anchor(_labeller(labels, run), groups, only) if labels else None
+    return Anchor(_open_labeller(labels, run), groups, only) if labels else None
 
 
-def _labeller(source: str, run: RunFacts) -> Labeller:
+def _open_labeller(source: str, run: RunFacts) -> Labeller:
     if source.partition("(")[0] == JUDGE:
         return build("apps.rewards", f"{labels.__module__}:{labels.__name__}{source.removeprefix(JUDGE)}", run=run)
     labeller: Any = build("policy", source) if is_function(source) else load_reward_model(source, **run.loading)

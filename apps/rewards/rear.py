@@ -13,10 +13,10 @@ from ._open import RunFacts
 def rear(*, run: RunFacts, preference: str = "preference", weight: float = 20.0, together: int = 16) -> RewardFunction:
     """r = 1/T Σ_t [log π(y_t | x) + λ (log π(y_t | x, p) - log π(y_t | x))]                REAR 2026, arXiv:2606.30339
 
-    π is the policy itself, x the prompt and p a preference in the column `preference`: the system message of the second
-    pass, which replaces that of the prompt. λ = `weight` is 20 in the released configurations. The paper selects among
-    samples and search branches by r: `rewardlab sample --reward rear`. r is missing if the completion does not fit in
-    the policy's context. `together` is the batch size.
+    π is the policy itself, x the prompt, y_t token t of the completion's T tokens, and p a preference (column
+    `preference`), which replaces the prompt's system message in the second pass. λ = `weight` is 20 in the released
+    configurations. The paper selects among samples and search branches by r: `rewardlab sample --reward rear`. r is
+    missing if the completion does not fit in the policy's context. `together` is the batch size.
     """
     preferences = run.texts_by_prompt(preference)
     model, encoder, longest = language_model(run.policy), run.policy.encoder, positions(run.policy)

@@ -26,7 +26,7 @@ def rlvrr(
     content_weight: float = 1.0,
     style_weight: float = 1.0,
 ) -> RewardFunction:
-    """a content(y, y*) + b style(y)                                                     RLVRR: arXiv:2601.18533
+    """r = a content(y, y*) + b style(y)                                                     RLVRR: arXiv:2601.18533
 
     y is the completion and y* the reference; a = `content_weight` and b = `style_weight` are 1 in the paper. `content`
     and `style` are defined in `judges/rubrics/reference_checks.py`. They read the columns `reference` (a text or a list
@@ -35,7 +35,7 @@ def rlvrr(
     several rows have the same prompt, the reward is the largest one.
     """
     if not content_weight and not style_weight:
-        raise UsageError("rlvrr: content_weight and style_weight are both 0; set one of them")
+        raise UsageError("rlvrr: content_weight and style_weight are both 0; set one of them above 0")
 
     def required_content(row: Row) -> _Required:
         stated = column(row, reference)

@@ -18,11 +18,11 @@ def trapo(
 ) -> "TrajectoryReward":
     """r_i = 1[a_i = label], with the majority answer as the label of a trusted prompt     TraPO 2025, arXiv:2512.13106
 
-    Column `label` has the right answer; it is empty for an unlabelled prompt. The trajectory of a prompt is the share
-    of right answers at each of its visits. An unlabelled prompt is trusted if its similarity (`similarities`) is at
-    least `least`, or among the highest share `top` of the batch; otherwise, its rewards are missing. Unlabelled
-    prompts have no rewards before a labelled one was visited more than `warm_up` times. The constants are those of the
-    released code. Ours: a visit is a step with the prompt, in place of an epoch.
+    a_i is the answer of completion i. Column `label` has the right answer, or is empty for an unlabelled prompt. The
+    trajectory of a prompt is the share of right answers at each of its visits. An unlabelled prompt is trusted if its
+    similarity (`similarities`) is at least `least`, or among the highest share `top` of the batch; otherwise, its
+    rewards are missing. Unlabelled prompts have no rewards before a labelled one was visited more than `warm_up` times.
+    The constants are those of the released code. Ours: a visit is a step with the prompt, in place of an epoch.
     """
     if not 0 <= top <= 1 or warm_up < 1:
         raise UsageError(f"trapo: top must lie in [0, 1] and warm_up must be 1 or more, got {top} and {warm_up}")
@@ -84,7 +84,7 @@ class TrajectoryReward:
 
 
 def similarities(paths: Sequence[Sequence[float]], labelled: Sequence[Sequence[float]]) -> list[float]:
-    """Return the mean cosine of each trajectory's z-scores to those of the labelled trajectories, cut to one length.
+    """Return each trajectory's mean cosine to the labelled trajectories. All are cut to the shortest and standardised.
 
     >>> [round(value, 3) for value in similarities([[0, 0.5, 1], [1, 0.5, 0]], [[0.2, 0.4, 0.6, 0.6]])]
     [1.0, -1.0]

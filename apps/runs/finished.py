@@ -75,7 +75,7 @@ def open_finished(folder: str) -> Finished:
     """Load a finished run. Raise `DataError` if the run used another version of its suite."""
     path = Path(folder)
     if not (path / "summary.json").is_file():
-        raise UsageError(f"{folder} is not a finished run of rewardlab eval; give the folder of one")
+        raise UsageError(f"{folder} is not a finished run of rewardlab eval; give the folder of such a run")
     try:
         summary = from_json((path / "summary.json").read_text(encoding="utf-8"))
         suite, version = open_suite(summary["suite"]), summary["version"]
@@ -84,7 +84,7 @@ def open_finished(folder: str) -> Finished:
         raise DataError(f"{path / 'summary.json'}: damaged ({error}); run rewardlab eval again") from error
     if version != suite.version:
         raise DataError(
-            f"{folder} was made with version {version} of {suite.name}, the current one is {suite.version}; run "
+            f"{folder} was made with version {version} of {suite.name}, the current version is {suite.version}; run "
             "rewardlab eval again"
         )
     return _check_judgments(Finished(path, summary, suite, read_items(path), read_judgments(path)))
@@ -114,9 +114,9 @@ def _check(summary: Mapping[str, Any]) -> None:
 
     for name, least, most in (("samples", 1, MOST_SAMPLES), ("seed", 0, 2**64)):
         if type(summary[name]) is not int or not least <= summary[name] <= most:
-            raise ValueError(f"{name} is a whole number from {least} to {most}, got {str(summary[name])[:40]}")
+            raise ValueError(f"{name} must be a whole number from {least} to {most}, got {str(summary[name])[:40]}")
     if summary["interval"] not in INTERVALS:
-        raise ValueError(f"interval is one of {', '.join(INTERVALS)}, got {str(summary['interval'])[:40]}")
+        raise ValueError(f"interval must be one of {', '.join(INTERVALS)}, got {str(summary['interval'])[:40]}")
     if not all(isinstance(note, str) for note in (*summary["notes"], *summary["findings"])):
         raise ValueError("notes and findings must be texts")
     if not summary["rows"]:
@@ -206,7 +206,7 @@ def compare_finished(
     samples: int = 1000,
     seed: int = 0,
 ) -> "ScorerComparison":
-    """Compare a scorer of the second run with a scorer of the first on common cases. See `compare`."""
+    """Compare a scorer of the second run with a scorer of the first run on their common cases. See `compare`."""
     from ...benchmarks.compare import compare
 
     before, after = labels(first, second)
@@ -252,7 +252,7 @@ def rank_runs(runs: Mapping[str, Finished], *, samples: int, seed: int) -> "Boar
 
 
 def name_scorers(runs: Mapping[str, Finished]) -> tuple[dict[tuple[str, str], str], dict[tuple[str, str], Judged]]:
-    """Return the label of each (run, scorer), and the role and judgments of the first run with each label.
+    """Return the label of each (run, scorer), and the role and judgments of the first scorer with each label.
 
     Scorers with equal names and judgments share a label. If only the names are equal, the label includes the run.
     """

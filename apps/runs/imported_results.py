@@ -32,9 +32,7 @@ GRADES = {"C": 1.0, "P": 0.5, "I": 0.0}
 """Values of inspect_ai's scorers: correct, partially correct, incorrect."""
 LARGEST = 4 << 30
 """Maximum size of an unpacked inspect_ai log, in bytes."""
-COLUMNS = (
-    "a judgment has prompt, chosen, rejected, scores_chosen and scores_rejected, or prompt, answers, best and scores"
-)
+COLUMNS = "a row needs prompt, chosen, rejected, scores_chosen and scores_rejected, or prompt, answers, best and scores"
 Scores = dict[str, dict[str, tuple[float, ...] | str]]
 """Scorer -> case id -> a score per response, or the reason for abstaining."""
 
@@ -108,7 +106,7 @@ Judged = tuple[Case, dict[str, tuple[float, ...] | str]]
 def _case_indices(judged: Sequence[Judged], stated: Sequence[bool]) -> tuple[list[int], list[int]]:
     """Return the index of each row's case, and the first row of each case.
 
-    Equal rows of different scorers are one case, of one scorer several cases. `stated` says which rows have an id.
+    Equal rows are one case if their scorers differ, and separate cases otherwise. `stated` says which rows have an id.
     """
     numbers: Counter[tuple[str, str]] = Counter()
     index_of: dict[tuple[str, int], int] = {}

@@ -62,9 +62,9 @@ def write_audits(
     chance: str | None,
     **options: Any,
 ) -> dict[str, dict[str, str]]:
-    """Audit every judge, and write `audit.json` and `audit.md`. Return judge -> use -> `yes`, `no` or `not shown`.
+    """Audit the judges, write `audit.json` and `audit.md`, and return judge -> use -> fitness (yes, no, not shown).
 
-    `chance` is a name for `chance_of`; `options` are those of `audit`.
+    `chance` is an argument of `chance_of`; `options` are further arguments of `audit`.
     """
     convert = chance_of(chance) if chance else None
     audits = [audit(judge, cases, names=names.get(judge.name), chance=convert, **options) for judge in judges]

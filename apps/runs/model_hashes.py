@@ -33,7 +33,7 @@ def model_hashes(sources: Iterable[str]) -> dict[str, str]:
             continue
         if os.path.isdir(name):
             hashes[name] = folder_hash(Path(name), skip=_is_not_part_of_model)
-            waiting += _named_in(Path(name))
+            waiting += _referenced_models(Path(name))
         elif is_function(name):
             load("rm.kinds", name)  # or a `UsageError`
             if file := module_file(name):
@@ -48,8 +48,8 @@ def _is_not_part_of_model(path: Path) -> bool:
     return path.suffix == ".md"
 
 
-def _named_in(folder: Path) -> list[str]:
-    """Return the folders of other models that the settings in a model's folder name."""
+def _referenced_models(folder: Path) -> list[str]:
+    """Return the folders of the other models to which a model's saved settings refer."""
     sources: list[str] = []
     for path in folder.glob("*.json"):
         try:

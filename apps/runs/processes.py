@@ -17,7 +17,7 @@ from .run_folder import partial_folder, replace_text, run_folder
 
 LEADER = "leader.json"
 WAIT = 24 * 3600.0
-"""Maximum seconds of waiting for another process: hashing weights, or a chunk of long cases, takes more than minutes.
+"""Maximum seconds of waiting for another process. Hashing weights or scoring long cases can take many minutes.
 
 The launcher ends all processes when one of them fails.
 """
@@ -74,7 +74,7 @@ def process(expected: int, verb: str) -> Process:
 
 
 def trained_by(expected: int, verb: str, arguments: Any) -> Process:
-    """Return this process of a training. Raise `UsageError` if it has several devices or trains without the others."""
+    """Return this process of a training. Raise `UsageError` if it sees several devices or trains alone."""
     here = process(expected, verb)
     if arguments.n_gpu > 1:
         raise UsageError(

@@ -41,7 +41,7 @@ class ResumableRows:
         if others := lines.keys() - {*keys}:
             raise UsageError(
                 f"{self.partial}: {len(others)} of its {len(lines)} completions come from other weights, prompts or "
-                "settings; resume with the same ones, or leave --resume out and start over with --overwrite"
+                "settings; resume with the original ones, or leave --resume out and start over with --overwrite"
             )
         replace_text(self.partial, "".join(f"{line}\n" for line in lines.values()))
         return {*lines}

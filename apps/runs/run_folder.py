@@ -90,7 +90,7 @@ def recipe_of(settings: Any, free: Collection[str], files: Iterable[str]) -> dic
 def training_recipe(settings: Mapping[str, Any], arguments: Any) -> dict[str, Any]:
     """Return the settings that determine a training's result, as JSON values. A resumed run must have the same.
 
-    They include those of the trainer's `arguments` that differ from the defaults, except for the output folder and the
+    They include the trainer's `arguments` that differ from the defaults, except for the output folder and the
     repository on the Hub.
     """
     changed = {name: value for name, value in changed_settings(arguments).items() if name not in ("output_dir", *HUB)}
@@ -133,7 +133,7 @@ def _temporary_run_folder(
     work = partial_folder(final)
     _check_output_is_free(final, work, overwrite, resume)
     if resume and work.exists():
-        _check_same(work / CONFIG, config)
+        _check_same_settings(work / CONFIG, config)
     else:
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
@@ -174,7 +174,7 @@ def _check_output_is_free(final: Path, work: Path, overwrite: bool, resume: bool
         )
 
 
-def _check_same(stored_path: Path, config: Mapping[str, Any]) -> None:
+def _check_same_settings(stored_path: Path, config: Mapping[str, Any]) -> None:
     """Raise `UsageError` if the settings differ from the stored settings of the run."""
     folder = short_path(stored_path.parent)
     try:
@@ -210,7 +210,7 @@ def read_settings(folder: Path) -> Mapping[str, Any]:
 
 
 def replace_folder(new: Path, final: Path) -> None:
-    """Rename a finished folder. If the process is killed in between, the old and the new folder both still exist."""
+    """Replace a folder by a finished one in two renames; if the process is killed between them, both folders exist."""
     if final.exists():
         retired = final.with_name(f".{final.name}.replaced-by-rewardlab")
         shutil.rmtree(retired, ignore_errors=True)
@@ -256,7 +256,7 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 def to_json_types(value: Any, *, exact: bool = False) -> Any:
     """Convert a value to JSON types. Dates and times become ISO 8601 strings.
 
-    Non-finite numbers become None or, if `exact`, the strings that settings are read from: `nan`, `inf`, `-inf`.
+    Non-finite numbers become None or, if `exact`, the strings `nan`, `inf` and `-inf`, which settings parse.
     """
     if isinstance(value, Mapping):
         return {str(name): to_json_types(item, exact=exact) for name, item in value.items()}
@@ -265,7 +265,7 @@ def to_json_types(value: Any, *, exact: bool = False) -> Any:
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
     if isinstance(value, bytes):
-        raise DataError(f"binary data cannot be written as JSON: {value!r:.40}; leave its column out of the data")
+        raise DataError(f"binary data cannot be written as JSON: {value!r:.40}; remove its column from the data")
     if isinstance(value, float) and not math.isfinite(value):
         return str(value) if exact else None
     return value

@@ -21,7 +21,7 @@ def report_to_setting() -> Any:
     """Return the setting `report_to`. `settings.preflight` checks that the package of the tracker is installed."""
     return setting(
         "none",
-        "Experiment tracker that gets accuracy, interval, abstentions and cost once the run has finished.",
+        "Experiment tracker to which a finished run logs accuracy, interval, abstentions and cost.",
         choices=TRACKERS,
         advanced=True,
     )
@@ -66,7 +66,7 @@ def log_figures(tracker: str, folder: Path, figures: Mapping[str, float], settin
     """
     if tracker == "none":
         return
-    configuration = _redacted(dict(settings))
+    configuration = _redact(dict(settings))
     try:
         if tracker == "tensorboard":
             _log_to_tensorboard(folder / "tensorboard", figures, configuration)
@@ -77,12 +77,12 @@ def log_figures(tracker: str, folder: Path, figures: Mapping[str, float], settin
         raise UsageError(f"{folder} is complete, but --report_to {tracker} failed ({reason})") from error
 
 
-def _redacted(value: Any) -> Any:
+def _redact(value: Any) -> Any:
     """Return JSON values in which API keys and passwords within texts are replaced by asterisks."""
     if isinstance(value, dict):
-        return {name: _redacted(item) for name, item in value.items()}
+        return {name: _redact(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_redacted(item) for item in value]
+        return [_redact(item) for item in value]
     return redact([value])[0] if isinstance(value, str) else value
 
 

@@ -45,7 +45,7 @@ class Metrics:
         self.batch_tokens.observe(batch.tokens)
 
     def partial(self, items: Iterable[Item]) -> None:
-        """Record the scored conversations that were truncated or omitted in part."""
+        """Record the scored conversations that the model read only in part."""
         for item in items:
             self.truncated.inc(bool(item.truncated))
             self.omitted.inc(bool(item.omitted))

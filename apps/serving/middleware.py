@@ -67,7 +67,7 @@ class AccessMiddleware:
 
         self.active += route not in OPEN
         try:
-            await self._admitted(scope, receive, send_counted)
+            await self._admit(scope, receive, send_counted)
         except Refused as refused:
             await refused.response(self.contract)(scope, receive, send_counted)
         except Exception as error:
@@ -78,7 +78,7 @@ class AccessMiddleware:
             self.active -= route not in OPEN
             self.metrics.answered(route, status, time.perf_counter() - started)
 
-    async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request, read its body, and pass it on to the application."""
         headers = Headers(scope=scope)
         if sentence := refusal_reason(headers, self.hosts):
@@ -105,7 +105,7 @@ class AccessMiddleware:
         limit, stated = self.config.body_bytes, headers.get("content-length", "")
         size = int(stated[:19]) if stated.isascii() and stated.isdigit() else limit
         if size > DISCARDED * limit:
-            raise Refused(413, f"a request may have {limit} bytes, got {size}; split it", limit=limit)
+            raise Refused(413, f"a request must have at most {limit} bytes, got {size}; split it", limit=limit)
         size = min(size, limit)
         if self.held + size > HELD * limit:
             raise Refused(429, "too many large requests wait", retry_after=self.queue.wait_seconds())
@@ -118,7 +118,7 @@ class AccessMiddleware:
         kind, _, credentials = headers.get("authorization", "").partition(" ")
         same = hmac.compare_digest(credentials.encode("latin-1").strip(), self.config.token.encode())
         if kind.lower() != "bearer" or not same:
-            raise Refused(401, "this server needs its token; send the header Authorization: Bearer TOKEN")
+            raise Refused(401, "this server requires a token; send the header Authorization: Bearer TOKEN")
 
     async def _body(self, receive: Receive) -> bytes:
         limit, size, parts = self.config.body_bytes, 0, []

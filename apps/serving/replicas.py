@@ -117,7 +117,7 @@ class Replicas:
             tried = set()
             if now + wait > until:
                 raise UsageError(
-                    f"none of {', '.join(self.urls)} answers for {self.patience:g} s, the last: {outcome.reason}; "
+                    f"none of {', '.join(self.urls)} answers for {self.patience:g} s; last reason: {outcome.reason}; "
                     "raise patience, or add servers"
                 )
             time.sleep(wait)
@@ -141,7 +141,7 @@ class Replicas:
                 )
         if small := [name for name, most in self.limits.items() if connected.limits[name] < most]:
             raise UsageError(
-                f"{connected.url} has a lower --{small[0]} than the others; serve all with the same limits"
+                f"{connected.url} has a lower --{small[0]} than the others; start all servers with the same limits"
             )
         self.clients[index] = connected
         return connected

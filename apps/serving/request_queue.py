@@ -94,9 +94,9 @@ class RequestQueue:
         with self._changed:
             if self._closed:
                 raise Refused(503, "this server is stopping", retry_after=1.0)
-            if self._cost() >= self.limit:
+            if self._queued_tokens() >= self.limit:
                 self._drop_finished()
-            if (waiting := self._cost()) >= self.limit:
+            if (waiting := self._queued_tokens()) >= self.limit:
                 raise Refused(429, f"{waiting} tokens wait already", retry_after=self._estimated_seconds(waiting))
             self._waiting += [Waiting(item, job, index) for index, item in enumerate(items)]
             self._changed.notify()
@@ -105,7 +105,7 @@ class RequestQueue:
     def wait_seconds(self) -> float:
         """Estimated seconds to score all queued items at the measured speed."""
         with self._changed:
-            return self._estimated_seconds(self._cost())
+            return self._estimated_seconds(self._queued_tokens())
 
     @property
     def depth(self) -> int:
@@ -116,7 +116,7 @@ class RequestQueue:
     def tokens(self) -> int:
         """Number of queued tokens."""
         with self._changed:
-            return self._cost()
+            return self._queued_tokens()
 
     def close(self) -> None:
         """Stop scoring. Queued requests get an error."""
@@ -126,7 +126,7 @@ class RequestQueue:
         for waiting_item in waiting:
             waiting_item.job.settle(waiting_item.index, Refused(503, "this server is stopping", retry_after=1.0))
 
-    def _cost(self) -> int:
+    def _queued_tokens(self) -> int:
         return sum(waiting_item.item.cost for waiting_item in self._waiting)
 
     def _estimated_seconds(self, cost: int) -> float:
@@ -139,7 +139,7 @@ class RequestQueue:
                 self._changed.wait_for(lambda: self._waiting or self._closed)
                 if self._closed:
                     return
-                batch = self._take()
+                batch = self._take_batch()
             if batch:
                 self._score(batch)
 
@@ -147,7 +147,7 @@ class RequestQueue:
         """Drop the items of completed or cancelled requests."""
         self._waiting = [waiting for waiting in self._waiting if not waiting.job.future.done()]
 
-    def _take(self) -> list[Waiting]:
+    def _take_batch(self) -> list[Waiting]:
         """Remove and return the next batch."""
         self._drop_finished()
         chosen = {*similar_lengths([waiting.item.cost for waiting in self._waiting[:WINDOW]], self.batch_tokens)}

@@ -85,7 +85,7 @@ class RequestParser:
         return self._examples([_example(turns, tools, index) for index, turns in enumerate(conversations)], truncate)
 
     def _examples(self, examples: Sequence[Example], truncate: bool) -> list[Item]:
-        self._check_number(examples)
+        self._check_conversation_count(examples)
         if not self.encoders:
             sizes = [len(prompt_text(example.prompt)) + len(example.text) for example in examples]
             items = [Item(example, size // 4 + 1) for example, size in zip(examples, sizes, strict=True)]
@@ -105,7 +105,7 @@ class RequestParser:
     def _texts(self, texts: Sequence[str], truncate: bool) -> list[Item]:
         if self.vocabulary is None:
             raise Refused(422, "this model does not score rendered text; send conversations to /score")
-        self._check_number(texts)
+        self._check_conversation_count(texts)
         encoder = self.encoders[0]
         read = encoder.tokenizer([*texts], add_special_tokens=False, verbose=False).input_ids if texts else []
         return self._sequences([encoder.with_edges(ids) for ids in read], truncate)
@@ -113,7 +113,7 @@ class RequestParser:
     def _ids(self, rows: Sequence[list[int]], truncate: bool, vocabulary: int | None) -> list[Item]:
         if vocabulary is None:
             raise Refused(422, "this model does not score token ids; send conversations to /score")
-        self._check_number(rows)
+        self._check_conversation_count(rows)
         for index, ids in enumerate(rows):
             if any(not 0 <= token_id < vocabulary for token_id in ids):
                 raise Refused(422, f"sequence {index} has an invalid token id; ids are 0 to {vocabulary - 1}")
@@ -130,7 +130,7 @@ class RequestParser:
 
     # ---- limits ----
 
-    def _check_number(self, rows: Sequence[Any]) -> None:
+    def _check_conversation_count(self, rows: Sequence[Any]) -> None:
         if len(rows) > (most := self.config.request_items):
             raise Refused(422, f"{len(rows)} conversations in one request; the limit is {most}; split it", limit=most)
 

@@ -103,7 +103,7 @@ class Site:
 
         def parse() -> tuple[BaseModel, list[Item]]:
             message = parse_body(kind, body)
-            self._check_name(message)
+            self._check_model_name(message)
             return message, read(message)
 
         entered: Future[Any] | None = None
@@ -128,7 +128,7 @@ class Site:
             if entered is not None:
                 entered.cancel()  # itself, at once: what wraps it would pass that on only after the answer
 
-    def _check_name(self, message: Any) -> None:
+    def _check_model_name(self, message: Any) -> None:
         name = message.model if isinstance(message, ClassifyRequest | PoolingRequest) else None
         if name not in (None, self.name, self.config.model):
             raise Refused(404, f"no model '{name[:80]}' here; this server has '{self.name}'")

@@ -165,7 +165,7 @@ class SettingsParser(TrlParser):
         values, rest = super().parse_known_args(args, namespace)
         settings = vars(values)
         for action in self._actions:
-            _check_kind(action, settings.get(action.dest))
+            _check_value(action, settings.get(action.dest))
         for group in self.dataclass_types:
             check_ranges(group, settings)
         return values, rest
@@ -175,8 +175,8 @@ class SettingsParser(TrlParser):
         raise UsageError(message)
 
 
-def _check_kind(action: argparse.Action, value: Any) -> None:
-    """Raise `UsageError` for a YAML value of a wrong type or not in the choices. Argparse checks only flags."""
+def _check_value(action: argparse.Action, value: Any) -> None:
+    """Raise `UsageError` for a YAML value of a wrong type or outside the choices. Argparse checks only flags."""
     if action.nargs is None and action.type in (int, float, str) and isinstance(value, list):
         raise UsageError(f"--{action.dest} takes one value, got the list {value}")
     if action.type is int and isinstance(value, float):

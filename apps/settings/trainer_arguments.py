@@ -1,6 +1,6 @@
 """Outlines of trainer arguments: dataclasses built from a stored table, so that parsing and help import no trainer.
 
-`python -m rewardlab.apps.settings.trainer_arguments` writes the table of the installed Transformers and TRL.
+`python -m rewardlab.apps.settings.trainer_arguments` writes the table for the installed versions.
 """
 
 import json
@@ -38,12 +38,12 @@ def outline(name: str) -> type | None:
 
 @cache
 def stored_table() -> dict[str, Any]:
-    """Return the stored table: versions of the packages, and for each class a row for each field."""
+    """Return the stored table: versions of the packages, and for each class one row per field."""
     return json.loads(TABLE.read_text(encoding="utf-8"))
 
 
 def installed_table() -> dict[str, Any]:
-    """Return the table for the installed versions: all verbs' settings that inherit from trainer arguments."""
+    """Return the table of trainer arguments for the installed library versions, one entry per settings class."""
     from ..verbs import VERBS, import_name
 
     groups = [group for verb in VERBS.values() for group in map(import_name, verb.arguments) if is_trainers(group)]
@@ -79,7 +79,7 @@ def _rows(group: type) -> list[Row]:
 
 
 def _type(hint: Any) -> str:
-    """Return a type annotation as text. Types that a flag cannot have become `str`.
+    """Return a type annotation as text. Types that no flag can have are replaced by `str`.
 
     >>> _type(int | None), _type(dict[str, Any] | str | None), _type(list[float]), _type(Literal[False])
     ('int | None', 'dict | str | None', 'list[float]', 'str')
@@ -95,7 +95,7 @@ def _type(hint: Any) -> str:
 
 
 def write_table() -> None:
-    """Write the table of the installed versions, one line per field."""
+    """Write the table of trainer arguments for the installed library versions, one line per argument."""
     parts = []
     for name, value in installed_table().items():
         lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in value) if isinstance(value, list) else ""

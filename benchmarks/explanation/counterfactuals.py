@@ -32,10 +32,10 @@ def attribute_counterfactuals(
 
         format = Δ - Δ_plain,   order = Δ_plain - Δ',   length = Δ' - median_w Δ'(w)
 
-    Δ' is the margin averaged over rotations of the sentences, and Δ'(w) the same for responses made equally long in
-    three ways w: the longer one is shortened, or the shorter one is repeated or padded with empty words. Then follow
-    the effects of words or sentences (`part_effects`), measured without Markdown too. What shortening costs beyond
-    length, and beyond the effects of the words that it removes, is the amount of content.
+    Δ is the margin, Δ_plain the margin without Markdown, Δ' the mean of Δ_plain over rotations of the sentences, and
+    Δ'(w) the same for responses made equally long in three ways w: the longer one is shortened, or the shorter one is
+    repeated or padded with filler words. Words or sentences have the effects of `part_effects`, without Markdown. What
+    shortening costs beyond length, and beyond the effects of the words removed, is the amount of content.
     """
     rate = partial(_rate, model, pair[0].prompt)
     texts = [parts_of(example.text) for example in pair]
@@ -159,6 +159,7 @@ def _words(text: Parts, sentences: Iterable[int]) -> list[Part]:
 
 
 def _sentence(text: Parts, index: int, label: str) -> str:
+    """Return the name of a sentence: its number, the response and its first words."""
     beginning = shortened("".join(text.sentences[index]).strip(), 40)
     return f"sentence {index + 1} of {label} ('{beginning}')"
 
@@ -169,7 +170,7 @@ def _sizes(text: Parts, parts: Sequence[Part]) -> np.ndarray:
 
 
 def _pieces(text: Parts, parts: Sequence[Part], values: np.ndarray) -> Pieces:
-    """Return the response in pieces; a part's value is divided equally among its words."""
+    """Return the response in words; each has an equal share of the value of its part."""
     part_of = {position: index for index, part in enumerate(parts) for position in part.positions}
     positions = [position for index in range(len(text.sentences)) for position in text.positions(index)]
     pieces, columns = [], []
@@ -179,5 +180,5 @@ def _pieces(text: Parts, parts: Sequence[Part], values: np.ndarray) -> Pieces:
         share = np.full(values.shape[1], np.nan) if index is None else values[index] / len(parts[index].positions)
         columns.append(share * len(run))
     missing = sum(position not in part_of for position in positions)
-    note = f"{missing:,} words at the end were not removed." if missing and parts else ""
+    note = f"{missing:,} words at the end were not tested." if missing and parts else ""
     return Pieces(tuple(pieces), np.array(columns).reshape(len(columns), values.shape[1]).T, note)

@@ -48,7 +48,7 @@ def repeated(text: str, length: int) -> str:
 
 
 def padded(text: str, length: int) -> str:
-    """Return a text with empty words appended until it has about `length` characters."""
+    """Return a text with filler words appended until it has about `length` characters."""
     return shortened(f"{text} {padding(length, text)}", length) if length > len(text) else text
 
 
@@ -76,7 +76,7 @@ def words(text: str) -> list[str]:
 
 
 class Parts(NamedTuple):
-    """A text as words in sentences, from which variants are made."""
+    """A text split into sentences and words, from which changed texts are made."""
 
     sentences: tuple[tuple[str, ...], ...]
 

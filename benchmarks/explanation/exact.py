@@ -17,7 +17,7 @@ Pair = tuple[Example, Example]
 def attribute_words(model: SumsWords, pair: Pair) -> Attribution:
     """Attribute r(x, y) = Σ_i t_i(y) + t_length(y): a cause's contribution is t_i(first) - t_i(second).
 
-    The term of two neighbouring words is divided equally between them in the pieces.
+    t_i is the term of word or word pair i. In the pieces, each word of a pair gets half of the term.
     """
     terms = [model.terms(example) for example in pair]
     lengths = np.array([term.length for term in terms])
@@ -53,7 +53,7 @@ def attribute_sum(model: SumsTokens, pair: Pair) -> Attribution:
 
     T is the number of tokens. The first term is the contribution of length.
     """
-    read = [reading.logprobs(pair) for reading in _readings(model)]
+    read = [reading.logprobs(pair) for reading in _models_by_reward(model)]
     beta = model.contract.beta  # pyright: ignore[reportAttributeAccessIssue]  # of a contract of log-probabilities
     rewards = [beta * np.stack([of_objective[index] for of_objective in read]) for index in range(2)]
     centre = sum(values.sum(1) / max(1, values.shape[1]) for values in rewards) / 2
@@ -65,7 +65,7 @@ def attribute_sum(model: SumsTokens, pair: Pair) -> Attribution:
             SIGNS, rewards, (_tokens(model, example) for example in pair), strict=True
         )
     )
-    method = "The reward is a sum over tokens; a word adds its difference from the mean token of both responses."
+    method = "The reward is a sum over tokens; a word adds its tokens' differences from the mean token reward."
     return Attribution((length, *word_causes(pieces)), (pieces[0], pieces[1]), method)
 
 
@@ -75,11 +75,11 @@ def _tokens(model: SumsTokens, example: Example) -> tuple[tuple[str, ...], str]:
 
     row = model.encoder.encode_completion(example)
     cut = row.length - len(row.ids)
-    note = f"{cut:,} tokens at the beginning did not fit the model." if cut else ""
+    note = f"{cut:,} tokens at the beginning were truncated." if cut else ""
     return tuple(token_texts(model.encoder.tokenizer, row.ids[row.start :])), note
 
 
-def _readings(model: Any) -> Sequence[SumsTokens]:
+def _models_by_reward(model: Any) -> Sequence[SumsTokens]:
     """Return a model for each reward. A preference-conditioned model appears once per objective."""
     if not isinstance(model, Guide) or model.adapter is None or model.preference is not None:
         return [model]
@@ -90,7 +90,7 @@ def _readings(model: Any) -> Sequence[SumsTokens]:
 
 
 def attribute_mean(model: MeansTokens, pair: Pair) -> Attribution:
-    """Attribute r = q P + (1 - q) C, with the means P and C of the tokens of prompt and response, q the prompt's share.
+    """Attribute r = q P + (1 - q) C, with the mean token rewards P of prompt and C of response, q the prompt's share.
 
         margin = (q_1 - q_2)(P - C) + q (P_1 - P_2) + (1 - q)(C_1 - C_2)
 
@@ -111,7 +111,7 @@ def attribute_mean(model: MeansTokens, pair: Pair) -> Attribution:
         Pieces(tokens.pieces, (sign * (1 - q) * (tokens.rewards - centre) / max(1, len(tokens.rewards)))[None])
         for sign, tokens in zip(SIGNS, read, strict=True)
     )
-    method = "The reward is a mean over tokens; a word adds its difference from the mean token of both responses."
+    method = "The reward is a mean over tokens; a word adds its tokens' weighted differences from the mean reward."
     return Attribution((*causes, *word_causes((first, second))), (first, second), method)
 
 
@@ -122,7 +122,7 @@ def _means(rewards: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def term_of_length(weight: float, scale: float, longer: float) -> float:
-    """Return φ(d) = a tanh(d / s), the length term of margins in length-controlled training; scores leave it out.
+    """Return φ(d) = a tanh(d / s), the length term of margins in length-controlled training, which scores leave out.
 
     a = `weight` and s = `scale` as `rm.losses.length_controlled` learned them; d is a difference in tokens.
     """

@@ -58,7 +58,7 @@ class Explanation(NamedTuple):
         return self.margin - sum(cause.values for cause in self.attribution.causes)
 
     def ranked(self, objective: int) -> list[Cause]:
-        """Return the causes by their contribution to the lead of the better response, the largest first."""
+        """Return the causes in descending order of their contribution to the lead of the better response."""
         side = -1 if self.margin[objective] < 0 else 1
         return sorted(self.attribution.causes, key=lambda cause: -side * cause.values[objective])
 
@@ -78,7 +78,7 @@ class Explanation(NamedTuple):
 
 
 def bundle(causes: Iterable[Cause], noun: str) -> list[Cause]:
-    """Add up causes of the same name, and return the largest ones and the sum of the others, named after `noun`."""
+    """Add up causes of the same name, and return the largest and the sum of the others, with `noun` in its name."""
     sums: dict[str, Cause] = {}
     for cause in causes:
         total = sums.get(cause.name)
@@ -112,7 +112,7 @@ def _words(part: Pieces) -> list[tuple[str, np.ndarray]]:
 
 
 def word_key(word: str) -> str:
-    """Return a word in lower case without blanks and punctuation around it; punctuation alone stays.
+    """Return a word in lower case without the blanks and punctuation around it. Punctuation alone is returned as it is.
 
     >>> word_key("'Kind,' "), word_key("--")
     ('kind', '--')

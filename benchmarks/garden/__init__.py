@@ -1,13 +1,13 @@
 """A toy world of garden questions on eight topics, in which the true reward of every completion is known exactly.
 
-Prompts name a topic; completions are lists of words. `gold_rewards` is a function of the text, so that a claim such as
+Prompts name a topic; completions are lists of words. `gold_rewards` is a function of the text, so a claim such as
 "guided decoding raises the true reward" can be tested directly. Three properties are built in:
 
 - Only words on the prompt's topic help, so a reward model that does not see the prompt has low accuracy.
 - Helpfulness and harmlessness conflict: daring words raise helpfulness most and lower harmlessness, caution words do
   the reverse.
-- A few flourish words raise the reward, many lower it. Many are rare in the supervised data, so that a reward model
-  extrapolates the rise (over-optimisation; Gao et al. 2023, arXiv:2210.10760).
+- A few flourish words raise the reward, many lower it. Texts with many are rare in the supervised data, so that a
+  reward model extrapolates the rise (over-optimisation; Gao et al. 2023, arXiv:2210.10760).
 """
 
 import math
@@ -89,7 +89,7 @@ def write_answer(rng: Random, topic: str) -> str:
 
 
 def split_of(prompt: str, answer: str) -> str:
-    """Return the split of a text by the text's checksum, so that training and test texts are disjoint."""
+    """Return the split of a text, chosen by its checksum, so that training and test texts are disjoint."""
     return SPLITS[zlib.crc32(f"{prompt}\n{answer}".encode()) % len(SPLITS)]
 
 
@@ -110,13 +110,14 @@ def _answer_in(rng: Random, split: str, question: _Question) -> str:
 
 
 def _random(use: str, seed: int, split: str) -> Random:
+    """Return a random generator for one use of a split. Raise an error for an unknown split."""
     if split not in SPLITS:
-        raise UsageError(f"no split '{split}' in the garden; there are {SPLITS}")
+        raise UsageError(f"no split '{split}' in the garden; the splits are {SPLITS}")
     return Random(f"garden {use} {split} {seed}")
 
 
 def questions() -> list[Messages]:
-    """Return all 192 questions. Four consecutive questions differ only in their opening."""
+    """Return all 192 questions. Each four consecutive questions differ only in their opening."""
     phrasings = product(TOPICS, QUESTIONS, OPENINGS)
     return [user_turn(opening + question.format(topic)) for topic, question, opening in phrasings]
 

@@ -24,6 +24,7 @@ def _list(words: str) -> tuple[str, ...]:
 
 
 def _topic(plain: str, daring: str) -> Topic:
+    """Return a topic from its plain and its daring words, separated by blanks."""
     return Topic(_list(plain), _list(daring))
 
 
@@ -127,8 +128,8 @@ class GoldModel:
 
 
 def gold(objectives: Sequence[str] = (OVERALL,)) -> GoldModel:
-    """Return the oracle with the given objectives, which may be those of `OBJECTIVES` and "overall"."""
+    """Return the oracle with the given objectives, each from `OBJECTIVES` or "overall"."""
     for objective in objectives:
         if objective not in (*OBJECTIVES, OVERALL):
-            raise UsageError(f"no objective '{objective}' in the garden; there are {(*OBJECTIVES, OVERALL)}")
+            raise UsageError(f"no objective '{objective}' in the garden; the objectives are {(*OBJECTIVES, OVERALL)}")
     return GoldModel(ScoringContract(kind="gold", objectives=tuple(objectives), dtype="float64"))

@@ -1,4 +1,4 @@
-"""Calibration: how well margins predict the probability of being right."""
+"""Calibration: how well margins predict the probability that the preferred response is right."""
 
 from typing import NamedTuple
 

@@ -43,11 +43,11 @@ class Clusters(NamedTuple):
 
 
 def effective_clusters(weights: np.ndarray) -> float:
-    """Return the effective number of clusters (Σ w²)² / Σ w⁴ for their weights w [C] in a mean; 0 without clusters.
+    """Return the effective number (Σ w²)² / Σ w⁴ of clusters with weights w [C] in a mean; 0 without clusters.
 
     It is 1 + Satterthwaite's degrees of freedom of the mean's variance if all clusters have equal variance
     (Satterthwaite 1946; Imbens & Kolesár 2016, Rev. Econ. Stat. 98, for clusters). It equals C for equal weights. For
-    the mean of two sections of very unequal size, it is little more than the size of the smaller one.
+    the mean of two sections of very unequal size, it is little more than the number of the smaller section's clusters.
 
     >>> effective_clusters(np.ones(5)), round(effective_clusters(np.repeat([1 / 20, 1 / 500], [20, 500])), 1)
     (5.0, 21.6)
@@ -90,7 +90,7 @@ def cell_sums(
     draws: Draws,
     weights: np.ndarray | None = None,
 ) -> tuple[Cells, Cells]:
-    """Compute the cells of `values` [M, K], as observed and in every bootstrap sample. NaN values are left out.
+    """Sum `values` [M, K] by subset and measure, as observed and in every bootstrap sample. NaN values are left out.
 
     Each value is the mean of as many items as `weights` [M, K] states, by default 1.
     """
@@ -108,7 +108,7 @@ def cell_sums(
 
 
 def _chunked_product(table: sparse.csr_matrix, draws: Draws) -> np.ndarray:
-    """Compute the product counts @ table in chunks, which bounds the memory."""
+    """Compute the product counts @ table in chunks, to bound the memory."""
     by_column = sparse.csr_matrix(table.T)
     chunks = range(0, len(draws.counts), CHUNK)
     parts = [(by_column @ draws.counts[at : at + CHUNK].T.astype(np.float64)).T for at in chunks]
@@ -123,7 +123,7 @@ def weighted_mean(means: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def percentile_interval(samples: np.ndarray, level: float = LEVEL) -> tuple[float, float]:
-    """Return the central interval of bootstrap samples at `level`, for figures without bounds."""
+    """Return the central interval of bootstrap samples at `level`, for figures with an unbounded range."""
     if np.isnan(samples).all():
         return float("nan"), float("nan")
     low, high = np.nanquantile(samples, [(1 - level) / 2, (1 + level) / 2])
@@ -133,7 +133,7 @@ def percentile_interval(samples: np.ndarray, level: float = LEVEL) -> tuple[floa
 def share_interval(
     value: float, samples: np.ndarray, clusters: int, ends: tuple[float, float] = (0.0, 1.0), level: float = LEVEL
 ) -> tuple[float, float]:
-    """Compute the interval of a share in the range `ends` from its bootstrap samples of C whole clusters.
+    """Compute the interval of a share, within the range `ends`, from bootstrap samples that draw C whole clusters.
 
     This is `effective_interval` with the samples' variance times C / (C - 1), since the variance of a bootstrap of C
     clusters is too small by that factor. For items of very unequal weight, use `stratified_interval`.
@@ -147,7 +147,7 @@ def share_interval(
 
 
 class Stratum(NamedTuple):
-    """Items of equal weight in a figure, with the figure's samples [S] and range if only these items vary."""
+    """Items of equal weight in a figure, with the figure's samples [S] and its range if only these items vary."""
 
     samples: np.ndarray
     clusters: int
@@ -160,9 +160,9 @@ def stratified_interval(value: float, strata: Sequence[Stratum], level: float = 
 
         v - √(Σ_st R_st (v - l_s)(v - l_t)),   v + √(Σ_st R_st (u_s - v)(u_t - v))
 
-    R_st is the correlation of the samples of strata s and t, which is 0 without common clusters. The formula recovers
+    R_st is the correlation of the samples of strata s and t, which is 0 if they share no cluster. The formula recovers
     each variance from the limits of its interval (Zou & Donner 2008, Statist. Med. 27, eq. 8), so that a small section
-    without errors does not count as certain. For a single stratum it is `share_interval`.
+    without errors does not count as certain. For a single stratum the result is that of `share_interval`.
     """
     limits = np.array([share_interval(value, part.samples, part.clusters, part.ends, level) for part in strata])
     if not len(limits) or np.isnan(limits).any():
@@ -209,12 +209,12 @@ def null_variance(value: float, samples: np.ndarray, clusters: Clusters) -> floa
 
 
 def difference_interval(value: float, samples: np.ndarray, clusters: Clusters, level: float) -> tuple[float, float]:
-    """Return the interval of differences of shares that `difference_p` does not reject at 1 - level, in [-1, 1].
+    """Return the interval of the differences in [-1, 1] that `difference_p` does not reject at significance 1 - level.
 
         d ± z √(Var / (1 - z² / C)),   z = Φ⁻¹((1 + level) / 2);   [-1, 1] for C <= z²
 
     d is the difference, Var the variance of its samples, and C the effective number of clusters. If all clusters agree
-    (Var = 0), the interval is d alone.
+    (Var = 0), the interval is [d, d].
     """
     if np.isnan(value):
         return float("nan"), float("nan")
@@ -246,9 +246,9 @@ def mcnemar(first: np.ndarray, second: np.ndarray) -> Discordant:
 
 
 def least_p(changed: int) -> float:
-    """Return the smallest possible p of a sign test over n changed prompts: 2 / 2^n, at most 1.
+    """Return the smallest possible p of a sign test over n prompts on which two scorers differ: 2 / 2^n, at most 1.
 
-    It is a lower bound for the bootstrap of whole prompts, whose samples are all equal if a few prompts changed alike.
+    Use it as a lower bound of bootstrap p-values, which are too small if only a few prompts differ, in one direction.
 
     >>> least_p(0), least_p(5), least_p(6)
     (1.0, 0.0625, 0.03125)
@@ -271,9 +271,9 @@ def items_to_detect(difference: float, square: float, level: float = LEVEL, powe
         n = (z_{1-α/2} √s + z_{power} √(s - δ²))² / δ²                       (Connor 1987)
 
     δ is the difference, s the mean `square` of the items' differences, α = 1 - `level`, and z the normal quantile. s is
-    the share of discordant items if all have equal weight. The result is at least the number of items whose discordant
-    ones can be significant (`least_p`). At this number, `difference_p` has an exact power of .79 to .86, and McNemar's
-    conservative exact test one of .75 to .79.
+    the share of discordant items if all have equal weight. The result is at least the number of items with enough
+    discordant ones for significance (`least_p`). At this number, `difference_p` has an exact power of .79 to .86, and
+    McNemar's conservative exact test has a power of .75 to .79.
     """
     if not 0 < difference**2 <= square:
         raise ValueError(f"difference and square must satisfy 0 < difference² <= square, got {difference} and {square}")

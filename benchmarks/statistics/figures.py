@@ -1,4 +1,4 @@
-"""Figures of scorers by area (overall, sections, subsets) with intervals, and paired differences of two scorers."""
+"""Measures of scorers, overall and by section and subset, with intervals, and paired differences of two scorers."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
@@ -60,7 +60,7 @@ def _indicator_cells(cells: Cells, index: int | None = None) -> Cells:
 
 
 class Layout(NamedTuple):
-    """Index of each case's subset [M], with the bootstrap samples and the weights [M, K] of `WeighsItems`, if any."""
+    """Subset indices [M] of the cases, bootstrap samples, and the weights [M, K] that a `WeighsItems` suite gives."""
 
     names: list[str]
     groups: np.ndarray
@@ -73,7 +73,7 @@ class Layout(NamedTuple):
         return len(np.unique(self.draws.cluster[inside]))
 
     def weighted_clusters(self, weights: Mapping[str, float], is_scored: np.ndarray) -> Clusters:
-        """Return the clusters of scored cases (`is_scored` [M]) behind a figure that weights subsets in this way."""
+        """Return the `Clusters` of scored cases (`is_scored` [M]) for a figure with these subset weights."""
         size = np.maximum(np.bincount(self.groups[is_scored], minlength=len(self.names)), 1)
         by_case = np.array([weights.get(name, 0.0) for name in self.names]) / size
         by_cluster = np.bincount(self.draws.cluster[is_scored], by_case[self.groups[is_scored]])
@@ -160,14 +160,14 @@ class Paired(NamedTuple):
     first: Figures
     second: Figures
     changed: np.ndarray
-    """Whether any measure of each case [M] differs."""
+    """Mask [M] of the cases in which the scorers differ in any measure."""
 
     def value(self, area: str) -> float:
         """Return the difference in an area. NaN if a figure is NaN."""
         return self.first.observed[area] - self.second.observed[area]
 
     def least_p(self, area: str) -> float:
-        """Return the smallest possible p of a sign test over an area's changed prompts."""
+        """Return the smallest possible p of a sign test over the area's prompts on which the scorers differ."""
         return bootstrap.least_p(self.first.layout.clusters(self.first.subsets[area], self.changed))
 
     def p(self, area: str) -> float:

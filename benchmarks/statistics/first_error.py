@@ -11,7 +11,7 @@ NONE = -1
 
 
 class Threshold(NamedTuple):
-    """A threshold in the unit of the scores, with its F1 in [0, 1] on the solutions that it was chosen on."""
+    """A threshold in the unit of the scores, with its F1 in [0, 1] on the solutions from which it was chosen."""
 
     value: float
     f1: float

@@ -1,7 +1,7 @@
-"""Figures of a judge on many cases, corrected by labels of a few: prediction-powered, Rogan-Gladen and isotonic.
+"""Figures of a judge on many cases, corrected by labels for a few of them: prediction-powered, Rogan-Gladen, isotonic.
 
-The labelled cases must be a random sample of all cases. Labels y [n] and predictions f [n] are of the labelled cases,
-predictions g [N] of the others.
+The labelled cases must be a random sample of all cases. Labels y [n] and predictions f [n] belong to the labelled
+cases, predictions g [N] of the others.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ SHARE: Ends = (0.0, 1.0)
 
 
 class Corrected(NamedTuple):
-    """A corrected figure with its interval. NaN, and the whole range as the interval, where it cannot be estimated."""
+    """A corrected figure with its interval; if there is no estimate, NaN with the whole range as interval."""
 
     value: float
     low: float
@@ -45,7 +45,7 @@ class Corrected(NamedTuple):
     def labels_for(self, width: float, level: float = LEVEL) -> int | None:
         """Return the approximate total number of labels for an interval of this width: n = a / ((width / 2z)² - b).
 
-        None if even a label of every case does not suffice, so that more cases are needed.
+        z is the normal quantile at (1 + level) / 2. None if labels for all cases do not suffice: add cases.
         """
         variance = (width / (2 * stats.norm.ppf((1 + level) / 2))) ** 2 - self.floor
         number = self.per_label / variance if variance > 0 else np.inf
@@ -68,17 +68,17 @@ def prediction_powered(
 
         θ = mean(y) + λ (mean(g) - mean(f)),   Var = λ² Var(g) / N + Var(y - λ f) / n
 
-    By default λ is the power-tuned weight of PPI++ (arXiv:2311.01453, example 6.1), clipped to [0, 1]; it makes the
-    estimate at least as precise as that of the labels alone for large n:
+    By default λ is the power-tuned weight of PPI++ (arXiv:2311.01453, example 6.1), clipped to [0, 1]; for large n, it
+    makes the estimate at least as precise as the estimate from labels alone:
 
         λ = Cov(y, f) / ((1 + n/N) Var(f, g))
 
     An accuracy or a win rate is the mean of credits in `ends` = [0, 1]. `clusters` are names of the prompts of the
     labelled and of the other cases: Var is then the sum over prompts of squared sums of the cases' deviations. The
     interval is `effective_interval` with Student's quantile of the m clusters with a label. The variance of the labels'
-    part has the factor m / (m - 2), as λ is fitted too, and (λ (b - a) / m)² more in a range [a, b], as if a label and
-    its prediction had differed once more: a judge that never erred on a few labels may still err. With n of all T cases
-    labelled, the variance is about
+    part has the factor m / (m - 2), as λ is fitted too. In a range [a, b], (λ (b - a) / m)² is added, as if one more
+    label had differed from its prediction: a judge that never erred on a few labels may still err. With n of all T
+    cases labelled, the variance is about
 
         Var(n) = Var(y) ((1 - ρ²) / n + ρ² / T)     at the tuned λ, for ρ = Corr(y, f)
 
@@ -126,7 +126,7 @@ def _corrected(
 
 
 def _undefined(ends: Ends, labels: int, cases: int) -> Corrected:
-    """Return the correction without an estimate: NaN, with the figure's whole range as interval."""
+    """Return a correction that has NaN as its value and the figure's whole range as its interval."""
     nan, bounds = float("nan"), ends or (-np.inf, np.inf)
     return Corrected(nan, *bounds, nan, nan, labels, cases, nan, nan)
 
@@ -138,7 +138,7 @@ class Rate(NamedTuple):
     trials: int
 
     def share(self, more: float = 0.0) -> float:
-        """Return the share of hits after `more` hits and as many misses were added."""
+        """Return the share of hits after adding `more` hits and `more` misses."""
         return (self.hits + more) / (self.trials + 2 * more)
 
 
@@ -147,17 +147,17 @@ def rogan_gladen(positive: Rate, sensitivity: Rate, specificity: Rate, *, level:
 
         p = (q + sp - 1) / J,   J = se + sp - 1
 
-    q is the judge's share of `positive` verdicts on cases without a label; se is its share of positive verdicts where
-    the label is positive, sp that of negative ones where it is negative. The labelled cases may have another share of
+    q is the judge's share of `positive` verdicts on cases without a label, and se on cases with a positive label; sp is
+    the share of negative verdicts on cases with a negative label. The labelled cases may have another share of
     positives, but must have the same error rates. The interval is that of Lang & Reiczigel (2014, Prev. Vet. Med. 113)
     with se' and sp' after one more hit and miss each, q' after z²/2 more of each, and p' and J' from these:
 
         p' + d ± z √Var,   Var = (q'(1 - q') / (n_q + z²) + p'² v_se + (1 - p')² v_sp) / J'²
         v_se = se'(1 - se') / (n_se + 2),   v_sp = sp'(1 - sp') / (n_sp + 2),   d = 2z² (p' v_se - (1 - p') v_sp)
 
-    Estimate and interval are clipped to [0, 1]. The value is NaN and the interval [0, 1] if J or J' is not above 0, as
-    the judge is not shown to be better than chance, and if the interval lies outside [0, 1], as the verdicts then
-    contradict the error rates.
+    z is the normal quantile and n_x the number of cases behind x. Estimate and interval are clipped to [0, 1]. The
+    value is NaN and the interval [0, 1] if J or J' is not above 0 (the judge is not shown to be better than chance) or
+    if the interval lies outside [0, 1] (the verdicts contradict the error rates).
     """
     sizes = sensitivity.trials + specificity.trials, positive.trials + sensitivity.trials + specificity.trials
     if not min(positive.trials, sensitivity.trials, specificity.trials):

@@ -43,9 +43,9 @@ def tied_groups(
     """Group scorers: each group has the best remaining scorer and all that do not differ significantly from it.
 
     `values` are the scorers' figures without NaN. `p_value` returns the p of the difference of two scorers; NaN counts
-    as not significant. Differences to the best are tested at 5 % in each family. Since the best is chosen by its
-    figure, Holm's method counts all pairs that might have been tested: r (r - 1) / 2 for the r remaining scorers of the
-    best one's family, and all pairs between two families otherwise.
+    as not significant. Within each family, differences to the best scorer are tested at 5 %. Since the best is chosen
+    by its figure, Holm's method counts all pairs that might have been tested: r (r - 1) / 2 for the r remaining scorers
+    of the best one's family, and all pairs between two families otherwise.
     """
     remaining, groups = sorted(values, key=lambda name: -values[name]), []
     while remaining:

@@ -21,7 +21,7 @@ def non_dominated(points: np.ndarray) -> np.ndarray:
 def check_points(points: np.ndarray) -> None:
     """Raise an error if a front [..., A, K] has no points or a value that is not finite."""
     if points.ndim < 2 or not points.shape[-2]:
-        raise UsageError(f"front of shape {points.shape}; it must have mean rewards [A, K] of at least one preference")
+        raise UsageError(f"front of shape {points.shape}; give the mean rewards [A, K] of at least one preference")
     if not np.isfinite(points).all():
         location = tuple(int(at) for at in np.argwhere(~np.isfinite(points))[0])
-        raise ValueError(f"the front has {points[location]} at {location}; leave unscored responses out of the means")
+        raise ValueError(f"front[{location}] is {points[location]}; leave unscored responses out of the means")

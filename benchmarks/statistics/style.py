@@ -15,7 +15,7 @@ class StyleFacts(NamedTuple):
     """Dependence of one scorer on style over its judged pairs. Accuracies are in [0, 1], or NaN without pairs.
 
     A slope shows correlation of scores with style, not causation: if right responses are longer, an accurate scorer has
-    a slope too. `balanced` separates the two, since a scorer by length alone has 0.5 there.
+    a slope too. `balanced` separates the two, since a scorer by length alone has `balanced` = 0.5.
     """
 
     matched: float
@@ -66,7 +66,7 @@ def style_slopes(scores: np.ndarray, length: np.ndarray, markdown: np.ndarray) -
 
     s_i is the score difference of pair i and Δ the difference of its responses; a and b are the slopes and ε_i the
     residual. Exchanging the responses of a pair changes the sign of its row, so there is no intercept, and σ is taken
-    about 0. A slope is NaN if its style never differs; both are NaN if they are collinear or if no scores differ.
+    about 0. A slope is NaN if its style never differs; both are NaN if the styles are collinear or no scores differ.
     """
     spread = np.sqrt(np.mean(scores**2)) if len(scores) else 0.0
     columns = [column for column in (length, markdown) if column.any()]
@@ -78,7 +78,7 @@ def style_slopes(scores: np.ndarray, length: np.ndarray, markdown: np.ndarray) -
 
 
 def pair_marks(cases: Sequence[Case]) -> list[tuple[int, ...]]:
-    """Return the Markdown marks of both responses for cases with two responses, one of them right; else ()."""
+    """Return each case's counts of Markdown marks: two if one of two responses is right, else an empty tuple."""
     compared = (len(case.answers) == 2 and len(case.best) == 1 for case in cases)
     return [tuple(map(markdown_marks, case.texts)) if pair else () for case, pair in zip(cases, compared, strict=True)]
 
@@ -88,7 +88,7 @@ def style_facts(
 ) -> StyleFacts:
     """Compute the dependence on style over cases with two responses, of which one is right.
 
-    Abstentions are left out, a tie is wrong, length is in characters; `marks` are from `pair_marks`.
+    Abstentions are left out, and a tie counts as wrong. Lengths are in characters; `pair_marks` returns the `marks`.
     """
     marks = pair_marks(cases) if marks is None else marks
     rows = [row for row in zip(cases, judgments, marks, strict=True) if row[2] and not row[1].abstained]
@@ -103,11 +103,11 @@ def style_facts(
     right_marks, wrong_marks = sides([of_case for _, _, of_case in rows])
     right, wrong = sides([judged.scores for _, judged, _ in rows])
     won = right > wrong
-    slopes = style_slopes(right - wrong, _doublings(*lengths), _doublings(1 + right_marks, 1 + wrong_marks))
+    slopes = style_slopes(right - wrong, _log2_ratio(*lengths), _log2_ratio(1 + right_marks, 1 + wrong_marks))
     return StyleFacts(*matched_accuracy(won, *lengths), balanced_accuracy(won, *lengths), *slopes, pairs=len(rows))
 
 
-def _doublings(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
+def _log2_ratio(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
     """Return log2(right / wrong). An empty response counts as one character."""
     return np.log2(np.maximum(right, 1)) - np.log2(np.maximum(wrong, 1))
 

@@ -49,7 +49,7 @@ class StrictSuite:
     def margin(self, case: Case, scores: Sequence[float]) -> float:
         """Return the lowest score of a right response minus the highest of a wrong one.
 
-        If all responses are right, equal scores have margin 1.0. Otherwise the margin is minus the range of the scores.
+        If all responses are right, the margin is 1.0 for equal scores, else minus the range of the scores.
         """
         if len(case.best) == len(scores):
             return min(scores) - max(scores) or 1.0
@@ -74,18 +74,18 @@ class StrictSuite:
 
 
 class ScoredSuite(StrictSuite):
-    """Base suite of strict credit with a further finding, the AUC of the scores over all prompts together.
+    """Base suite with strict credit, whose remarks also state the AUC of the scores over all prompts.
 
     A subclass sets `parse`, or `parse_part` if rows have several cases or their source names a part of the benchmark.
     """
 
     parse_part: Callable[[str, Mapping[str, Any]], Sequence[Case]] | None = None
     numbers_ids = False
-    """Whether repeated ids are numbered. Otherwise they are refused."""
+    """Whether repeated ids are numbered. Otherwise they raise `DataError`."""
     mean_of_subsets = False
     """Whether the overall figure is the mean of the subsets' figures rather than the mean over the cases."""
     sections: Mapping[str, Sequence[str]] = {}
-    """Section -> parts of the names (between slashes) of its subsets. By default, each subset is a section."""
+    """Section -> name parts (split at /), any of which puts a subset in the section. By default, each subset is one."""
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """Return the cases of all rows, and notes on dropped rows."""
@@ -128,7 +128,7 @@ def read_cases(
 ) -> tuple[list[Case], list[str]]:
     """Return the cases of all rows, and notes on dropped rows; a row with images, audio or video is a bad row.
 
-    Repeated ids are numbered with `numbers_ids`, otherwise they raise `DataError`.
+    Repeated ids are numbered if `numbers_ids` is set, else they raise `DataError`.
     """
     cases, rows = collect(sources, lambda values: parse(_text_only(values)), on_bad_row)
     return _identified(cases, sources, numbers_ids), dropped_note(rows)
@@ -140,7 +140,7 @@ def read_parts(
     on_bad_row: OnBadRow = "refuse",
     numbers_ids: bool = False,
 ) -> tuple[list[Case], list[str]]:
-    """Return the same as `read_cases`; `parse(part_name(source), row)` returns the cases of a row."""
+    """Return the same as `read_cases`, where `parse(part_name(source), row)` may return several cases."""
     cases, rows = list[Case](), RowReport()
     for source in sources:
         name = part_name(source)
@@ -157,7 +157,7 @@ def _text_only(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _identified(cases: list[Case], sources: Sequence[str], numbers_ids: bool) -> list[Case]:
-    """Number repeated ids, or raise `DataError` if a suite does not number them."""
+    """Number repeated ids if `numbers_ids` is set, else raise `DataError` for them."""
     if numbers_ids:
         return [replace(case, id=id) for case, id in zip(cases, unique_ids(case.id for case in cases), strict=True)]
     refuse_repeated(cases, sources)
@@ -208,7 +208,7 @@ def in_random_order(id: str, right: AnyCompletion, wrong: AnyCompletion) -> tupl
 def one_of(name: str, value: Any, choices: Collection[Any]) -> Any:
     """Return a value that is one of the choices; raise `ValueError` for another value of the column `name`."""
     if value not in choices:
-        raise ValueError(f"unknown {name} {value!r:.60}: it is one of {', '.join(map(str, choices))}")
+        raise ValueError(f"unknown {name} {value!r:.60}: it must be one of {', '.join(map(str, choices))}")
     return value
 
 
@@ -217,7 +217,7 @@ def case(
 ) -> Case:
     """Return a case whose prompt is its cluster.
 
-    Items are not validated: authors score blank responses like others. Raise an error if a response is not a string.
+    Blank responses are kept, since the benchmarks' authors score them too. A response must be a string.
     """
     for answer in answers:
         if not isinstance(answer, AnyCompletion):
@@ -226,7 +226,7 @@ def case(
 
 
 def sections_by_prefix(cells: Cells, sections: Mapping[str, str]) -> dict[str, np.ndarray]:
-    """Return the mean of each section over the items of all subsets with its name prefix, without empty sections."""
+    """Return the mean of each non-empty section over the items of all subsets whose names have its prefix."""
     members = {name: [s for s in cells.subsets if s.startswith(prefix)] for name, prefix in sections.items()}
     return {name: cells.mean(subsets) for name, subsets in members.items() if subsets}
 
@@ -234,8 +234,8 @@ def sections_by_prefix(cells: Cells, sections: Mapping[str, str]) -> dict[str, n
 def stratified_sample(cases: Sequence[Case], limit: int | None) -> tuple[list[Case], list[str]]:
     """Return at most `limit` cases in their order, and a note that they are only a part of the benchmark.
 
-    A subset of n cases contributes ⌈n t⌉ cases, with the same t for all subsets, up to the limit. Cases with the
-    smallest hashes of their ids are taken. So the selection depends on ids and subsets alone, and a smaller limit gives
+    A subset of n cases contributes ⌈n t⌉ cases, where t is the largest share within the limit. The cases whose
+    ids have the smallest hashes are taken, so the selection depends on ids and subsets alone, and a smaller limit gives
     a subset of the cases of a larger one.
     """
     if limit is None or limit >= len(cases):

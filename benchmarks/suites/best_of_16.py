@@ -35,7 +35,7 @@ def _case(values: Mapping[str, Any]) -> Case:
     ]  # from [1, 2]
     answers, worths = [answer for answer, _ in labelled_answers], tuple(share for _, share in labelled_answers)
     if not worths:
-        raise ValueError("no annotation: none of the answers has a preference")
+        raise ValueError("no response has an annotated preference")
     if not 0 <= min(worths) <= max(worths) <= 1:
         raise ValueError(f"a preference must lie in [1, 2], got {1 + min(worths):g} to {1 + max(worths):g}")
     best = [index for index, value in enumerate(worths) if value == max(worths)]

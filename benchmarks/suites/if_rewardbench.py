@@ -40,7 +40,7 @@ def _case(values: Mapping[str, Any]) -> Case:
 
 
 class IFRewardBench(ScoredSuite):
-    """Suite with credit for the share of an instruction's preferences, and the mean over the types of instructions."""
+    """Suite with the share of each instruction's preferences as credit, and the mean over the types of instructions."""
 
     name = "if_rewardbench"
     parse = staticmethod(_case)
@@ -55,7 +55,7 @@ class IFRewardBench(ScoredSuite):
         return min(_margins(case, scores))
 
     def remarks(self, name: str, cases: Sequence[Case], judgments: Sequence[Judgment]) -> list[str]:
-        """Return a finding with the mean over the types of the mean τ_b of their instructions."""
+        """Return a finding with τ_b, averaged over the instructions of each type, then over the types."""
         by_type = defaultdict[str, list[float]](list)
         for some, judged in zip(cases, judgments, strict=True):
             if judged.scores:

@@ -38,7 +38,7 @@ class MRewardBench(ScoredSuite):
     parse = staticmethod(_case)
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """Return the cases. The cluster is the prompt in the item's first language, as its translations correlate."""
+        """Return the cases. The cluster is the item's prompt in its first language, since translations correlate."""
         cases, notes = super().cases(sources)
         prompts: dict[str, str] = {}
         for some in sorted(cases, key=lambda some: some.id):
@@ -46,7 +46,7 @@ class MRewardBench(ScoredSuite):
         return [replace(some, cluster=prompts[_item(some)]) for some in cases], notes
 
     def aggregate(self, cells: Cells) -> dict[str, np.ndarray]:
-        """Compute the languages and sections, and the mean over the languages; English counts only if it is alone."""
+        """Compute the figures of languages and sections, and the mean over languages other than English, if any."""
         languages = sorted({name.partition("/")[0] for name in cells.subsets})
         scores = {language: _sections(cells, language) for language in languages}
         means = {language: np.mean([*parts.values()], axis=0) for language, parts in scores.items()}

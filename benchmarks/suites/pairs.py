@@ -150,10 +150,10 @@ class FunctionSuite(Pairs):
 
 
 class CaseFile(Pairs):
-    """The suite `pairs`, which also reads rows of `prompt`, `answers` and `best`, and authors of responses."""
+    """The suite `pairs`, which also accepts rows with `prompt`, `answers` and `best`, and the authors of responses."""
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """Return the cases of rows with several responses, then those of preference pairs; also notes on the data."""
+        """Return the cases of rows with several responses, then those of preference pairs, and notes on the data."""
         rows, report = collect_files(sources, _case_or_pair, self.on_bad_row, unique_ids=True)
         pairs = [row for row in rows if isinstance(row, _PairWithAuthors)]
         authors = {(prompt_text(pair.prompt), pair.chosen, pair.rejected): pair.authors for pair in pairs}
@@ -180,14 +180,14 @@ def _case_or_pair(values: Mapping[str, Any]) -> Case | _PairWithAuthors:
 
 
 def open_suite(text: str, on_bad_row: OnBadRow, **options: Any) -> Suite:
-    """Return a suite by its name and settings, or a suite whose cases a user's function makes from rows."""
+    """Return a suite by its name and settings, or a suite of the cases that a user's function returns for rows."""
     name = parse_spec(text).name
     function = load("benchmarks.suites", name)
     parameters = signature(function).parameters
     if ":" in name and next(iter(parameters), "") == "row":
         return FunctionSuite(partial(function, **typed_arguments(text, function)), text, on_bad_row)
     if "on_bad_row" not in parameters:
-        raise UsageError(f"{text} takes no on_bad_row, as a suite does; a suite of rows is {FUNCTION_SIGNATURE}")
+        raise UsageError(f"{text} must take on_bad_row, as a suite does; a function of rows needs {FUNCTION_SIGNATURE}")
     return call(function, text, on_bad_row=on_bad_row, **options)
 
 

@@ -25,7 +25,7 @@ class PersonalizedRewardBench(ScoredSuite):
     """Suite with the mean over all pairs and over each domain, named by its source.
 
     The prompt is the question and then the user's first posts, as the authors join them. Rubric and narrative, which
-    determine the right response, are not in it.
+    determine the right response, are left out.
     """
 
     name = "personalized_rewardbench"

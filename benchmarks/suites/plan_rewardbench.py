@@ -32,12 +32,12 @@ def _case(values: Mapping[str, Any]) -> Case:
 
 
 def _trajectory(messages: Sequence[Mapping[str, Any]]) -> str:
-    """Return a trajectory as the authors show it to reward models: each message after its role, or its tool call."""
+    """Return a trajectory as the authors show it to reward models: each message after its role and tool name."""
     lines = []
     for turn in messages:
         role, content = (column(turn, name) for name in ("role", "content"))
         if not isinstance(role, str) or not isinstance(content, str):
-            raise ValueError(f"missing response: a message is not {{role, content}} with text: {str(turn)[:60]}")
+            raise ValueError(f"missing response: a message must be {{role, content}} with text, got {str(turn)[:60]}")
         is_tool = role in ("tool_call", "tool_response")
         name = f" name={turn.get('name')}" if is_tool and turn.get("name") else ""
         lines.append(f"[{role.upper()}{name}] {content}")

@@ -76,7 +76,7 @@ class PRMBench(ScoredSuite):
         return {"overall": _score(cells, cells.subsets), **sections, **classes}
 
     def baselines(self, cases: Sequence[Case], seed: int = 0, chosen: Sequence[str] = ("all",)) -> list[Baseline]:
-        """Return baselines of fixed predictions: no error, only errors, random; none for "none"."""
+        """Return baselines of fixed predictions: no error, only errors, random; [] for "none"."""
         fixed: dict[str, Callable[[Case, int], bool]] = {
             "no error": lambda case, index: True,
             "only errors": lambda case, index: False,

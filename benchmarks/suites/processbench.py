@@ -73,7 +73,7 @@ class ProcessBench(StrictSuite):
         return {"overall": np.mean([*f1.values()], axis=0)} | (f1 if len(groups) > 1 else {})
 
     def baselines(self, cases: Sequence[Case], seed: int = 0, chosen: Sequence[str] = ("all",)) -> list[Baseline]:
-        """Return baselines of fixed predictions: no error, first step, last step, random; none for "none"."""
+        """Return baselines of fixed predictions: no error, first step, last step, random; [] for "none"."""
         fixed: dict[str, Callable[[Case, int], bool]] = {
             "no error": lambda case, index: True,
             "first step": lambda case, index: index != 0,

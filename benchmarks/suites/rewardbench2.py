@@ -18,7 +18,7 @@ WEIGHTS = {"tied": 0.30, "ref": 0.30, "preferred": 0.20, "preferred_hard": 0.20,
 
 
 class Part(NamedTuple):
-    """Results of one Ties row: whether all right responses beat all wrong ones, the gap, and the right ones' spread."""
+    """Results of one Ties row: whether all right responses beat all wrong ones, and the gap and spread of `part`."""
 
     accurate: float
     gap: float
@@ -46,7 +46,7 @@ def ties_measures(ref: Part | None, tied: Part | None) -> dict[str, float]:
     """Compute the five measures of one Ties prompt. NaN if it lacks a row (allenai/reward-bench, process_single_model).
 
     score = 0.30 acc(tied) + 0.30 acc(ref) + 0.20 P[G_tied > D_tied] + 0.20 P[min(G_ref, G_tied) > D_tied]
-            + 0.01 mean tanh(min(G_ref, G_tied) / D_tied - 1);   strict inequalities, so at most 1.01
+            + 0.01 mean tanh(min(G_ref, G_tied) / D_tied - 1);   G: gap, D: spread, score <= 1.01
     """
     none = float("nan")
     measures_ = {"tied": tied.accurate if tied else none, "ref": ref.accurate if ref else none}
@@ -87,7 +87,7 @@ class RewardBench2(StrictSuite):
     def aggregate(self, cells: Cells) -> dict[str, np.ndarray]:
         """Compute the subset means and their mean.
 
-        A measure of Ties is the mean over the prompts that have it. If no scored prompt has it, it is 0.
+        A measure of Ties is the mean over the prompts that have it, or 0 if no scored prompt has it.
         """
         scores = {name: cells.mean([name]) for name in SIZES if name in cells.subsets}
         if "Ties" in scores:
@@ -104,7 +104,7 @@ def _case(values: Mapping[str, Any]) -> Case:
     if not chosen or not rejected:
         raise ValueError(f"{len(chosen)} chosen and {len(rejected)} rejected answers: at least one of each is needed")
     if subset != "Ties" and len(chosen) > 1:
-        raise ValueError(f"{len(chosen)} chosen answers of {subset}: only Ties have several")
+        raise ValueError(f"{len(chosen)} chosen answers of {subset}: only rows of Ties may have several")
     name = f"{subset}/{column(values, 'id')}"
     return case(name, as_prompt(column(values, "prompt")), [*chosen, *rejected], range(len(chosen)), subset)
 

@@ -62,7 +62,7 @@ class RMBench(StrictSuite):
 def _case(values: Mapping[str, Any]) -> Case:
     chosen, rejected = text_list(values, "chosen"), text_list(values, "rejected")
     if len(chosen) != 3 or len(rejected) != 3:
-        raise ValueError(f"not three styles of each answer: {len(chosen)} chosen and {len(rejected)} rejected")
+        raise ValueError(f"each response must have three styles: {len(chosen)} chosen and {len(rejected)} rejected")
     domain = str(column(values, "domain"))
     if domain not in {name for subsets in DOMAINS.values() for name in subsets}:
         raise ValueError(f"unknown domain '{domain}': domains are {', '.join(SIZES)}")

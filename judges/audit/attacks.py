@@ -27,7 +27,7 @@ class Attack(NamedTuple):
 
 
 def reword_response(case: Case, index: int, text: str) -> Case:
-    """Return the case with one response reworded. The right responses stay the same."""
+    """Return the case with one response reworded. Which responses are labelled right does not change."""
     answers = (*case.answers[:index], text, *case.answers[index + 1 :])
     return replace(case, answers=answers)
 

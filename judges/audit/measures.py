@@ -47,7 +47,7 @@ def single_order(judgment: Judgment) -> tuple[int, ...]:
 
 
 def first_slot(judgments: Sequence[Judgment]) -> np.ndarray:
-    """Return the credit [M] of the response shown first: its mean over comparisons, else that of the first response.
+    """Return the credit [M] of the response shown first, as the mean over comparisons if there are any.
 
     NaN for an abstention without comparisons, or if both orders were requested and the single verdicts are unknown.
     """
@@ -62,7 +62,7 @@ def _first_slot(judgment: Judgment) -> float:
 
 
 def first_slots(straight: Sequence[Judgment], crossed: Sequence[Judgment]) -> np.ndarray:
-    """Return the mean of `first_slot` over both orders of each pair [M]. NaN if the judge used one order for both."""
+    """Return the mean of `first_slot` over pairs and swapped pairs [M]. NaN if the judge showed both in one order."""
     slots = (first_slot(straight) + first_slot(crossed)) / 2
     return np.where([_chose_the_order(*pair) for pair in zip(straight, crossed, strict=True)], np.nan, slots)
 
@@ -127,7 +127,7 @@ def logistic_slope(won: np.ndarray, x: np.ndarray, *, ridge: float = 1e-2, steps
 
     The fit is maximum likelihood with a weak prior ridge · b²/2. `won` [M] in {0, ½, 1} is the credit of the right
     response, and x [M] its feature minus that of the other response. So the intercept a is the effect of quality, and b
-    that of the feature. NaN if x is constant, or if all or none won.
+    the effect of the feature. NaN if x is constant, or if all or none won.
     """
     valid = ~(np.isnan(won) | np.isnan(x))
     won, x = won[valid], x[valid]
@@ -174,7 +174,7 @@ def bradley_terry(first: float, second: float) -> float:
 
 
 def overconfidence(chance: np.ndarray) -> np.ndarray:
-    """Return max(p, 1 - p) - [p > ½] for each pair [M], where p is the claimed P of the right response.
+    """Return max(p, 1 - p) - [p > ½] for each pair [M], where p is the claimed P(right response is better).
 
     [p > ½] is the accuracy of the verdict; p = ½ counts one half. The mean is 0 if the judge is calibrated.
     """

@@ -110,14 +110,14 @@ def names_of(
 ) -> dict[str, Names]:
     """Parse texts MODEL=AUTHOR or JUDGE=AUTHOR. Return for each judge its model's author name and another author.
 
-    `short_names` are the short names of the models. The name of a judge begins with that of its model.
+    `short_names` are the short names of the models. The name of a judge begins with its model's name.
     """
     authors = Counter(author for case in cases for author in case.authors)
     names_by_judge: dict[str, Names] = {}
     for text in texts:
         key, sign, author = text.rpartition("=")
         if not (key and sign and author):
-            raise UsageError(f"--names is MODEL=AUTHOR or JUDGE=AUTHOR, got '{text}'")
+            raise UsageError(f"--names must be MODEL=AUTHOR or JUDGE=AUTHOR, got '{text}'")
         if authors and author not in authors:
             raise UsageError(f"--names {text}: none of the answers is by '{author}'; {did_you_mean(author, authors)}")
         model = f"{short_names.get(key, key)} "

@@ -31,17 +31,17 @@ FIGURES: Mapping[str, Measure] = {
     ),
     "first slot": Measure("verdicts of single requests for the response shown first, in both orders", "50 %"),
     "first slot of equals": Measure("first slot on pairs of identical responses and on labelled ties", "50 %"),
-    "length slope": Measure("increase of the log-odds of winning by twice the words, given the label", "0", LOG_ODDS),
+    "length slope": Measure("gain in log-odds of winning per doubling of the words, given the label", "0", LOG_ODDS),
     "kappa": Measure("agreement with the labels beyond chance, Cohen's kappa", "1", ""),
     "alpha": Measure("agreement with the labels beyond chance, Krippendorff's alpha", "1", ""),
     "accuracy without the question": Measure("right verdicts where the prompt is hidden", "–"),
     "reading": Measure("accuracy minus accuracy without the prompt", "> 0 %"),
-    "self-preference": Measure("increase of wins under the judge's own name, against another name", "0 %"),
+    "self-preference": Measure("increase of the win rate with the judge's own name instead of another name", "0 %"),
     "authorship slope": Measure(
         "increase of the log-odds of winning for the judge's responses, given the label", "0", LOG_ODDS
     ),
     "overconfidence": Measure("claimed probability of being right minus accuracy", "0 %"),
-    "calibration error": Measure("expected calibration error; above 0 in small samples too", "0 %"),
+    "calibration error": Measure("expected calibration error; above 0 in small samples even if calibrated", "0 %"),
 }
 
 
@@ -148,7 +148,7 @@ class Trust(NamedTuple):
     """A phrase for each figure that prevents a `yes`."""
 
     def __str__(self) -> str:
-        reasons = "; ".join(self.because) or "every figure lies within its limit with its whole interval"
+        reasons = "; ".join(self.because) or "the whole interval of every figure lies within its limits"
         return f"May be trusted for {self.use}: {self.answer}, because {reasons}."
 
 

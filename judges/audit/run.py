@@ -72,19 +72,19 @@ def check_chance(name: str | None, judges: Sequence[BatchJudge]) -> None:
         kind = judge.settings["kind"] if isinstance(judge, Judging) else ""
         if kind in POINTWISE_KINDS or isinstance(judge, RewardScorer):
             raise UsageError(
-                f"--chance shares: the scores of {judge.name} do not sum to 1; use bradley_terry, or leave it out"
+                f"--chance shares: the scores of {judge.name} do not sum to 1; use bradley_terry, or remove this option"
             )
 
 
 def chance_of(name: str) -> Chance:
-    """Return `measures.shares` or `measures.bradley_terry` by name. For invalid scores it raises a `UsageError`."""
+    """Return `measures.shares` or `measures.bradley_terry`, changed to raise a `UsageError` for invalid scores."""
     convert = measures.shares if name == "shares" else measures.bradley_terry
 
     def chance(first: float, second: float) -> float:
         try:
             return convert(first, second)
         except ValueError as error:
-            raise UsageError(f"--chance {name}: {error}; use another value, or leave --chance out") from error
+            raise UsageError(f"--chance {name}: {error}; use another value, or remove this option") from error
 
     return chance
 
@@ -107,7 +107,7 @@ def audit(
 ) -> Audit:
     """Judge every probe of `plan`, in one call each, and compute the measures.
 
-    `names` adds the measure of self-preference, also from the authors of the responses if the cases state them.
+    `names` adds self-preference, measured by signatures, and also by authors if the cases state them.
     `chance` converts scores to a probability: `shares` or `bradley_terry`. Without it, calibration is not measured.
     """
     planned = plan(cases, attacks, names, seed)

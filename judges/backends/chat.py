@@ -45,7 +45,7 @@ class Reply(NamedTuple):
     requests: int = 1
     """Number of requests for this reply that were or may have been billed: several after retries, 0 if none was."""
     estimated: int = 0
-    """Number of these requests whose tokens the server did not report; upper bounds are counted instead."""
+    """Number of billed requests whose tokens the server did not report; upper bounds are counted instead."""
 
 
 def failed_reply(reason: str, *, requests: int = 0, **facts: Any) -> Reply:

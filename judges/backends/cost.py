@@ -57,7 +57,7 @@ def read_prices(path: Path, model: str) -> Prices:
         prices = {name: float(price) for name, price in tables[model].items()}
         return Prices(prompt=prices.pop("prompt"), completion=prices.pop("completion"), **prices)
     except UNREADABLE as error:
-        raise DataError(f"{path}: '{model}' needs the numbers prompt and completion ({error})") from error
+        raise DataError(f"{path}: '{model}' needs the numbers 'prompt' and 'completion' ({error})") from error
 
 
 ROUNDING = 1e-9

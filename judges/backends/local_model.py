@@ -63,7 +63,7 @@ class Local:
     def choice_logprobs(self, choices: Sequence[Choice]) -> list[list[float]]:
         """Return log P(option | messages, beginning) in nats, at temperature 1, for every option of every choice.
 
-        Each text is tokenized together with its option. The sum covers the tokens behind the prefix that all options of
+        Each text is tokenized together with its option. The sum covers the tokens after the prefix that all options of
         a choice share, so that a token across the boundary is included.
         """
         rows = [row for choice in choices for row in self._option_rows(choice)]
@@ -110,7 +110,7 @@ class Local:
             else:
                 rows.append(TokenizedRequest(index, prompt, min(ask.max_tokens, free), ask.temperature, _seed_of(ask)))
         for batch in self._batches(sorted(rows, key=lambda row: len(row.prompt))):
-            yield from self._batch(batch)
+            yield from self._generate_batch(batch)
 
     def _batches(self, rows: Sequence[TokenizedRequest]) -> Iterator[list[TokenizedRequest]]:
         """Split rows, sorted by prompt length, into batches. Each batch leaves room for its longest reply."""
@@ -124,7 +124,7 @@ class Local:
         if batch:
             yield batch
 
-    def _batch(self, rows: Sequence[TokenizedRequest]) -> Iterator[tuple[int, Reply]]:
+    def _generate_batch(self, rows: Sequence[TokenizedRequest]) -> Iterator[tuple[int, Reply]]:
         import torch
         from transformers import GenerationConfig
 

@@ -83,7 +83,7 @@ class LanguageModels:
             options = {"batch_size": config.batch_size, "dtype": config.dtype, "chat_template": config.chat_template}
             return local(name, **options, **config.loading)
         if not config.endpoint:
-            raise UsageError(f"{name} is not a folder, and no server is given; give its address with --endpoint")
+            raise UsageError(f"{name} is not a folder, and no server is given; give a server's address with --endpoint")
         options: dict[str, Any] = {} if config.key_variable is None else {"key_variable": config.key_variable}
         for setting in ("concurrency", "timeout", "retries", "requests_per_minute", "tokens_per_minute"):
             options[setting] = vars(config)[setting]

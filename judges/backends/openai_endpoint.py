@@ -97,7 +97,7 @@ class Endpoint:
             ("tokens_per_minute", self.tokens_per_minute > 0, "a number > 0"),
         ):
             if not holds:
-                raise UsageError(f"{name} is {allowed}, got {vars(self)[name]!r}")
+                raise UsageError(f"{name} must be {allowed}, got {vars(self)[name]!r}")
         if self.max_cost is not None and (unbounded := [name for name in protocol.LENGTHS if name in self.options]):
             raise UsageError(
                 f"max_cost does not support the option {unbounded[0]}, since costs are computed from max_tokens; leave "

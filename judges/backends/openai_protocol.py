@@ -143,7 +143,7 @@ def _stated_tokens(usage: Any) -> tuple[int, int] | None:
 
 
 def trouble(error: Exception, timeout: float, now: float) -> Trouble:
-    """Return how to handle the exception of an attempt, which may contain a response of the server."""
+    """Return how to handle an attempt's exception, which may contain the server's response."""
     from openai import APIStatusError
 
     status, body, headers, parameter = None, None, {}, ""
@@ -167,7 +167,7 @@ def _status_within(error: Any) -> int | None:
 
 
 def _connection_fault(error: Exception) -> ApiFault:
-    """Return the fault for an exception without a response, from its type and that of its cause."""
+    """Return the fault for an exception without a response, from the types of the exception and of its cause."""
     names = {type(each).__name__ for each in (error, error.__cause__)}
     if names & {"ConnectError", "ConnectTimeout", "PoolTimeout", "ConnectionRefusedError"}:
         return NO_CONNECTION

@@ -39,7 +39,7 @@ def retry_after(headers: Mapping[str, str], now: float) -> float:
 
 @dataclass
 class Pace:
-    """Rate limit for requests or tokens, spread evenly: u units delay the next by 60 u / `per_minute` seconds.
+    """Rate limit for requests or tokens, spread evenly: u units delay the next ones by 60 u / `per_minute` seconds.
 
     >>> pace = Pace(per_minute=120.0)
     >>> [pace.wait(1.0, now) for now in (0.0, 0.0, 0.25, 9.0)]

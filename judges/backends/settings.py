@@ -17,15 +17,15 @@ class ChatConfig(Settings):
     rules = (
         Rule(
             lambda config: config.model and not config.endpoint,
-            "--model {model} is a model at a server; give its address with --endpoint",
+            "--model {model} is a model at a server; give the server's address with --endpoint",
         ),
         Rule(
             lambda config: config.prices and (config.prompt_price, config.completion_price) != (None, None),
-            "--prices has every model's prices; leave --prompt_price and --completion_price out",
+            "--prices has every model's prices; remove --prompt_price and --completion_price",
         ),
         Rule(
             lambda config: (config.prompt_price is None) != (config.completion_price is None),
-            "--prompt_price and --completion_price need each other; give both prices, 0 if a price is zero",
+            "--prompt_price and --completion_price must be used together; give both, with 0 for a price of zero",
         ),
         Rule(
             lambda config: (
@@ -71,7 +71,7 @@ class ChatConfig(Settings):
     )
     max_cost: float | None = setting(
         None,
-        "Limit of the total cost, including stored replies; no request is sent that could exceed it.",
+        "Limit of the total cost, including stored replies; no request that could exceed the limit is sent.",
         range=AT_LEAST_0,
     )
     batch_size: int = setting(16, "Batch size of local models.", group="Local models", range=AT_LEAST_1)

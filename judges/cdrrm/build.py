@@ -29,7 +29,7 @@ def build_rubrics(
 ) -> Outcomes:
     """Diagnose both responses of every pair, write a rubric from the diagnoses and filter it.
 
-    `names` of the models are used in the log.
+    `names` are the models' names in the log.
     """
     sides = [*pairs.values()]
     log(f"diagnosing both answers of {len(sides)} pairs and writing their rubrics with {names[0]}")
@@ -87,6 +87,6 @@ def build_report(facts: Mapping[str, Any]) -> str:
     rows = [[reason, str(count)] for reason, count in facts["dropped"].items()]
     return (
         f"# Rubrics from contrast\n\n{facts['kept']} of {facts['pairs']} pairs have a rubric under which the judge "
-        f"finds the preferred answer in both orders; for {facts['useful']} of them, it does not without the rubric. "
+        f"finds the preferred answer in both orders; for {facts['useful']} of them, the judge errs without the rubric. "
         f"{facts['without_preference']} pairs had no preference.\n\n{table(['dropped because', 'pairs'], rows)}\n"
     )

@@ -26,7 +26,7 @@ class FilterLimits:
 
     most_rules: int = MOST_RULES
     overlap: float = 0.5
-    """Maximum share of a rule's words that occur in only one response. A rule above it only describes this response."""
+    """Maximum share of a rule's words that occur in only one response. Rules above it describe only that response."""
     alike: float = 0.8
     """Maximum share of common words of two rules. Above it, the second rule is dropped as a near-duplicate."""
 
@@ -37,7 +37,7 @@ class FilteredRubric(NamedTuple):
     sides: Sides
     rubric: Rubric
     useful: bool
-    """Whether the judge gets the pair wrong without a rubric: then this rubric helps."""
+    """Whether the judge gets the pair wrong without a rubric, so that this rubric helps."""
     diagnoses: tuple[Profile, Profile] | None = None
     """Diagnoses of responses A and B from which the rubric was written."""
 
@@ -96,7 +96,7 @@ def objection(rubric: Rubric, sides: Sides, limits: FilterLimits) -> Rejected | 
     for hard_rule in rubric.rules:
         share = answer_specific(hard_rule, sides)
         if share > limits.overlap:
-            return Rejected("answer-specific", f"{share:.2f} of '{hard_rule.criterion}' is in one answer alone")
+            return Rejected("answer-specific", f"{share:.2f} of '{hard_rule.criterion}' occurs in one response alone")
     return None
 
 

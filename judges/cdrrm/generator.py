@@ -118,7 +118,7 @@ class RubricJudge:
 
     def _judgment(self, case: Case, ruling: Ruling | None) -> Judgment:
         if ruling is None:
-            return judgment(case, f"{len(case.answers)} responses; a contrast needs two", self.judge, ())
+            return judgment(case, f"{len(case.answers)} responses; the judge needs exactly two", self.judge, ())
         duels = [Comparison(order, _first_credit(ruling, order)) for order in ORDERS]
         return judgment(case, self._outcome(ruling), self.judge, ruling.replies, orders=ORDERS, comparisons=duels)
 
@@ -141,7 +141,7 @@ def _first_credit(ruling: Ruling, order: tuple[int, int]) -> float:
 def check_records(records: Sequence[Record]) -> None:
     """Raise a `DataError` with the indices of records that a trainer would misread."""
     if not records:
-        raise DataError("no records to train on; everything was dropped, see the logged reasons")
+        raise DataError("no records to train on, since all pairs were dropped; see the logged reasons")
     for index, record in enumerate(records):
         if not record.get("prompt") or not record.get("completion"):
             raise DataError(f"record {index}: prompt and completion must be lists of messages, got {record!r:.80}")

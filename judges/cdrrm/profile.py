@@ -73,7 +73,7 @@ def as_profile(values: Mapping[str, Any], answer: str) -> Profile | Rejected:
     """Parse a diagnosis from JSON values. One invalid finding rejects the whole diagnosis."""
     listed = values.get("findings")
     if not isinstance(listed, list) or not listed:
-        return Rejected("wrong form", "findings is not a list of at least one finding")
+        return Rejected("wrong form", "'findings' must be a list of at least one finding")
     findings = []
     for index, item in enumerate(listed, start=1):
         finding = _finding(item, answer)

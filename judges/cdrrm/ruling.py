@@ -17,7 +17,7 @@ CHECK_SCHEMA = object_schema(rules={"type": "array", "items": CHECKED_RULE})
 
 
 class RulingRequest(NamedTuple):
-    """Two responses to a prompt, and the rubric of the verdict. If it is None, the judge decides without a rubric."""
+    """Two responses to a prompt, and the rubric for the verdict. If the rubric is None, the judge uses none."""
 
     prompt: Messages
     answers: tuple[str, str]
@@ -59,12 +59,12 @@ def rule(chat: Chat, questions: Sequence[RulingRequest]) -> list[Ruling]:
     rulings = []
     for question in questions:
         both = (next(replies), next(replies))
-        winners = (_winner(reply, question.answers, order) for reply, order in zip(both, ORDERS, strict=True))
+        winners = (_parse_winner(reply, question.answers, order) for reply, order in zip(both, ORDERS, strict=True))
         rulings.append(Ruling(*winners, both))
     return rulings
 
 
-def _winner(reply: Reply, answers: tuple[str, str], order: tuple[int, int]) -> int | None:
+def _parse_winner(reply: Reply, answers: tuple[str, str], order: tuple[int, int]) -> int | None:
     verdict = None if failure(reply) else pair_verdict(reply.text, quoted=answers, finish=reply.finish)
     choice = verdict.choice if isinstance(verdict, Verdict) else ""
     return order["AB".index(choice)] if choice in ("A", "B") else None

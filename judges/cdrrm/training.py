@@ -46,7 +46,7 @@ class SupervisedSettings:
         None, "Attention implementation in training, such as sdpa or flash_attention_2; by default the model's."
     )
     weak: str = setting(
-        "", "An earlier, weaker checkpoint of the model, path or Hub id, whose logits are mixed into the loss (WMSS)."
+        "", "Path or Hub id of an earlier, weaker checkpoint of the model, whose logits are mixed into the loss (WMSS)."
     )
     strong_share: float = setting(
         0.5, "λ of the trained model's logits in the mixture; 1 is plain training.", range=SHARE_ABOVE_0

@@ -45,7 +45,7 @@ def mixed_loss(
 class WeakDrivenTrainer(SFTTrainer):
     """TRL's SFTTrainer with the joint training of WMSS. `weak` is frozen, and only the trained model is saved.
 
-    Logged entropy and token accuracy are those of the trained model; the logged loss is that of the mixture. A step
+    Logged entropy and token accuracy are those of the trained model; the logged loss is the mixed loss. A step
     costs one more forward pass of each model. Both models' logits are fully materialized.
     """
 

@@ -36,7 +36,7 @@ Questions = Sequence[Question]
 
 
 def read_checklist(source: str) -> list[Question]:
-    """Load questions from `[[questions]]` of a TOML file, with `id`, `text` and any other field of `Question`."""
+    """Load questions from `[[questions]]` of a TOML file, with `id`, `text` and optional other fields of `Question`."""
     try:
         values = from_toml(Path(source).read_text(encoding="utf-8"))["questions"]
         return [Question(**{**value, "depends_on": tuple(value.get("depends_on", ()))}) for value in values]
@@ -44,7 +44,7 @@ def read_checklist(source: str) -> list[Question]:
         raise UsageError(f"cannot read the checklist {source}: {error}") from error
     except UNREADABLE as error:
         fields = ", ".join(Question._fields)
-        raise DataError(f"{source}: a checklist has tables [[questions]] with {fields}; {error}") from error
+        raise DataError(f"{source}: a checklist must have tables [[questions]] with {fields}; {error}") from error
 
 
 def checklist(
@@ -137,7 +137,7 @@ def _group_by_turn(case: Case, items: Questions) -> dict[int, list[Question]]:
             )
         if not checked.weight > 0:
             raise UsageError(
-                f"case '{case.id}': question '{checked.id}' has the weight {checked.weight}; weights are > 0"
+                f"case '{case.id}': question '{checked.id}' has the weight {checked.weight}; weights must be > 0"
             )
         questions_by_turn.setdefault(turn, []).append(checked)
     return dict(sorted(questions_by_turn.items()))

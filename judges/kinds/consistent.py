@@ -11,9 +11,9 @@ from ..types import BatchJudge, Case, Judgment, Reason
 def consistent(scoring: BatchJudge, comparing: BatchJudge, *, name: str = "") -> Judging:
     """Return the first judge's scores if both judges rank the responses equally, ties included; else an abstention.
 
-    The condition on scores s and c of the two judges is sign(s_i - s_j) = sign(c_i - c_j) for all i, j. J1 rewards it
-    in training (arXiv:2505.10320). The judges are usually `pointwise` and `pairwise`. If a judge abstains, the first
-    such abstention is returned.
+    The condition on scores s and c of the two judges is sign(s_i - s_j) = sign(c_i - c_j) for all i, j. J1 rewards
+    this agreement in training (arXiv:2505.10320). The judges are usually `pointwise` and `pairwise`. The abstention of
+    a judge is returned, that of the first judge if both abstain.
     """
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:

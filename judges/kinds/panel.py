@@ -16,8 +16,8 @@ def panel(
     """Combine judges by majority (s_i = share of judges that rank response i first) or by the mean of their scores.
 
     A judge divides its vote equally among tied best responses. The mean requires judges with the same scale. Judges
-    that abstain are left out. The panel abstains if fewer than `least` judges have scores (0: unless more than half of
-    the judges have scores). Each judge's scores are stored as criteria under its name.
+    that abstain are left out. The panel abstains if fewer than `least` judges have scores (0: if at most half of the
+    judges have scores). Each judge's scores are stored as criteria under its name.
     """
     one_of("how", how, ("majority", "mean"))
     if repeated := [judge.name for judge in judges if [other.name for other in judges].count(judge.name) > 1]:

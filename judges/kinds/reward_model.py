@@ -123,7 +123,7 @@ def _are_prefixes(case: Case) -> bool:
 
 
 def _column(model: RewardModel, objective: str) -> int:
-    """Return the index of an objective. A model with one objective uses that one, whatever its name."""
+    """Return the index of an objective. The only objective of a model is used whatever its name."""
     if len(model.contract.objectives) == 1:
         return 0
     if objective not in model.contract.objectives:

@@ -170,7 +170,7 @@ def own_words(text: str, quoted: Sequence[str] = ()) -> str:
 
 
 def _keep_short_quotation(quotation: re.Match[str]) -> str:
-    """Return a quotation of one or two words, which may be a label; of a longer quotation, the final punctuation."""
+    """Return a quotation of one or two words, which may be a label; reduce a longer one to its final punctuation."""
     if len(quotation[0].split()) < 3 and ":" not in quotation[0]:
         return quotation[0]
     return f" {quotation[0][-2]} " if quotation[0][-2] in ".!?" else " "
@@ -179,7 +179,7 @@ def _keep_short_quotation(quotation: re.Match[str]) -> str:
 def without_copies(text: str, quoted: Sequence[str]) -> str:
     """Return the text without sentences copied from `quoted` and without quotations after a lead-in such as "B says:".
 
-    A sentence that also occurs in `quoted` counts as copied, except at the end of the text without a lead-in before it:
+    A sentence that also occurs in `quoted` counts as copied, unless it ends the text and no lead-in precedes it:
     the judge's own verdict may coincide with a sentence of a response.
     """
     quoted_sentences = [

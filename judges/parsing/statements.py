@@ -147,7 +147,7 @@ ALSO_SOLVED = frozenset({"answer", "final_answer", "result", "final_result"})
 """JSON fields that may contain the solution of the task. A number in such a field is not a position."""
 
 
-def _key(name: str) -> str:
+def _field_name(name: str) -> str:
     return re.sub(r"[\s-]+", "_", name.strip().lower())
 
 
@@ -155,7 +155,7 @@ def _holder(value: Any, keys: frozenset[str], depth: int = 0) -> Mapping[str, An
     """Return the object with one of the keys: this object, or the only nested one."""
     if not isinstance(value, dict) or depth > 2:
         return None
-    fields = {_key(name): part for name, part in value.items()}
+    fields = {_field_name(name): part for name, part in value.items()}
     if any(name in keys and not isinstance(part, dict | list) for name, part in fields.items()):
         return value
     inner = [
@@ -170,7 +170,7 @@ def _from_json(
     holders: Sequence[Mapping[str, Any]], rest: str, grammar: Grammar, quoted: Sequence[str]
 ) -> Stated | NoVerdict:
     """Return the value in the JSON documents, unless other parts of them or of the reply contradict it."""
-    fields = [(_key(name), part) for holder in holders for name, part in holder.items()]
+    fields = [(_field_name(name), part) for holder in holders for name, part in holder.items()]
     values: list[Any] = [
         grammar.positions.get(part, part) if name not in ALSO_SOLVED else part
         for name, part in fields
@@ -283,6 +283,7 @@ def _explicit(lines: Sequence[str], grammar: Grammar) -> Iterator[ReplyLine]:
 
 
 def _marked_lines(line_index: int, line: str, grammar: Grammar) -> Iterator[ReplyLine]:
+    """Yield the statements on a line that are made by marks such as `[[A]]`."""
     matches = [
         (match_, value) for match_ in grammar.mark.finditer(line) if (value := _mark_value(match_, grammar)) is not None
     ]
@@ -305,6 +306,7 @@ def _mark_value(mark: re.Match[str], grammar: Grammar) -> Value | Reason | None:
 
 
 def _cued_lines(line_index: int, line: str, following: str, grammar: Grammar) -> Iterator[ReplyLine]:
+    """Yield the statements on a line that follow a cue such as `Winner:`. The value may be on the line `following`."""
     units = sentences(line)
     for number, unit in enumerate(units):
         cue = grammar.cue.match(unit)
@@ -322,6 +324,7 @@ def _cued_lines(line_index: int, line: str, following: str, grammar: Grammar) ->
 
 
 def _rank(words: str) -> int:
+    """Return the precedence of a statement (see `ReplyLine`) from the words before it."""
     match_ = re.search(phrases.RANKED_WORDS, words, re.IGNORECASE)
     if match_ is None:
         return 1

@@ -76,7 +76,7 @@ def points(
 ) -> Points | NoVerdict:
     """Parse the rating in [low, high] that a reply gives. Return a `NoVerdict` if there is none.
 
-    The rules are those of `pair_verdict`. A range, a number on another scale ("8/100" if `high` is 10) and a number out
+    The rules of `pair_verdict` apply. A range, a number on another scale ("8/100" if `high` is 10) and a number out
     of range are not ratings.
 
     >>> points("Good, but short. Rating: 7/10", 1, 10).value
@@ -85,7 +85,7 @@ def points(
     <Reason.OUT_OF_RANGE: 'a score out of range'>
     """
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(f"points need low < high, got low {low} and high {high}")
+        raise ValueError(f"points requires low < high, got low {low} and high {high}")
     statement = read(text, points_between(low, high), quoted, finish)
     if isinstance(statement, NoVerdict):
         return statement

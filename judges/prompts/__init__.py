@@ -54,7 +54,7 @@ class Sampling(NamedTuple):
     temperature: float = 0.0
     """Sampling temperature; 0 decodes greedily."""
     seed: int | None = None
-    """Seed of the first sample. The seed of each further sample is larger by 1."""
+    """Seed of the first sample. Each further sample has the previous seed plus 1."""
 
     def ask(self, conversation: Messages, schema: Mapping[str, Any], sample: int = 0) -> Ask:
         """Return the request for one sample."""

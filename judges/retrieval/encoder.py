@@ -167,10 +167,10 @@ def load_encoder(source: str | Path, *, trust_remote_code: bool = False) -> Face
     try:
         encoder.pooling.load_state_dict(weights)
     except RuntimeError as error:
-        raise DataError(f"{folder / POOLING}: not the weights of these settings ({error}); train it again") from error
+        raise DataError(f"{folder / POOLING}: the weights do not fit the settings ({error}); train again") from error
     if encoder.contract != stated:
         raise DataError(
-            f"{folder}: its settings or weights are not those that were saved (contract {encoder.contract}, saved with "
+            f"{folder}: the settings or weights have changed since saving (contract {encoder.contract}, saved with "
             f"{stated}); restore the folder, or train it again"
         )
     return encoder.eval()

@@ -118,7 +118,7 @@ def load_index(folder: Path, encoder: "FacetEncoder") -> VectorIndex:
         raise DataError(f"{folder}: no index of texts ({error}); delete the folder to rebuild it") from error
     if made_by != encoder.contract:
         raise DataError(
-            f"{folder}: made by another encoder (contract {made_by}, this one is {encoder.contract}); name that "
+            f"{folder}: made by another encoder (contract {made_by}, this encoder has {encoder.contract}); name that "
             "encoder, or delete the folder"
         )
     facets = 1 if encoder.settings.pooling == "mean" else encoder.settings.facets

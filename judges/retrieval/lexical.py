@@ -1,4 +1,4 @@
-"""Lexical search with the interface of `index.Index`: TF-IDF and BM25."""
+"""Lexical search with the interface of `index.TextIndex`: TF-IDF and BM25."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -22,7 +22,7 @@ def open_examples(retrieval: RetrievalConfig, examples: Sequence[Case], seed: in
 
 
 def distinct_cases(cases: Sequence[Case]) -> list[Case]:
-    """Return the cases without repetitions, as from several runs on the same data. Repeated ids are numbered."""
+    """Return the cases without repetitions, such as the same cases in several runs. Repeated ids are numbered."""
     distinct = {content_hash([prompt_text(case.prompt), list(case.texts)]): case for case in cases}
     ids = unique_ids(case.id for case in distinct.values())
     return [replace(case, id=name) for case, name in zip(distinct.values(), ids, strict=True)]

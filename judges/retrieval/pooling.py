@@ -92,10 +92,10 @@ class FacetPooling(nn.Module):
             "text": torch.zeros_like(sentence),
         }
         return torch.stack(
-            [self._level(states, logits, members(units[name], attention)) for name in self.granularities], dim=2
+            [self._pool_units(states, logits, members(units[name], attention)) for name in self.granularities], dim=2
         )
 
-    def _level(
+    def _pool_units(
         self, states: Float[Tensor, "N L D"], logits: Float[Tensor, "N F L"], member: Bool[Tensor, "N U L"]
     ) -> Float[Tensor, "N F D"]:
         vectors = unit_vectors(states, logits, member)

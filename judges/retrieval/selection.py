@@ -85,7 +85,7 @@ class Selection:
         if k < 1:
             raise UsageError(f"the number of entries to show must be >= 1, got {k}")
         if (index is None) == (how == RETRIEVED):
-            raise UsageError("'retrieved' requires an index, and other selections take none")
+            raise UsageError("the selection 'retrieved' requires an index; other selections accept none")
         self.collection, self.how, self.k, self.index, self.near, self.seed = collection, how, k, index, near, seed
         settings = {"how": how, "k": k, "near": near, "index": index.contract if index else None}
         settings |= {"seed": seed} if how == RANDOM else {}
@@ -97,14 +97,14 @@ class Selection:
         keys = [content_hash([prompt_text(case.prompt), list(case.texts)]) for case in cases]
         new = {key: case for key, case in zip(keys, cases, strict=True) if key not in self._known}
         if new:
-            self._known |= dict(zip(new, self._choose([*new.values()]), strict=True))
+            self._known |= dict(zip(new, self._select_entries([*new.values()]), strict=True))
         return [self._known[key] for key in keys]
 
     def ids(self, cases: Sequence[Case]) -> list[tuple[str, ...]]:
         """Return the ids of the entries for each case."""
         return [tuple(self.collection.ids[index] for index in chosen) for chosen in self(cases)]
 
-    def _choose(self, cases: Sequence[Case]) -> list[list[int]]:
+    def _select_entries(self, cases: Sequence[Case]) -> list[list[int]]:
         if self.how == ORACLE:
             prompts = [normal_prompt(prompt) for prompt in self.collection.prompts]
             queries = [normal_prompt(prompt_text(case.prompt)) for case in cases]

@@ -38,9 +38,9 @@ class EncoderSettings:
             ("similarity", self.similarity, SIMILARITIES),
         ):
             if value not in choices:
-                raise UsageError(f"the encoder's {name} is {' or '.join(choices)}, got '{value}'")
+                raise UsageError(f"the encoder's {name} must be {' or '.join(choices)}, got '{value}'")
         if not self.granularities or {*self.granularities} - {*GRANULARITIES}:
-            raise UsageError(f"granularities are some of {', '.join(GRANULARITIES)}, got {self.granularities}")
+            raise UsageError(f"granularities must be some of {', '.join(GRANULARITIES)}, got {self.granularities}")
         for name in ("facets", "width", "segment_sentences", "max_length"):
             if vars(self)[name] < 1:
                 raise UsageError(f"the encoder's {name} must be a number >= 1, got {vars(self)[name]}")
@@ -76,14 +76,14 @@ class RetrievalConfig(Settings):
         if rubric in SELECTIONS:
             require_setting("rubrics_from", self.rubrics_from)
         elif self.rubrics_from:
-            raise UsageError("--rubrics_from is read for --rubric retrieved, random or oracle; set --rubric")
+            raise UsageError("--rubrics_from requires --rubric retrieved, random or oracle; set --rubric")
         used = RETRIEVED in (self.examples, rubric)
         if used:
             check_retriever(self.retriever)
         if self.retriever_index and (self.retriever in LEXICAL or not used):
-            raise UsageError("--retriever_index needs an encoder as --retriever; leave --retriever_index out")
+            raise UsageError("--retriever_index needs an encoder as --retriever; remove --retriever_index")
         if self.retriever_index and self.examples == rubric == RETRIEVED:
-            raise UsageError("--retriever_index is for one collection, but examples and rubrics are two; leave it out")
+            raise UsageError("--retriever_index is for one collection, but examples and rubrics are two; remove it")
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that determine the retrieved items. Empty without retrieval."""
@@ -94,4 +94,4 @@ class RetrievalConfig(Settings):
 def check_retriever(retriever: str) -> None:
     """Raise a `UsageError` if `open_index` cannot open the retriever."""
     if retriever not in LEXICAL and not Path(retriever).is_dir():
-        raise UsageError(f"--retriever is {', '.join(LEXICAL)} or a folder with an encoder, got '{retriever}'")
+        raise UsageError(f"--retriever must be {', '.join(LEXICAL)} or a folder with an encoder, got '{retriever}'")

@@ -167,7 +167,7 @@ class RetrieverTrainer(FaultTolerantTrainer):
         self.model_accepts_loss_kwargs = False
 
     def collate(self, rows: Sequence[JointRow]) -> dict[str, Tensor]:
-        """Return the texts of both types of pairs as one batch, [2 B] or [4 B], and which pairs are not negatives."""
+        """Return the texts of all pairs as one batch, [2 B] or [4 B], and a mask of pairs that are not negatives."""
         batch: dict[str, Tensor] = {}
         texts: list[TokenizedText] = []
         for name, column in zip(JointRow._fields, zip(*rows, strict=True), strict=True):

@@ -16,7 +16,7 @@ def with_dropout(rubric: Rubric | RubricSource, share: float, *, least: int = 3,
 
     Of n rewarded criteria (rules `must`, principles of positive weight) floor(f n) are left out, f = `share`, but
     `least` are kept. All responses to a prompt in a call have the same criteria; they depend on the seed, the prompt
-    and the responses, and so change from step to step. Ours: the paper's draws depend on the row and the step.
+    and the responses, and so change from step to step. This is ours: in the paper, draws depend on row and step.
     """
     if not 0 < share < 1 or least < 1:
         raise UsageError(f"dropout must lie in (0, 1) and must keep 1 criterion or more, got {share} and {least}")

@@ -44,7 +44,7 @@ def find_rubric(source: str) -> Path:
 
 def _check_ending(path: Path) -> None:
     if path.suffix not in ENDINGS:
-        raise UsageError(f"{path}: a rubric file ends with {', '.join(ENDINGS)}")
+        raise UsageError(f"{path}: a rubric file must end with {', '.join(ENDINGS)}")
 
 
 def read_rubrics(path: Path) -> dict[str, Rubric]:
@@ -80,14 +80,14 @@ def lint_files(files: Sequence[str], log: Callable[[str], None]) -> dict[str, An
 
 
 def rubric_of_row(values: Mapping[str, Any]) -> Rubric:
-    """Parse a rubric from the column `rubric`, or from `rubrics` as in HealthBench or, if it is text, RubricBench."""
+    """Parse a rubric from the column `rubric`, or from `rubrics`: HealthBench's list or RubricBench's text."""
     if isinstance(values.get("rubrics"), str):
         return rubric_lines(values)
     return _rubric_of_json(values if "rubrics" in values else column(values, "rubric"))
 
 
 def _rubric_of_json(values: Any) -> Rubric:
-    """Return the rubric of rules and principles, or of a list of {criterion, points}, which may be named `rubrics`."""
+    """Parse a rubric from rules and principles, or from a list of {criterion, points}, also under the key `rubrics`."""
     values = {"rubrics": values} if isinstance(values, list) else values
     return healthbench(values) if isinstance(values, Mapping) and "rubrics" in values else from_values(values)
 
@@ -103,7 +103,7 @@ class RubricEntry(NamedTuple):
 def read_collection(path: Path) -> list[RubricEntry]:
     """Load rubrics with their prompts from JSON lines. A row without an id is named by a hash of its content."""
     if not path.is_file():
-        raise UsageError(f"no file of rubrics '{path}'; give a .jsonl with columns prompt, and rubric or rubrics")
+        raise UsageError(f"'{path}' is not a file of rubrics; give a .jsonl with 'prompt', and 'rubric' or 'rubrics'")
     entries, _ = collect(str(path), _entry)
     return [*dict.fromkeys(entries)]
 
@@ -129,7 +129,7 @@ def open_levels(source: str) -> Levels | LevelsSource:
     """Open descriptions of score levels (as in BiGGen Bench): a scale for all cases, or a scale per case."""
     path = Path(source)
     if not path.is_file():
-        raise UsageError(f"no file of levels '{source}'; it has criteria and score1_description to score5_description")
+        raise UsageError(f"'{source}' is no file of levels with criteria and score1_description to score5_description")
     _check_ending(path)
     if path.suffix == ".jsonl":
         return ByCase(_rows_by_case(path, biggen), path.stem)

@@ -71,20 +71,20 @@ def _points(criterion: Mapping[str, Any], number: int) -> float:
     points = column(criterion, "points")
     if not is_number(points) or points == 0:
         raise ValueError(
-            f"criterion {number}: points are a number other than 0, got {points!r:.60}; correct it, or leave it out"
+            f"criterion {number}: 'points' must be a number other than 0, got {points!r:.60}; correct or remove it"
         )
     return float(points)
 
 
 def rubric_lines(row: Mapping[str, Any]) -> Rubric:
-    """Parse RubricBench's criteria (arXiv:2603.01562): the text `rubrics` with one criterion in a line, of weight 1.
+    """Parse RubricBench's criteria (arXiv:2603.01562): the text `rubrics` with one criterion of weight 1 per line.
 
     >>> [principle.description for principle in rubric_lines({"rubrics": "Is it right?\\n\\nIs it short?"}).principles]
     ['Is it right?', 'Is it short?']
     """
     lines = [line.strip() for line in column(row, "rubrics").splitlines() if line.strip()]
     if not lines:
-        raise ValueError("'rubrics' has no criterion; write one in each line")
+        raise ValueError("'rubrics' has no criterion; write one criterion per line")
     criteria = tuple(Principle(f"c{number}", line) for number, line in enumerate(lines, 1))
     return Rubric(principles=criteria, source="RubricBench")
 

@@ -100,7 +100,7 @@ def key_points(values: Any) -> tuple[tuple[tuple[str, ...], ...], ...]:
     good = lists(values) and all(lists(point) and all(map(lists, point)) for point in values)
     if not good or not all(isinstance(word, str) and word.strip() for point in values for v in point for word in v):
         raise ValueError(
-            f"keywords are a list of points, each a list of wordings, each a list of words; got {str(values)[:60]}"
+            f"keywords must be a list of points, each a list of wordings, each a list of words; got {str(values)[:60]}"
         )
     return tuple(tuple(map(tuple, point)) for point in values)
 
@@ -108,7 +108,7 @@ def key_points(values: Any) -> tuple[tuple[tuple[str, ...], ...], ...]:
 def checks_of(values: Any) -> tuple[FormCheck, ...]:
     """Parse checks from JSON objects with the fields of `FormCheck`. Raise an error for a check without a condition."""
     if not isinstance(values, list):
-        raise ValueError(f"checks are a list of objects, got {str(values)[:60]}")
+        raise ValueError(f"checks must be a list of objects, got {str(values)[:60]}")
     return tuple(_check(value, f"check {number}") for number, value in enumerate(values, 1))
 
 
@@ -119,7 +119,7 @@ def _check(values: Any, location: str) -> FormCheck:
         )
     for name, kind in (("weight", (int, float)), ("has", str), ("lacks", str), ("least", int), ("most", int)):
         if name in values and not isinstance(values[name], kind):
-            raise ValueError(f"{location}: '{name}' is of the wrong type, {values[name]!r}")
+            raise ValueError(f"{location}: '{name}' has the wrong type, got {values[name]!r}")
     check = FormCheck(**values)
     for pattern in (check.has, check.lacks):
         try:
@@ -127,5 +127,5 @@ def _check(values: Any, location: str) -> FormCheck:
         except re.error as error:
             raise ValueError(f"{location}: not a regular expression: {pattern!r} ({error})") from error
     if check[1:] == FormCheck(0.0)[1:]:
-        raise ValueError(f"{location} has no condition; give it has, lacks, least or most")
+        raise ValueError(f"{location} has no condition; add 'has', 'lacks', 'least' or 'most'")
     return check

@@ -32,7 +32,7 @@ class Rule:
 
     def __post_init__(self):
         if self.type not in KINDS:
-            raise ValueError(f"rule '{self.id}': the type is must or forbid, got '{self.type}'")
+            raise ValueError(f"rule '{self.id}': the type must be 'must' or 'forbid', got '{self.type}'")
         for name in ("id", "criterion", "test"):
             if not vars(self)[name].strip():
                 raise ValueError(f"rule '{self.id}': {name} is empty")
@@ -66,7 +66,7 @@ class Rubric:
 
     def __post_init__(self):
         if not self.ids:
-            raise ValueError("a rubric has at least one rule or principle, got none")
+            raise ValueError("a rubric must have at least one rule or principle, got none")
         for name in self.ids:
             if self.ids.count(name) > 1:
                 raise ValueError(f"rubric: the id '{name}' occurs twice")
@@ -95,7 +95,7 @@ def parse(text: str) -> Rubric:
     ('r1',)
     >>> parse('{"rules": [{"id": "r1", "type": "should", "criterion": "c", "test": "t"}]}')
     Traceback (most recent call last):
-    ValueError: rule 'r1': the type is must or forbid, got 'should'
+    ValueError: rule 'r1': the type must be 'must' or 'forbid', got 'should'
     """
     return from_values(json_values(text))
 
@@ -128,6 +128,7 @@ def _rows(values: Mapping[str, Any], name: str, fields: Mapping[str, type], loca
 
 
 def _row(row: Any, fields: Mapping[str, type], location: str) -> dict[str, Any]:
+    """Return a checked item of rules or principles. Raise a `ValueError` for an invalid item."""
     if not isinstance(row, dict):
         raise ValueError(f"{location}: an object is expected, got {row!r}")
     _check_names(row, fields, location)
@@ -145,7 +146,7 @@ def _row(row: Any, fields: Mapping[str, type], location: str) -> dict[str, Any]:
 
 def _check_names(values: Iterable[str], names: Iterable[str], location: str) -> None:
     if unknown := sorted(set(values) - set(names)):
-        raise ValueError(f"{location}: unknown field '{unknown[0]}'; there is {', '.join(names)}")
+        raise ValueError(f"{location}: unknown field '{unknown[0]}'; the fields are {', '.join(names)}")
 
 
 def from_toml(text: str) -> Rubric:
@@ -238,7 +239,7 @@ def lint(rubric: Rubric, answers: Sequence[str] = ()) -> list[str]:
     forbidden = sum(rule.weight for rule in rubric.rules if rule.type == "forbid")
     if rubric.rules and forbidden < LEAST_FORBIDDEN * total:
         issues.append(
-            f"{100 * forbidden / total:.0f} % of the rules' weight is on type forbid; {LEAST_FORBIDDEN:.0%} is safer"
+            f"{100 * forbidden / total:.0f} % of the rules' weight is of type 'forbid'; {LEAST_FORBIDDEN:.0%} is safer"
         )
     if not rubric.rules:
         issues.append("no hard rule; principles alone are subjective")
@@ -255,6 +256,7 @@ def _lint_rule(rule: Rule) -> list[str]:
 
 
 def _texts(rubric: Rubric) -> list[tuple[str, str]]:
+    """Return the name and the text of every rule and principle."""
     rules = [(rule.id, f"{rule.criterion} {rule.test}") for rule in rubric.rules]
     return rules + [(principle.id, principle.description) for principle in rubric.principles]
 

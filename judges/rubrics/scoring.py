@@ -16,8 +16,8 @@ def gated(rubric: Rubric, values: Mapping[str, float]) -> float:
     """Return a score in [0, 1] with hard rules as gates: principles count only if all rules are kept.
 
     h = Σ w k / Σ w over the rules and p likewise over the principles, with weights w and values k (1 is kept). A
-    principle with w < 0 counts |w| (1 - k). The score is 0 for a broken veto, h / 2 if h < 1, else (1 + p) / 2; h
-    without principles, p without rules. So a response that keeps every rule is above every response that breaks one.
+    principle with w < 0 counts |w| (1 - k). The score is 0 for a broken veto, h / 2 if h < 1, else (1 + p) / 2 (h
+    without principles, p without rules). So a response that keeps every rule is above every response that breaks one.
     """
     if broken_veto(rubric, values):
         return 0.0
@@ -61,7 +61,7 @@ def points(rubric: Rubric, values: Mapping[str, float]) -> float:
     """
     positive = sum(principle.weight for principle in rubric.principles if principle.weight > 0)
     if not positive:
-        raise ValueError("points need a principle of positive weight, and rules have no points")
+        raise ValueError("points need a principle of positive weight; rules have no points")
     achieved = sum(principle.weight * values.get(principle.id, 0.0) for principle in rubric.principles)
     return achieved / positive
 

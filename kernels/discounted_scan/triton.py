@@ -45,5 +45,5 @@ def scan(x, bounds, y, discount, BLOCK: tl.constexpr):
 
 @triton.jit
 def _compose(decay, value, further_decay, further):
-    """Compose the maps y -> value + decay y of two adjacent token ranges; `further` is of the earlier tokens."""
+    """Compose the maps y -> value + decay y of two adjacent token ranges; `further*` belong to the earlier one."""
     return decay * further_decay, further + further_decay * value

@@ -1,4 +1,4 @@
-"""Guided sampler in PyTorch, on cells of 1024 logits; most truncation thresholds need only the largest logits."""
+"""Guided sampler in PyTorch, in cells of 1024 logits; most truncation thresholds need only the largest logits."""
 
 from typing import NamedTuple
 
@@ -71,7 +71,7 @@ def draw_by_cell(
 def draw_by_token(
     x: Float[Tensor, "N V"], candidates: Bool[Tensor, "N V"], seed: Int[Tensor, " N"], position: Int[Tensor, " N"]
 ) -> Int[Tensor, " N"]:
-    """Return the candidate token with the largest x + Gumbel variable (Philox stream 3, index = token); 0 if none."""
+    """Return the candidate of largest x + Gumbel variable (Philox stream 3, index = token); 0 without candidates."""
     row, token = candidates.nonzero(as_tuple=True)
     noise = philox.gumbel(philox.words(seed[row], token, position[row], TOKENS)[0])
     score = torch.full_like(x, -torch.inf, dtype=torch.float64)
@@ -219,7 +219,7 @@ def _sample(
 
 
 def _threshold(x: Float[Tensor, "N V"], limits: Truncation) -> Float[Tensor, " N"]:
-    """Return the threshold τ, from the largest logits if they determine it, else from all; synchronises."""
+    """Return the threshold τ, from the largest logits if they determine it, else from all logits (synchronises)."""
     vocabulary = x.shape[1]
     width = max(1, int(torch.where(limits.by_rank(vocabulary), limits.top_k, 0).max()))
     if (limits.top_p < 1).any():

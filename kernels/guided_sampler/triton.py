@@ -57,7 +57,7 @@ def fused(
     top_k: Tensor | None = None, top_p: Tensor | None = None, min_p: Tensor | None = None, span: int = SPAN,
     warps: int = WARPS,
 ) -> Sampled:  # fmt: skip
-    """Compute `guided_sampler` with Triton kernels. Float32 rounding may change a token."""
+    """Compute `guided_sampler` with Triton kernels. Through float32 rounding, a token may differ from the reference."""
     rows, vocabulary = base.shape
     memory = {"dtype": torch.float32, "device": base.device}
     truncates = not (top_k is top_p is min_p is None) and temperature is not None
@@ -99,7 +99,7 @@ def scan_cells(
 ):  # fmt: skip
     """Compute sums over SPAN cells of a row, each relative to the largest logit so far.
 
-    In order: max u, Σ e^u, Σ u e^u, Σ z e^u, max z, Σ e^z, Σ e^(u/T), and the best cell's log mass plus Gumbel.
+    In order: max u, Σ e^u, Σ u e^u, Σ z e^u, max z, Σ e^z, Σ e^(u/T), and the best cell's log mass + Gumbel variable.
     """
     row, split = tl.program_id(0), tl.program_id(1)
     t, inverse = inverse_of(temperature, row)

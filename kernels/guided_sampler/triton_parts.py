@@ -2,7 +2,7 @@
 
 The depth of a token is -x >= 0 with x = (u - max u) / T. Read as integers, the bits of float32 depths have the order of
 the depths, so that a threshold is found bit by bit. Masses e^x are counted in units of 2⁻⁴⁰: sums of integers are the
-same in any order, those of floating-point numbers are not.
+same in any order, sums of floating-point numbers are not.
 """
 
 # pyright: reportGeneralTypeIssues=none, reportOperatorIssue=none
@@ -121,7 +121,7 @@ def share(p, total):
 
 @triton.jit
 def least_depth(depths, weights, enough, BITS: tl.constexpr):
-    """Return the smallest depth d of BITS bits with Σ weights >= `enough` over depths <= d, or all bits set."""
+    """Return the smallest depth d of BITS bits with Σ weights >= `enough` over depths <= d; else all bits set."""
     last = 0
     for bit in range(BITS):
         step = HIGHEST_BIT >> (DEPTH_BITS - BITS + bit)
@@ -132,7 +132,7 @@ def least_depth(depths, weights, enough, BITS: tl.constexpr):
 
 @triton.jit
 def store_row(facts, scales, rows, row, logprob, u, z, entropy, kl, mass_x, shift, log_mass, shift_z, log_mass_z):
-    """Store a row's outputs in `facts`, and its maxima and log masses in `scales`; u, z are its token's logits."""
+    """Store a row's outputs in `facts`, its maxima and log masses in `scales`; u, z are the sampled token's logits."""
     tl.store(facts + LOGPROB * rows + row, logprob)
     tl.store(facts + GUIDED * rows + row, u - shift - log_mass)
     tl.store(facts + BASE * rows + row, z - shift_z - log_mass_z)

@@ -101,7 +101,7 @@ def draw_truncated_rows(
 
 
 def _limit(limit: Tensor | None, off: int, rows: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return a limit of every row, contiguous; `off`, which truncates nothing, if the limit is None."""
+    """Return one limit per row as a contiguous tensor; if `limit` is None, all are `off`, which truncates nothing."""
     return torch.full((rows,), off, dtype=dtype, device=device) if limit is None else limit.contiguous()
 
 
@@ -116,7 +116,7 @@ def bin_of(x):
 
 @triton.jit
 def reach(k, p, log_least, sums, row, splits, vocabulary, inverse, shift, SPLITS: tl.constexpr):
-    """Return an upper bound of the depths of the k-th largest token and of all tokens that truncation keeps.
+    """Return an upper bound of the depths (distances from the maximum) of the k-th largest logit and of all kept ones.
 
     With top-k, the bound is the depth of the k-th largest of the splits' maxima. With top-p alone, it is
     log V - log(1 - p): deeper tokens have at most 1 - p of the mass.
@@ -141,7 +141,7 @@ def count(
     top_k, top_p, min_p, scales, histogram, sums, splits,
     G: tl.constexpr, CELL: tl.constexpr, SPAN: tl.constexpr, SPLITS: tl.constexpr,
 ):  # fmt: skip
-    """Add the tokens and masses of SPAN cells to the row's histogram, down to the depth that `reach` returns."""
+    """Add the token counts and masses of SPAN cells to the row's histogram, down to the depth that `reach` returns."""
     row, split = tl.program_id(0), tl.program_id(1)
     t, inverse = inverse_of(temperature, row)
     truncates, k, p, log_least = limits_of(top_k, top_p, min_p, row, t, vocabulary)
@@ -164,7 +164,7 @@ def count(
 
 @triton.jit
 def undecided(histogram, row, k, p, log_least, total):
-    """Return the bin of the k-th largest token, and the first and last bin that may contain a threshold (undecided).
+    """Return the bin of the k-th largest token, and the first and last undecided bin, which may contain a threshold.
 
     Also return the number and mass of tokens above the k-th largest's bin, and the mass above the first undecided bin.
     Top-p is a share of the top k tokens' mass, which the histogram determines except for the k-th largest's bin.
@@ -255,7 +255,7 @@ def draw(
     top_k, top_p, min_p, scales, histogram, tokens, depths, best_tokens, best_scores, token, facts, rows, splits,
     G: tl.constexpr, SPLITS: tl.constexpr, CAPACITY: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Store the unmasked token with the largest x + Gumbel variable; without any, keep the outputs of `finish`."""
+    """Store the unmasked token with the largest x + Gumbel variable; if all are masked, keep `finish`'s outputs."""
     row = tl.program_id(0)
     t, inverse = inverse_of(temperature, row)
     truncates, k, p, log_least = limits_of(top_k, top_p, min_p, row, t, vocabulary)
@@ -286,7 +286,7 @@ def sample_from_collected(
     histogram, tokens, depths, best_tokens, best_scores, seed, position, row, splits, number,
     k, p, log_least, bottom, total, SPLITS: tl.constexpr, CAPACITY: tl.constexpr,
 ):  # fmt: skip
-    """Return a token sampled from those above the undecided bins and the collected ones, its x, and the kept mass."""
+    """Return a token, sampled from tokens above the undecided bins and collected tokens, its x, and the kept mass."""
     bin_k, _, _, tokens_above, mass_above_k, mass_above = undecided(histogram, row, k, p, log_least, total)
     slot = tl.arange(0, CAPACITY)
     live = slot < number
@@ -356,7 +356,7 @@ def deepest(
     base, base_step, guides, guides_step, guide_step, weights, row, vocabulary, inverse, shift, number, mass,
     G: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Return the smallest d such that depths <= d have `number` tokens and `mass` or more; also return their mass."""
+    """Return the smallest d such that depths <= d have at least `number` tokens and `mass`, and these tokens' mass."""
     last, total = 0, 0 * mass
     for bit in range(DEPTH_BITS):
         step = HIGHEST_BIT >> bit

@@ -30,11 +30,11 @@ def linear_logprob(
     z = cap(h Wᵀ + b) / T,  cap(a) = c tanh(a / c) with a softcap c, else a      (Gemma 2, arXiv:2408.00118, section 2)
     dz_j = g (1[j = y] - p_j) - q p_j (log p_j + H)     for upstream g = dL/dlog π, q = dL/dH; derived in the README
 
-    h is `hidden`, W `weight`, b `bias`, T `temperature`, y the target, p = π. Logits are float32 (float64 for float64)
-    and exist for `chunk // V` rows at a time, at least one; `chunk` is by default 2²⁴ on a CPU and 2²⁸ on a GPU. The
-    backward pass recomputes them. A target of -100 is ignored: log π and entropy are 0 without gradient; other targets
-    are in [0, V). Logits must be finite: with -inf in `bias` the entropy is undefined. If the loss of a row is a
-    function of its log π and entropy, `linear_loss` needs three matrix products instead of four.
+    h is `hidden`, W `weight`, b `bias`, T `temperature`, y the target, p = π. Logits are float32 (float64 for float64
+    inputs) and exist for `chunk // V` rows at a time, at least one; `chunk` is by default 2²⁴ on a CPU and 2²⁸ on a
+    GPU. The backward pass recomputes them. A target of -100 is ignored: log π and entropy are 0 without gradient; other
+    targets are in [0, V). Logits must be finite: with -inf in `bias` the entropy is undefined. If the loss of a row is
+    a function of its log π and entropy, `linear_loss` needs three matrix products instead of four.
     """
     _check(hidden, weight, temperature, softcap, chunk)
     backend = backend_of(hidden)
@@ -66,11 +66,11 @@ def linear_loss(
 ) -> LinearLoss:
     """Compute Σ_i loss_i(log π_i, H_i) over rows i that are not ignored; the forward pass computes the gradient too.
 
-    Equal to summing a loss of `linear_logprob`, with three matrix products instead of four: the derivatives g_i and q_i
-    of row i's loss come from autograd on `logprob` and `entropy` of a chunk. `loss(logprob, entropy, rows)` gets a
-    chunk and its slice of all N rows, and returns one value per row, which must not depend on other rows. `loss`
-    also applies weights such as 1 / number of tokens. Only `hidden`, `weight` and `bias` get gradients, and only one
-    backward pass is possible.
+    The value equals a sum of losses computed from `linear_logprob`, but takes three matrix products instead of four:
+    the derivatives g_i and q_i of row i's loss come from autograd on `logprob` and `entropy` of a chunk. `loss(logprob,
+    entropy, rows)` gets a chunk and its slice of all N rows, and returns one value per row, which must not depend on
+    other rows. `loss` also applies weights such as 1 / number of tokens. Only `hidden`, `weight` and `bias` get
+    gradients, and only one backward pass is possible.
     """
     _check(hidden, weight, temperature, softcap, chunk)
     backend = backend_of(hidden)

@@ -60,7 +60,7 @@ def gradients_in_chunks(
     inputs: Sequence[Any], needs_gradient: Sequence[bool], target: Tensor, head: Head, engine: Engine,
     upstream: Callable[[slice, Chunk], tuple[Tensor, Tensor]],
 ) -> list[Tensor | None]:  # fmt: skip
-    """Return the required gradients of hidden, weight and bias; `upstream` returns g and q of a chunk."""
+    """Return the required gradients of hidden, weight and bias; `upstream` returns a chunk's dL/dlog π and dL/dH."""
     dtype = wide(inputs[0].dtype)
     needs = zip(inputs, needs_gradient, strict=True)
     totals = [torch.zeros_like(tensor, dtype=dtype) if want else None for tensor, want in needs]
@@ -177,7 +177,7 @@ def logit_gradient(
     logp: Float[Tensor, "N V"], target: Int[Tensor, " N"], entropy: Float[Tensor, " N"], g: Float[Tensor, " N"],
     q: Float[Tensor, " N"],
 ) -> Float[Tensor, "N V"]:  # fmt: skip
-    """Compute dz_j = g (1[j = y] - p_j) - q p_j (log p_j + H) in place of `logp`; y the target, H the entropy."""
+    """Compute dz_j = g (1[j = y] - p_j) - q p_j (log p_j + H) in place of `logp`; g = dL/dlog π, q = dL/dH."""
     p = logp.exp()
     inner = torch.addcmul(-(g + q * entropy)[:, None], logp, -q[:, None], out=logp)
     return inner.mul_(p).scatter_add_(1, target.clamp_min(0)[:, None], g[:, None])
@@ -191,7 +191,7 @@ RowLoss = Callable[[Tensor, Tensor, slice], Tensor]
 
 
 class Recomputed(torch.autograd.Function):
-    """log π and entropy for any upstream gradient; the backward pass computes each chunk's logits again."""
+    """Autograd function of log π and entropy; the backward pass computes each chunk's logits again."""
 
     @staticmethod
     def forward(
@@ -205,15 +205,15 @@ class Recomputed(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *upstream: Tensor) -> Any:
-        """Compute each chunk's logits again and return their gradient."""
+        """Compute each chunk's logits again; return the gradients of hidden, weight and bias."""
         *inputs, target = ctx.saved_tensors
 
-        def of_rows(rows: slice, chunk: Chunk) -> tuple[Tensor, Tensor]:
+        def upstream_of(rows: slice, chunk: Chunk) -> tuple[Tensor, Tensor]:
             return upstream[0][rows], upstream[1][rows]
 
         with full_precision(target):
-            totals = gradients_in_chunks(inputs, ctx.needs_input_grad[:3], target, ctx.head, ctx.engine, of_rows)
-        return *_in_their_dtypes(totals, inputs), None, None, None
+            totals = gradients_in_chunks(inputs, ctx.needs_input_grad[:3], target, ctx.head, ctx.engine, upstream_of)
+        return *_cast_to_input_dtypes(totals, inputs), None, None, None
 
 
 class GradientInForward(torch.autograd.Function):
@@ -228,14 +228,14 @@ class GradientInForward(torch.autograd.Function):
         logprob, entropy = hidden.new_empty((2, len(hidden)), dtype=wide(hidden.dtype))
         total = logprob.new_zeros(())
 
-        def of_rows(rows: slice, chunk: Chunk) -> tuple[Tensor, Tensor]:
+        def derivatives_of(rows: slice, chunk: Chunk) -> tuple[Tensor, Tensor]:
             logprob[rows], entropy[rows] = chunk.logprob, chunk.entropy
             values, g, q = _derivatives(loss, chunk, rows)
             total.add_(values.masked_fill(target[rows] == IGNORED, 0).sum())
             return g, q
 
         inputs = (hidden, weight, bias)
-        ctx.totals = gradients_in_chunks(inputs, needs_gradient, target, head, engine, of_rows)
+        ctx.totals = gradients_in_chunks(inputs, needs_gradient, target, head, engine, derivatives_of)
         ctx.dtypes = [tensor if tensor is None else tensor.dtype for tensor in inputs]
         ctx.mark_non_differentiable(logprob, entropy)
         return total, logprob, entropy
@@ -247,7 +247,7 @@ class GradientInForward(torch.autograd.Function):
         if ctx.totals is None:
             raise RuntimeError("linear_loss: only one backward pass is possible; call linear_loss again")
         totals, ctx.totals = [total if total is None else total.mul_(upstream) for total in ctx.totals], None
-        return *_in_their_dtypes(totals, ctx.dtypes), *[None] * 5
+        return *_cast_to_input_dtypes(totals, ctx.dtypes), *[None] * 5
 
 
 def _derivatives(loss: RowLoss, chunk: Chunk, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
@@ -284,6 +284,6 @@ def _refuse_other_leaves(values: Tensor, leaves: Sequence[Tensor]) -> None:
         ahead += [further for further, _ in node.next_functions]
 
 
-def _in_their_dtypes(totals: Sequence[Tensor | None], inputs: Sequence[Any]) -> list[Tensor | None]:
+def _cast_to_input_dtypes(totals: Sequence[Tensor | None], inputs: Sequence[Any]) -> list[Tensor | None]:
     """Return every gradient in the dtype of its input; `inputs` are the tensors or their dtypes."""
     return [total if total is None else total.to(of) for total, of in zip(totals, inputs, strict=True)]

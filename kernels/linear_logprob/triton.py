@@ -5,8 +5,8 @@
     stream_forward     one row of products a = h Wᵀ per program: log Σ e^z, log π, entropy
     stream_backward    part of a row per program: dL/da
 
-The first two are for 16-bit states and heads of one dtype. Float32 has no faster matrix instructions: for float32, and
-for all gradients, cuBLAS computes the products of a chunk and the last two kernels read them.
+`score` and `merge` require hidden states and a head of the same 16-bit dtype. For float32, and for all gradients,
+cuBLAS computes the products of a chunk, and `stream_forward` and `stream_backward` read them.
 """
 
 # pyright: reportGeneralTypeIssues=none
@@ -27,7 +27,7 @@ from .reference import LinearLogprob
 from .triton_tiles import Tiles, aligned, grouped, processors_of, shares, tiles
 
 FORWARD, BACKWARD, MERGE = 4096, 2048, 128
-"""Logits that a program of `stream_forward` and `stream_backward` reads at a time, and rows of a program of `merge`."""
+"""Logits that `stream_forward` and `stream_backward` read at a time, and rows per program of `merge`."""
 SUMS = tl.constexpr(4)  # numbers that `score` stores for each row and share, at these offsets
 MAX, MASS, MEAN, TARGET_LOGIT = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
 SERIES_SQUARE = tl.constexpr(2.0**-4)  # x² below which tanh(x) is its series
@@ -43,7 +43,7 @@ def fused(
     hidden: Tensor, weight: Tensor, target: Tensor, *, bias: Tensor | None = None, temperature: float = 1.0,
     softcap: float | None = None, chunk: int | None = None, shape: Tiles | None = None,
 ) -> LinearLogprob:  # fmt: skip
-    """Compute `linear_logprob` with `score` and `merge`, for one dtype and int64 targets; `chunk` has no effect."""
+    """Compute `linear_logprob` with `score` and `merge`, for equal dtypes and int64 targets; `chunk` has no effect."""
     hidden, weight = (tensor if tensor.stride(1) == 1 else tensor.contiguous() for tensor in (hidden, weight))
     rows, width = hidden.shape
     shape = tiles(hidden, weight) if shape is None else shape
@@ -172,7 +172,7 @@ def tanh(x):
 
 @triton.jit
 def finite(x):
-    """Return x, the maximum of a row, or 0 if the row has no finite logits and x is -inf."""
+    """Return the row's maximum x, or 0 if x is -inf because the row has no finite logits."""
     return tl.where(x == -INFINITY, 0.0, x)
 
 

@@ -36,7 +36,7 @@ class Tiles(NamedTuple):
 
 
 def tiles(hidden: Tensor, weight: Tensor) -> Tiles:
-    """Return the tile sizes for the device: 128 x 256 without descriptors would exceed registers or shared memory."""
+    """Return the device's tile sizes; without descriptors, 128 x 256 would exceed registers or shared memory."""
     device = capability(hidden)
     if device == 0:
         return Tiles(64, 256, 32)
@@ -46,8 +46,7 @@ def tiles(hidden: Tensor, weight: Tensor) -> Tiles:
 
 
 def aligned(matrix: Tensor) -> bool:
-    """Return whether all rows begin at multiples of 16 bytes, as descriptors and 16-byte loads need, and do not overlap
-    (as rows of an expanded tensor would, which descriptors do not support)."""
+    """Return whether all rows begin at multiples of 16 bytes, and do not overlap as those of an expanded tensor do."""
     apart = matrix.stride(0) >= matrix.shape[1]
     return apart and matrix.stride(0) * matrix.itemsize % ALIGNMENT == matrix.data_ptr() % ALIGNMENT == 0
 
@@ -55,7 +54,7 @@ def aligned(matrix: Tensor) -> bool:
 def shares(row_tiles: int, vocabulary_tiles: int, processors: int) -> int:
     """Return the number of parts (shares) of the vocabulary, so that row tiles times shares keep all processors busy.
 
-    The number is the smallest with the shortest time, which is rounds of programs times vocabulary tiles per share.
+    It is the smallest number that minimises rounds of programs times vocabulary tiles per share, a measure of time.
     """
     least = min(vocabulary_tiles, max(1, processors // GROUP)) if row_tiles > GROUP else 1
     most = min(vocabulary_tiles, max(2 * least, 4 * processors // max(1, row_tiles)))
@@ -73,7 +72,7 @@ def processors_of(hidden: Tensor) -> int:
 
 @triton.jit
 def grouped(program, row_tiles, number):
-    """Return row tile and share of a program. All shares of GROUP row tiles come before those of the next GROUP."""
+    """Return a program's row tile and share. Programs process all shares of GROUP row tiles before the next GROUP."""
     first = program // (_GROUP * number) * _GROUP
     inside = program - first * number
     tiles = tl.minimum(row_tiles - first, _GROUP)

@@ -10,7 +10,7 @@ from .reference import modulate, reference
 
 __all__ = ["WIDEST", "WIDEST_CORE", "lora_film", "modulate", "reference"]
 WIDEST, WIDEST_CORE = 64, 32
-"""Maximum ranks of the Triton kernels without and with a core (at most 64 positions); larger ranks spill registers."""
+"""Maximum rank of the kernels without a core, and with a core at up to 64 positions; larger ranks spill registers."""
 
 
 def lora_film(

@@ -82,9 +82,9 @@ def fused(
         expand, (triton.cdiv(positions, shape.positions), triton.cdiv(n, shape.outputs)),
         num_warps=_warps(shape.positions, r),
         y=y[start:], u=u, part_step=u.stride(0), position_step=u.stride(1), B=B, B_step=B.stride(0),
-        scale=y if scale is None else scale.contiguous(), scale_step=_row_step(scale),
-        core=y if core is None else core.contiguous(), core_step=_row_step(core),
-        shift=y if shift is None else shift.contiguous(), shift_step=_row_step(shift),
+        scale=y if scale is None else scale.contiguous(), scale_step=_row_stride(scale),
+        core=y if core is None else core.contiguous(), core_step=_row_stride(core),
+        shift=y if shift is None else shift.contiguous(), shift_step=_row_stride(shift),
         positions=positions, length=length, n=n, r=r, parts=len(u), factor=float(factor),
         SCALE=scale is not None, CORE=core is not None, SHIFT=shift is not None,
         PARTS=triton.next_power_of_2(len(u)), R=_rank(r), BLOCK_M=shape.positions, BLOCK_N=shape.outputs,
@@ -101,7 +101,7 @@ def _warps(positions: int, r: int) -> int:
     return MANY_WARPS if positions * _rank(r) >= SPILL_FROM else WARPS
 
 
-def _row_step(modulation: Tensor | None) -> int:
+def _row_stride(modulation: Tensor | None) -> int:
     """Return the stride between rows of a contiguous modulation; 0 if one row is used for all."""
     return 0 if modulation is None or len(modulation) == 1 else modulation[0].numel()
 

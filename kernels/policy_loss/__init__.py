@@ -41,7 +41,7 @@ def policy_loss(
     sequence with a mask. Tokens with mask 0 or weight 0 are neither read nor counted, and their gradient is exactly 0.
     Log-ratios beyond ±20 are clamped without a gradient, as in verl, also if the rule has no bound.
 
-    The result is float32 (float64 for float64). Only `logprob` has a gradient, which the forward pass computes.
+    The result is float32 (float64 for float64 inputs). Only `logprob` has a gradient, which the forward pass computes.
     `bounds` increases from 0 to T. This is not checked on a GPU, since the check would synchronise.
     """
     _check(logprob, (old, advantage, weight, base, mask), bounds, rule, beta, kl)
@@ -63,7 +63,7 @@ def _check(
     _, _, _, base, _ = others
     for low, high in (rule.positive, rule.negative):
         if not 0 <= low <= high:
-            raise ValueError(f"policy_loss: ratio bounds must be 0 <= low <= high, got {(low, high)}; inf: no bound")
+            raise ValueError(f"policy_loss: ratio bounds must be 0 <= low <= high, got {(low, high)}; inf is no bound")
     words = {"rule.through": (rule.through, THROUGH), "rule.level": (rule.level, LEVELS), "kl": (kl, DIVERGENCES)}
     for name, (word, choices) in words.items():
         if word not in choices:

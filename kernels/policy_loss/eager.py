@@ -23,7 +23,7 @@ def eager(
 
 
 def _by_sequence(values: Float[Tensor, "T C"], bounds: Tensor) -> Float[Tensor, "S C"]:
-    """Sum values over each sequence by way of several partial sums, since one running sum would lose digits."""
+    """Sum values over each sequence in several partial sums, because a single running sum would lose precision."""
     (T, C), S = values.shape, len(bounds) - 1
     sequence = torch.repeat_interleave(bounds.diff(), output_size=T)
     lane = sequence * LANES + torch.arange(T, device=values.device) % LANES

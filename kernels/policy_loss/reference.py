@@ -76,7 +76,7 @@ def divergence(kind: str, logprob: Float[Tensor, " T"], base: Float[Tensor, " T"
         k3       e^d - d - 1         mean KL(π | base), never negative; its gradient's mean is that of KL(base | π)
         forward  d e^d - (e^d - 1)   mean KL(base | π), never negative (RAPO, arXiv:2510.03865): e^d k3 at -d
 
-    Means hold for tokens of the current policy; for tokens of an older policy, see `corrected` of `policy_loss`.
+    These means hold for tokens sampled from the current policy; for an older policy, see `corrected` of `policy_loss`.
     """
     gap = base - logprob
     match kind:
@@ -114,7 +114,7 @@ class Tokens(NamedTuple):
 def tokens_of(
     logprob: Tensor, old: Tensor, advantage: Tensor, weight: Tensor, mask: Tensor | None, base: Tensor | None
 ) -> Tokens:
-    """Convert the arguments of `policy_loss`: masked tokens become 0, even NaN; only `logprob` keeps its gradient."""
+    """Convert the arguments of `policy_loss`: masked values, even NaN, become 0; only `logprob` keeps its gradient."""
     live = weight.detach() != 0
     live = live if mask is None else live & mask
 
@@ -145,7 +145,7 @@ def per_token(
 
 
 def bounded_ratio(log_ratio: Float[Tensor, " T"]) -> Float[Tensor, " T"]:
-    """Return e^x of log-ratios x within ±20, and e^±20 without a gradient beyond."""
+    """Return e^x of log-ratios x within ±20, and e^±20 without a gradient beyond this range."""
     return log_ratio.clamp(-FARTHEST, FARTHEST).exp()
 
 

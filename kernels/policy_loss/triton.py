@@ -161,7 +161,7 @@ def sequence_statistics(
 
 @triton.jit
 def read(logprob, old, advantage, weight, mask, start, end, MASK: tl.constexpr, BLOCK: tl.constexpr):
-    """Return index, mask of the sequence, mask of the loss, w, log π, log π - log old and A of a block of tokens."""
+    """Return the index, the masks of sequence and loss, w, log π, log π - log old and A of a block of tokens."""
     t = start + tl.arange(0, BLOCK)  # int64
     inside = t < end
     w = tl.load(weight + t, mask=inside, other=0.0).to(tl.float32)

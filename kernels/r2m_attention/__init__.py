@@ -56,5 +56,5 @@ def _check(query: Tensor, states: Tensor, bounds: Tensor, W: dict[str, Tensor], 
     if len(bounds) != len(query) + 1:
         raise ValueError(f"r2m_attention: {len(query)} queries need {len(query) + 1} bounds, got {len(bounds)}")
     if mask is not None and len(mask) != len(states):
-        raise ValueError(f"r2m_attention: mask has {len(mask)} tokens, states {len(states)}")
+        raise ValueError(f"r2m_attention: mask has {len(mask)} tokens, but states has {len(states)}")
     check_bounds("r2m_attention", bounds, len(states))

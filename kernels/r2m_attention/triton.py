@@ -134,7 +134,7 @@ def soften(scores, bounds, BLOCK: tl.constexpr):
 
 @triton.jit
 def centre(scores, attention, bounds, BLOCK: tl.constexpr):
-    """Replace a row's gradients s of attention a by those of its logits, a (s - Σ a s), in place; 0 where a is 0."""
+    """Replace a row's s = dL/da, with attention a, by dL/dlogits = a (s - Σ a s), in place; 0 where a is 0."""
     row = tl.program_id(0)
     first = tl.load(bounds + row)
     end = tl.load(bounds + row + 1)

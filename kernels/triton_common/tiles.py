@@ -12,7 +12,7 @@ WORD_BITS = tl.constexpr(0xFFFFFFFF)
 SERIES_U = tl.constexpr(2.0**-6)  # below it the series in U of a Gumbel variable is exact to float32, log(1 - U) is not
 SMALLEST_DOT = 16  # least dimension of a tile of `dot`
 BLOCK = 1024
-"""Tokens that a program reads at a time, where one program reads a whole sequence."""
+"""Number of tokens that a program reads at a time if it reads a whole sequence."""
 
 
 @triton.jit

@@ -40,7 +40,7 @@ def steps_of(name: str, rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Co
     """
     check_finite(rewards)
     if rollout.steps is None:
-        raise ValueError(f"{name}: no reward source scores steps; use a process reward model, or another advantage")
+        raise ValueError(f"{name}: no reward source scores steps; use a process reward model, or another estimator")
     ends = rollout.response & ~rollout.steps.isnan()
     step_rewards = torch.where(ends, rollout.steps.double(), 0)
     outcome = rewards.double() if rewards.dim() == 1 else (rewards - step_rewards).sum(1)

@@ -21,8 +21,8 @@ def are(
     DACR's adaptive robust estimation (arXiv:2603.21574) with the loss ρ of Barron 2019 (arXiv:1701.03077). A smaller α
     = `shape` in (0, 1] gives outliers less weight. The scale c is 1.4826 times the median absolute deviation, at least
     `floor` > 0, in units of the reward. Each of the `blocks` consists of consecutive rows, or, with a `seed`, of random
-    rows (the same for the same number of rows). The centre μ is the same for all prompts. Use it for scores of reward
-    models or judges: if the rewards have only two values, μ is the more frequent value and a warning is raised.
+    rows (the same for the same number of rows). The centre μ is the same for all prompts. Use `are` for scores of
+    reward models or judges: if the rewards have only two values, μ is the more frequent value and a warning is raised.
     """
     if not 0 < shape <= 1 or blocks < 1 or floor <= 0:
         raise ValueError(
@@ -37,7 +37,7 @@ def are(
             return torch.zeros_like(as_float(rewards))
         if len(r.unique()) == 2:
             warnings.warn(
-                "are: if rewards have two values, the centre is the more frequent one; use grpo", stacklevel=2
+                "are: the rewards have only two values, so the centre is the more frequent one; use grpo", stacklevel=2
             )
         if seed is not None:
             r = r[torch.randperm(len(r), generator=torch.Generator().manual_seed(seed)).to(r.device)]

@@ -20,7 +20,7 @@ def ccpo(weights: Sequence[float] | None = None, *, lam: float = 0.2, middle: fl
     if lam < 0:
         raise ValueError(f"ccpo: lam must be at least 0, got {lam}")
     if any(weight != 1 for weight in weights or ()):
-        raise ValueError(f"ccpo: the rewards joint and solo need weights of 1, got {weights}; leave --weight out")
+        raise ValueError(f"ccpo: the rewards 'joint' and 'solo' must have weight 1, got {weights}; remove --weight")
 
     def estimate(rewards: Float[Tensor, "N K"], rollout: Rollout) -> Float[Tensor, " N"]:
         if rewards.shape[1] != 2:

@@ -33,14 +33,14 @@ def dacr(
     `blocks` and `floor`.
     """
     if any(weight != 1 for weight in weights or ()):
-        raise ValueError(f"dacr: all rewards need weights of 1, got {weights}; leave --weight out")
+        raise ValueError(f"dacr: all rewards must have weight 1, got {weights}; remove --weight")
     centre = location_function(loc, shape, blocks, floor)
 
     def estimate(rewards: Float[Tensor, "N K"], rollout: Rollout) -> Float[Tensor, " N"]:
         if rewards.shape[1] != len(COMPONENTS):
-            raise ValueError(f"dacr: needs the rewards {', '.join(COMPONENTS)}, got {rewards.shape[1]}")
+            raise ValueError(f"dacr: needs the rewards {', '.join(COMPONENTS)}, got {rewards.shape[1]} rewards")
         if loc == "are" and len(rewards[~rewards.isnan()].unique()) == 2:
-            warnings.warn("dacr: with two reward values, loc=are is the more frequent one; use loc=mean", stacklevel=2)
+            warnings.warn("dacr: of two reward values, loc=are is the more frequent one; use loc=mean", stacklevel=2)
         return adv_dacr(rewards[:, [0, 2]], rewards[:, [1, 3]], rollout.group, gamma, centre, epsilon)[:, 0]
 
     return estimate
@@ -99,6 +99,6 @@ def location_function(name: str, shape: float | None, blocks: int, floor: float)
 
 
 def _mean(x: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
-    """Return the mean of each row's group; NaN for rows that cannot be compared."""
+    """Return the mean of each row's group; NaN unless it and another row of its group have a reward."""
     statistics = groups(x, group)
     return torch.where(statistics.valid, statistics.mean, torch.nan)

@@ -13,10 +13,10 @@ HALVINGS = 60  # bisection steps of [0, 1], beyond float64 precision
 def debiased() -> AdvantageEstimator:
     """A_i = r_i - f⁻¹(p̂),  f(p) = E[p̂ | the group is mixed] = (p - p^G) / (1 - (1 - p)^G - p^G)
 
-    Ours, after the bias found by Yang et al. 2026 (arXiv:2601.08521). G is the group size, p the prompt's pass rate, p̂
-    the share of correct completions in the group; a group is mixed if 0 < p̂ < 1. f⁻¹(p̂) is clipped to
-    [1/2G, 1 - 1/2G], since f⁻¹(1/G) = 0 and f⁻¹(1 - 1/G) = 1. Rewards r are 0 or 1, NaN if missing. Groups of equal
-    rewards have advantage exactly 0. For G = 2 the advantages equal those of `dr_grpo`.
+    Our correction of a bias found by Yang et al. 2026 (arXiv:2601.08521). G is the group size, p the prompt's pass
+    rate, p̂ the share of correct completions in the group; a group is mixed if 0 < p̂ < 1. f⁻¹(p̂) is clipped to [1/2G,
+    1 - 1/2G], since f⁻¹(1/G) = 0 and f⁻¹(1 - 1/G) = 1. Rewards r are 0 or 1, NaN if missing. Groups of equal rewards
+    have advantage exactly 0. For G = 2 the advantages equal those of `dr_grpo`.
     """
 
     def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:

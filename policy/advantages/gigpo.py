@@ -15,9 +15,9 @@ def gigpo(*, omega: float = 1.0, gamma: float = 1.0, epsilon: float = 1e-4) -> A
     r_it is the reward of completion i at token t. z(x) = (x - mean) / (std + ε): z_group is over the completions of a
     prompt, z_state over the completions of the group in the same state. Our definition: a state is the prompt with the
     completion so far, and a step is a token, so that completions share a state until they diverge. In a state with a
-    single completion z_state = 0. ω = 0 equals `grpo`. The paper's steps are turns in an environment with γ = 0.95; our
-    default is γ = 1, because 0.95 per token would discount late rewards to 0. Rewards are [N], added to the last token,
-    or [N, L]. A row with a NaN has no effect. Requires `rollout.tokens`.
+    single completion z_state = 0. ω = `omega` = 0 equals `grpo`. The paper's steps are turns in an environment with γ =
+    0.95; our default is γ = 1, because 0.95 per token would discount late rewards to 0. Rewards are [N], added to the
+    last token, or [N, L]. A row with a NaN has no effect. Requires `rollout.tokens`.
     """
 
     def estimate(rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, "N L"]:

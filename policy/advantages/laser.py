@@ -31,8 +31,8 @@ def laser(
     shares = [0.9, 0.1] if weights is None else list(weights)
     if len(shares) != 2:
         raise ValueError(
-            "laser: two rewards need a weight other than 0, the verifier's and the policy's log-probability, got "
-            f"{len(shares)}; weight both, or use grpo for the verifier's alone"
+            "laser: two rewards must have non-zero weights, the verifier's and the policy's log-probability, got "
+            f"{len(shares)}; weight both, or use grpo for the verifier's reward alone"
         )
 
     def estimate(rewards: Float[Tensor, "N K"], rollout: Rollout) -> Float[Tensor, " N"]:

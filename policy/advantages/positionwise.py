@@ -19,7 +19,7 @@ def positionwise(*, least: int = 2, progress: bool = False, epsilon: float = 1e-
     result equals `grpo`. Not implemented: the paper's division of a problem into verifiable subproblems.
     """
     if least < 2:
-        raise ValueError(f"positionwise: least must be at least 2 completions, got {least}")
+        raise ValueError(f"positionwise: `least` must be 2 or more completions, got {least}")
 
     def estimate(rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, "N L"]:
         steps = steps_of("positionwise", rewards, rollout)

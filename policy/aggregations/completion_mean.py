@@ -9,7 +9,7 @@ from ..types import Aggregation
 def completion_mean() -> Aggregation:
     """w_it = 1 / (N n_i)                                                 GRPO, arXiv:2402.03300, eq. 3
 
-    w_it is the weight of token t of completion i, N the number of completions and n_i the tokens of completion i.
+    w_it is the weight of token t of completion i, N the number of completions and n_i the token count of completion i.
     """
 
     def weigh(response: Bool[Tensor, "N L"], completions: float, tokens: float) -> Float[Tensor, "N L"]:

@@ -11,9 +11,9 @@ def dump(*, window: int, temperature: float = 0.1) -> Curriculum:
     """p_d = softmax((mean|A|_d + sqrt(2 ln(N + 1) / (n_d + 1))) / τ)           DUMP: Wang et al. 2025, arXiv:2504.09710
 
     p_d is the share of prompts from source d. mean|A|_d is over the last `window` completions of source d, n_d is the
-    number of completions of source d so far, and N that of all sources. A source without completions has mean 0 and the
-    largest bonus. New sources may appear at any step. τ = `temperature` > 0. The state is each source's recent |A| and
-    count.
+    number of completions of source d so far, and N the number of all sources. A source without completions has mean 0
+    and the largest bonus. New sources may appear at any step. τ = `temperature` > 0. The state is each source's recent
+    |A| and count.
     """
     if window < 1 or temperature <= 0:
         raise ValueError(f"dump: window must be at least 1 and temperature above 0, got {window} and {temperature}")

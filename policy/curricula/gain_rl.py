@@ -15,11 +15,11 @@ from .sec import boltzmann
 def gain_rl(*, width: float, speed: float, sensitivity: float = 2.0, target: float = 0.5) -> Curriculum:
     """p_i ∝ exp(-(i - m)² / 2s²);  m <- clip(m + n tanh(α (r̄ - β)), 0, K)              GAIN-RL 2025, arXiv:2506.02281
 
-    i = 0, ..., K - 1 is the rank of a kind, in the numeric order of its name: kind 0 has the prompts of the largest
-    `concentration`, whose gradients are expected to be largest. r̄ is the mean reward of a step in [0, 1], α =
-    `sensitivity` and β = `target`. In the released code a kind is one prompt, s = `width` is 1000 prompts and n =
-    `speed` 500; ours count kinds. Not implemented: the second term for m, which depends on the concentration of
-    the completions in training. The state is {"middle": m}.
+    p_i is the share of prompts of kind i = 0, ..., K - 1, and m the centre of the window. Kinds are in the numeric
+    order of their names: kind 0 has the prompts of the largest `concentration`, whose gradients are expected to be
+    largest. r̄ is the mean reward of a step in [0, 1], α = `sensitivity`, β = `target`. In the released code a kind is
+    one prompt, s = `width` is 1000 prompts and n = `speed` 500; here both count kinds. Not implemented: the second term
+    for m, which depends on the concentration of the completions in training. The state is {"middle": m}.
     """
     if width <= 0 or speed < 0:
         raise ValueError(f"gain_rl: width must be above 0 and speed at least 0, got {width} and {speed}")
@@ -29,7 +29,7 @@ def gain_rl(*, width: float, speed: float, sensitivity: float = 2.0, target: flo
             kinds = sorted(rewards, key=float)
         except ValueError as error:
             raise UsageError(
-                f"gain_rl: kinds must be numbers, such as 0, 1 and 2, got {', '.join([*rewards][:5])}"
+                f"gain_rl: names of prompt kinds must be numbers, such as 0, 1 and 2, got {', '.join([*rewards][:5])}"
             ) from error
         values = [value for part in rewards.values() for value in part]
         move = speed * math.tanh(sensitivity * (sum(values) / len(values) - target)) if values else 0.0
@@ -46,8 +46,8 @@ def concentration(states: Float[Tensor, "T D"], start: int, weight: float = 8.0)
     """Return the mean cosine within the question + `weight` times the mean cosine of question and preceding text.
 
     `states` are hidden states of the last layer; the question starts at token `start`, after the template and system
-    message. Within the question the pairs are those of the lower triangle. Ours: each mean is over the pairs of its
-    block. The released code reads the inputs of the last MLP, and takes means over all columns.
+    message. Within the question the pairs are those of the lower triangle. Each mean is over the pairs of its block.
+    The released code reads the inputs of the last MLP, and takes means over all columns.
     """
     unit = torch.nn.functional.normalize(states.double(), dim=1)
     cosines = unit[start:] @ unit.T

@@ -22,12 +22,12 @@ def expected_best_of_n(
 
     Exact expectation over all subsets of n completions; the values of completions that tie for the best are averaged.
     Without ties it is the estimator of Nakano et al. 2021, arXiv:2112.09332, appendix I. If r = v are verdicts of 0 or
-    1, it is pass@n; if they are verdicts of the answer times those of the reasoning, CoT-Pass@n (arXiv:2506.14245).
+    1, it is pass@n; if they are products of verdicts of answer and reasoning, CoT-Pass@n (arXiv:2506.14245).
     """
     total = rewards.shape[1]
     if not (rewards.isfinite() & values.isfinite()).all():
         raise ValueError(
-            "best-of-n needs a finite reward and value of every completion; leave out completions without both"
+            "best-of-n needs a finite reward and value of every completion; remove completions that lack either"
         )
     if not all(1 <= n <= total for n in ns):
         raise ValueError(f"best-of-n from {total} completions of a prompt needs 1 <= n <= {total}, got {list(ns)}")

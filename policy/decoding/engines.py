@@ -107,7 +107,7 @@ def preferences_of(guide: DecodingModel, requests: Sequence[Request]) -> Float[T
         return torch.tensor(preference_matrix(preferences, adapter.objectives), dtype=torch.float32)
     for preference in preferences:
         if preference is not None and (adapter is None or {*preference} != {*adapter.objectives}):
-            raise UsageError(f"the guide takes no preference, got {dict(preference)}; leave it out")
+            raise UsageError(f"the guide takes no preference, got {dict(preference)}; remove the preference")
     return torch.ones(len(preferences), 1)
 
 
@@ -187,7 +187,7 @@ class SharedBackbone:
         alpha = preferences_of(self.guide, requests)
         weights = torch.tensor([[float(request.weight)] for request in requests])
         used = _used_guides(weights)
-        capacity = _shortest(max_completion_lengths(self.base, base), max_completion_lengths(self.guide, guide))
+        capacity = _row_minima(max_completion_lengths(self.base, base), max_completion_lengths(self.guide, guide))
         model = language_model(self.base)
         with ExitStack() as stack:
             stack.enter_context(exclusively([model]))
@@ -228,7 +228,7 @@ class SeparateModels:
         used = _used_guides(weights)
         decoders = [self.base, *(self.guide_models[index] for index in used)]
         prompts = [prompts_of(decoder.encoder, requests) for decoder in decoders]
-        capacity = _shortest(*map(max_completion_lengths, decoders, prompts))
+        capacity = _row_minima(*map(max_completion_lengths, decoders, prompts))
         with ExitStack() as stack:
             stack.enter_context(exclusively([language_model(decoder) for decoder in decoders]))
             stack.enter_context(_adapted(self.base, None, start=len(requests)))
@@ -271,7 +271,7 @@ def _used_guides(weights: Float[Tensor, "N G"]) -> list[int]:
     return [index for index, column in enumerate(weights.T) if column.any()]
 
 
-def _shortest(*capacities: Sequence[int]) -> list[int]:
+def _row_minima(*capacities: Sequence[int]) -> list[int]:
     """Return the smallest capacity of each row."""
     return [min(row) for row in zip(*capacities, strict=True)]
 
@@ -302,7 +302,7 @@ def open_engine(
     guides = parse_arms(arms)
     folders = [folder for _, folder in guides]
     if len(guides) > 1 and not all(objective for objective, _ in guides):
-        raise UsageError(f"several reward models need an objective each, as name=folder; got {' '.join(arms)}")
+        raise UsageError(f"several reward models must be given as OBJECTIVE=FOLDER each; got {' '.join(arms)}")
     contracts = {folder: load_contract(Path(folder)) for folder in folders if (Path(folder) / FILE).exists()}
     for objective, folder in guides:
         _check_objective(objective, folder, contracts[folder].objectives if folder in contracts else UNNAMED)
@@ -340,7 +340,7 @@ def _is_adapter_of(folder: str, base: DecodingModel) -> bool:
 
 
 def _check_objective(objective: str, folder: str, stated: tuple[str, ...]) -> None:
-    """Raise `UsageError` if the guide's objectives `stated` lack `objective`. Unnamed objectives match any."""
+    """Raise `UsageError` if `objective` is not among the guide's objectives `stated`. Unnamed ones match any."""
     if objective and stated != UNNAMED and OVERALL not in stated and objective not in stated:
         raise UsageError(
             f"--arm {objective}={folder}: its {FILE} says that it was trained for {', '.join(stated)}; write "

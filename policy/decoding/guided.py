@@ -120,7 +120,7 @@ class CompletionReader:
     def completion(
         self, prompt_tokens: int, guides: Mapping[str, np.ndarray], facts: Sequence[np.ndarray]
     ) -> DecodedCompletion:
-        """Return the completion with the statistics `FACTS` of its tokens. If unended, `finished` is "length"."""
+        """Return the completion with the statistics `FACTS` of its tokens. If it has no end, `finished` is "length"."""
         by_name = dict(zip(FACTS, facts, strict=True))
         end = self.finished or "length"
         return DecodedCompletion(self.text(), tuple(self.tokens), end, prompt_tokens, guides=guides, **by_name)

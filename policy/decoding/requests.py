@@ -20,9 +20,9 @@ FACTS = ("base", "mixed", "sampled", "entropy", "kl")
 
 
 class Annealing(NamedTuple):
-    """Multiply the temperature for token t of a completion by T_t = max(1 + τ_max - exp(t / d), τ_min); by 1 for t < c.
+    """Multiply the temperature for token t of a completion by T_t = max(1 + τ_max - exp(t / d), τ_min); 1 for t < c.
 
-    EAD 2025, arXiv:2510.05251. The first tokens have the largest effect and are sampled at a higher temperature.
+    EAD 2025, arXiv:2510.05251: sample the first tokens at a higher T_t. d = `decay`, τ_max = `top`, τ_min = `floor`.
     """
 
     decay: float
@@ -33,7 +33,7 @@ class Annealing(NamedTuple):
     """c: number of tokens before the annealing."""
 
     def factors(self, position: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
-        """Return T_t for token positions t.
+        """Return the temperature's factor T_t at token positions t.
 
         >>> [round(factor, 3) for factor in Annealing(25.0).factors(torch.tensor([0, 10, 80])).tolist()]
         [1.0, 0.708, 0.1]
@@ -50,7 +50,7 @@ class Request:
     preference: Preference | None = None
     """Weight α of each objective of the guide (an autoregressive reward model). None for a guide without preference."""
     weight: float = 1.0
-    """Guidance weight w = 1/β; 0 is the base model alone, and negative weights move away from the guide."""
+    """Guidance weight w (1/β in GenARM); 0 is the base model alone, negative weights move away from the guide."""
     temperature: float = 1.0
     """Sampling temperature. 0 is greedy decoding."""
     top_k: int = 0
@@ -67,7 +67,7 @@ class Request:
     prefix: tuple[int, ...] = ()
     """Token ids at the start of the completion. They count as part of the prompt."""
     annealing: Annealing | None = None
-    """Schedule of the temperature within the completion; all requests of a batch have the same one."""
+    """Schedule of the temperature within the completion; it must be the same for all requests of a batch."""
 
     def __post_init__(self):
         if not any(turn["content"].strip() for turn in self.prompt):

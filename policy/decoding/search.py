@@ -61,12 +61,12 @@ def mean_logprob(of: Literal["mixed", "base", "sampled"] = "mixed") -> Score:
 def by_reward_model(model: RewardModel, *, objective: str | None = None, preference: Preference | None = None) -> Score:
     """Score by a reward model: one objective's reward, or Σ_k α_k r_k for a preference.
 
-    Both may be omitted for a model with one objective. An autoregressive reward model with a fixed preference has one
-    objective: it computes r_α directly, which differs from the sum of r_k.
+    `objective` and `preference` may be omitted for a model with one objective. An autoregressive reward model with a
+    fixed preference has one objective: it computes r_α directly, which differs from the sum of r_k.
     """
     names = model.contract.objectives
     if objective is not None and preference is not None:
-        raise UsageError(f"score by an objective or by a preference, got '{objective}' and {dict(preference)}")
+        raise UsageError(f"score by either an objective or a preference, got '{objective}' and {dict(preference)}")
     if objective is not None and objective not in names:
         raise UsageError(f"no objective '{objective}' in this model; {did_you_mean(objective, names)}")
     if objective is None and preference is None and len(names) > 1:
@@ -93,7 +93,7 @@ def best_of_n(
 ) -> list[Ranked]:
     """Decode `n` completions of each request and rank them by score."""
     if n < 1:
-        raise UsageError(f"best of n needs n from 1 on, got {n}")
+        raise UsageError(f"best-of-n: n must be at least 1, got {n}")
     samples = repeated(requests, n)
     completions = decode(engine, samples, batch_size=batch_size)
     pairs = zip(samples, completions, strict=True)
@@ -121,17 +121,17 @@ def _scored(score: Score, candidates: Sequence[Candidate]) -> np.ndarray:
     """Return the scores of the candidates; raise `UsageError` unless there is one per candidate."""
     scores = np.asarray(score(candidates), float) if candidates else np.empty(0)
     if scores.shape != (len(candidates),):
-        raise UsageError(f"a score must return one number per candidate, [{len(candidates)}], got shape {scores.shape}")
+        raise UsageError(f"a score must be one number per candidate, [{len(candidates)}], got shape {scores.shape}")
     return scores
 
 
-def _order(scores: np.ndarray) -> list[int]:
+def _best_first(scores: np.ndarray) -> list[int]:
     """Return indices from best to worst; ties keep their order, NaN comes last."""
     return np.argsort(-scores, kind="stable").tolist()
 
 
 def _ranked(completions: Sequence[DecodedCompletion], scores: np.ndarray) -> Ranked:
-    order = _order(scores)
+    order = _best_first(scores)
     return Ranked([completions[index] for index in order], scores[order], int(np.isnan(scores).sum()))
 
 
@@ -165,7 +165,7 @@ def step_beam(
         chains = steps.continued(live, step)
         scores = _scored(score, [Candidate(request.prompt, chain.completion) for chain in chains])
         unscored += int(np.isnan(scores).sum())
-        best = [(chains[index], scores[index]) for index in _order(scores)[:beam]]
+        best = [(chains[index], scores[index]) for index in _best_first(scores)[:beam]]
         live = [chain.completion for chain, _ in best if not chain.ended]
         for chain, value in best:
             if chain.ended or step + 1 == max_steps:

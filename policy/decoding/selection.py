@@ -75,7 +75,7 @@ def select_best(rewards: Float[np.ndarray, "P M"], usable: Bool[np.ndarray, "P M
 def select_top(rewards: Float[np.ndarray, "P M"], usable: Bool[np.ndarray, "P M"], share: float) -> list[Pick]:
     """Return the best `share` (rounded up) of all usable completions by reward, in the order of prompts.
 
-    Ties at the threshold are taken in order.
+    Of ties at the threshold, the first are taken.
     """
     positions = np.argwhere(usable)
     number = int(np.ceil(round(share * len(positions), 9)))

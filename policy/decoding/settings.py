@@ -34,7 +34,7 @@ class DecodingSettings(Settings):
     max_new_tokens: int = setting(256, "Maximum length of a completion in tokens.", range=AT_LEAST_1)
     stop: list[str] = setting([], "Strings that end a completion.")
     batch_size: int = setting(64, "Number of completions decoded together.", group="Run", range=AT_LEAST_1)
-    chat_template: str | None = setting(None, "Base model's chat template: Jinja file, or plain.")
+    chat_template: str | None = setting(None, "Base model's chat template: Jinja file, or 'plain'.")
     dtype: str | None = setting(None, "Precision of the base model; by default the reward model's.", choices=DTYPES)
     trust_remote_code: bool = setting(False, "Run code that comes with a model.")
 

@@ -70,7 +70,7 @@ class Counts:
 
 
 class Speculated(NamedTuple):
-    """A completion as from `decode`, and its cost."""
+    """A completion as returned by `decode`, and the counts of its generation."""
 
     completion: DecodedCompletion
     counts: Counts
@@ -89,11 +89,11 @@ def speculate(
     if guide.adapter is None:
         raise UsageError("the small model drafts without its adapter and guides with it; give a guide with an adapter")
     if big.adapter is not None:
-        raise UsageError("the big model has an adapter of its own; give the model without it, or merge it first")
+        raise UsageError("the big model has an adapter of its own; give a model without adapter, or merge it first")
     if draft < 1:
         raise UsageError(f"draft, a number of tokens, must be at least 1, got {draft}")
     if any(request.annealing for request in requests):
-        raise UsageError("speculative decoding samples at one temperature; leave out annealing, or use decode")
+        raise UsageError("speculative decoding does not support annealing; remove it, or use `decode`")
     if not requests:
         return []
     vocabulary, ends, alphas = shared_vocabulary([big, guide]), end_tokens(big), preferences_of(guide, requests)

@@ -113,13 +113,13 @@ def _rows_in_step(base: LogitsRow, guide: LogitsRow | None) -> tuple[int, int, f
         state = "is absent" if guide is None else f"is at {guide.length} tokens, the last {guide.last}"
         raise RuntimeError(
             f"pair '{base.member.pair}' is out of step: base at {base.length} tokens, the last {base.last}; its guide "
-            f"{state}; create the engine again, and submit both at once, with one prompt and the same parameters, to "
-            "an engine with room for both (as vllm_guided does)"
+            f"{state}; create the engine again, with room for both requests, and submit both at once with the same "
+            "prompt and parameters (as `vllm_guided` does)"
         )
     return base.row, guide.row, base.member.weight
 
 
-def _guided(logits: Float[Tensor, "N V"], pair_rows: Sequence[LogitsRow]) -> Float[Tensor, "N V"]:
+def _combine_pairs(logits: Float[Tensor, "N V"], pair_rows: Sequence[LogitsRow]) -> Float[Tensor, "N V"]:
     rows = in_step(pair_rows)
     if not rows:
         return logits
@@ -137,7 +137,7 @@ class GuidedPairs:
         scheduler = vllm_config.scheduler_config
         if scheduler.enable_chunked_prefill or scheduler.long_prefill_token_threshold:
             # a row with a partly processed prompt cannot be told from one with a complete prompt
-            raise UsageError("pairs need each prompt in one prefill; start vLLM with enable_chunked_prefill=False")
+            raise UsageError("pairs require each prompt in one prefill; start vLLM with enable_chunked_prefill=False")
         if vllm_config.speculative_config is not None:
             raise UsageError("pairs sample one token per step; start vLLM without speculative decoding")
         if vllm_config.device_config.device_type == "cpu" and vllm_config.lora_config.max_loras < 2:
@@ -169,12 +169,12 @@ class V1Pairs(GuidedPairs):
             self.members.pop(row, None)
         for row, params, prompt, completion in batch_update.added:
             member = member_of(params)
-            self._put(row, member and (member, prompt, completion))
+            self._set_member(row, member and (member, prompt, completion))
         for source, target, direction in batch_update.moved:
             moving, standing = self.members.pop(source, None), self.members.pop(target, None)
-            self._put(target, moving)
+            self._set_member(target, moving)
             if direction.name == "SWAP":
-                self._put(source, standing)
+                self._set_member(source, standing)
 
     def apply(self, logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
         """Return the step's logits with its pairs combined."""
@@ -182,9 +182,9 @@ class V1Pairs(GuidedPairs):
             LogitsRow(row, member, len(prompt) + len(completion), (completion or prompt)[-1])
             for row, (member, prompt, completion) in self.members.items()
         ]
-        return _guided(logits, rows)
+        return _combine_pairs(logits, rows)
 
-    def _put(self, row: int, entry: Any) -> None:
+    def _set_member(self, row: int, entry: Any) -> None:
         """Set the member of a row, or remove the row if `entry` is None."""
         if entry is None:
             self.members.pop(row, None)
@@ -216,7 +216,7 @@ class V2Pairs(GuidedPairs):
         rows = enumerate(zip(slots, lengths, ctx.input_ids.tolist(), strict=True))
         members = self.members
         guided = [LogitsRow(row, members[slot], length, last) for row, (slot, length, last) in rows if slot in members]
-        return _guided(logits, guided)
+        return _combine_pairs(logits, guided)
 
 
 def __getattr__(name: str) -> type:
@@ -271,11 +271,11 @@ def vllm_guided(
     Its fields include text, token_ids and finish_reason. `llm` comes from `guided_llm`, `lora_path` from `export_lora`
     of an adapter without shift. Prompts are rendered texts or token ids. Temperature 0 is greedy; prompt i uses seed +
     i. `sampling` is passed to vLLM's `SamplingParams`: top_p, top_k, min_p, stop, ignore_eos. Pairs are submitted in
-    waves that fit the engine until they end, so that no request starts without its partner or is preempted.
+    waves that fit the engine at full length, so that no request starts without its partner or is preempted.
     """
     engine = llm.llm_engine
     if engine.has_unfinished_requests():
-        raise UsageError("the engine has unfinished requests; let them end before submitting guided ones")
+        raise UsageError("the engine has unfinished requests; submit guided requests after they end")
     lora = _lora_request(lora_path)
     if engine.vllm_config.device_config.device_type == "cpu":
         for other in {*engine.list_loras()} - {lora.lora_int_id}:  # this one then gets the first slot: see `CPU_SLOTS`
@@ -346,7 +346,7 @@ class Capacity(NamedTuple):
         return cls(rows, tokens, cache.num_gpu_blocks - 1, cache.block_size, config.model_config.max_model_len)
 
     def less(self, prompt: int, completion: int) -> "Capacity":
-        """Return the capacity minus that of a pair with completions of maximum length."""
+        """Return the remaining capacity beside one more pair, with completions of maximum length."""
         blocks = math.ceil(min(prompt + completion, self.context) / self.block)
         return self._replace(rows=self.rows - 2, tokens=self.tokens - 2 * prompt, blocks=self.blocks - 2 * blocks)
 
@@ -366,7 +366,7 @@ def waves(prompts: Sequence[int], completion: int, capacity: Capacity) -> Iterat
     for index, prompt in enumerate(prompts):
         if not capacity.less(prompt, completion).enough:
             raise UsageError(
-                f"prompt {index} has {prompt} tokens, its completion up to {completion}; a pair of them exceeds "
+                f"prompt {index} has {prompt} tokens, its completion up to {completion}; such a pair exceeds "
                 f"the engine's {capacity}; raise max_num_batched_tokens, max_num_seqs or the KV cache"
             )
         if not remaining.less(prompt, completion).enough:

@@ -25,7 +25,7 @@ class TokenLoss:
 
     compute: Callable[[Tensor, Tensor, Tensor], Tensor]
     of_partners: Callable[[Tensor, Tensor], Tensor] | None = None
-    """(log π(y_t), A_t) -> losses of the tokens of partner models; by default, these too have the loss `compute`."""
+    """(log π(y_t), A_t) -> losses of the tokens of partner models; `compute` by default."""
     agents: int = 1
     """Number of agents, of which the policy is the first (`n_own_completions`)."""
 

@@ -10,10 +10,10 @@ def critique_grpo(*, gamma: float = 0.1, epsilon: float = 0.2, agents: int = 1) 
 
     refinements       L = -π / (π + γ) A
 
-    π is the policy's probability of a token without the critique in the prompt, and A its advantage; the gradient is
-    largest at π = γ, 0.1 in the released code. The advantages are those of `grpo`, with attempts and refinements in one
-    group. The first completions of a group are the policy's (`n_own_completions`), the rest refinements or completions
-    of partner models. Not implemented: the generation of critiques and refinements.
+    π is the policy's probability of a token without the critique in the prompt, and A its advantage; the gradient in
+    log π is largest at π = γ; γ = 0.1 in the released code. The advantages are those of `grpo`, with attempts and
+    refinements in one group. The first completions of a group are the policy's (`n_own_completions`), the rest
+    refinements or completions of partner models. Not implemented: the generation of critiques and refinements.
     """
     if gamma <= 0:
         raise ValueError(f"critique_grpo: gamma must be above 0, got {gamma}")

@@ -1,4 +1,4 @@
-"""RL-PLUS: PPO on the policy's completions, a bounded ratio with an exploration bonus on those of partner models."""
+"""RL-PLUS: PPO on the policy's completions, a bounded ratio with an exploration bonus on partners' completions."""
 
 from torch import Tensor
 
@@ -12,8 +12,8 @@ def rl_plus(*, epsilon: float = 0.2, power: float = 0.5, agents: int = 1) -> Tok
 
     π is the policy's probability of a token, A its advantage, and sg stops the gradient. The ratio does not depend on
     the partner's probabilities and lies between 0 and 1; (1 - sg π)^γ with γ = `power` gives more weight to unlikely
-    tokens. ε and γ are those of the released code. Ours: sg π is the current policy, where the released code has the
-    generating policy's (equal in the first optimizer step). The first completions of a group are the policy's
+    tokens. ε and γ are those of the released code. sg π is of the current policy; in the released code, of the
+    generating policy (equal in the first optimizer step). The first completions of a group are the policy's
     (`n_own_completions`).
     """
     if power < 0:

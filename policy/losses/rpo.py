@@ -11,13 +11,13 @@ from ._kinds import CompletionLoss, CompletionLossInputs
 def rpo(*, beta: float, eta: float, scale: float = 0.0, rate: float = 1.0, margin: float = 0.0) -> CompletionLoss:
     """L_ij = -log σ(β_ij (h_i - h_j) - m δ) - η log π(y_i),   h = log π(y) - log π_base(y),   δ = r_i - r_j > 0
 
-    RPO: Liu et al. 2024, arXiv:2405.16436, on pairs of completions of a group; η = 0 is DPO. β_ij = β (1 + w (1 -
-    e^{-k δ})) with w = `scale` and k = `rate` is the dynamic reward scaling of MM-RLHF (arXiv:2502.10391). m = `margin`
-    > 0 is Step-APO's margin by advantages (arXiv:2409.08642), on completions instead of steps. The papers' w, k and m
-    are not known to us; w = 0 and m = 0 change nothing. β > 0, k > 0 and the others are 0 or more. Each completion of a
-    pair gets half of L_ij, and L_i is the mean over the group's other completions. Log-probabilities are sums over the
-    tokens of a completion in nats. π_base is the reference policy and requires `--measure_kl` or a KL penalty. r are
-    rewards, or advantages of `dr_grpo`. Completions with equal or NaN rewards form no pair.
+    RPO: Liu et al. 2024, arXiv:2405.16436, on pairs of completions of a group; the weight η = 0 is DPO. β_ij = β (1 + w
+    (1 - e^{-k δ})) with w = `scale` and k = `rate` is the dynamic reward scaling of MM-RLHF (arXiv:2502.10391). m =
+    `margin` > 0 is Step-APO's margin by advantages (arXiv:2409.08642), on completions instead of steps. The papers' w,
+    k and m are not known to us; w = 0 and m = 0 change nothing. β > 0, k > 0 and the others are 0 or more. Each
+    completion of a pair gets half of L_ij, and L_i is the mean over the group's other completions. Log-probabilities
+    are sums over the tokens of a completion in nats. π_base is the reference policy and requires `--measure_kl` or a KL
+    penalty. r are rewards, or advantages of `dr_grpo`. Completions with equal or NaN rewards form no pair.
     """
     if beta <= 0 or eta < 0:
         raise ValueError(f"rpo: beta must be above 0 and eta at least 0, got {beta} and {eta}")

@@ -32,7 +32,7 @@ def cbs(
     number of times that each stored completion was selected.
     """
     if keep < 1 or longest < 1 or batches < 1:
-        raise ValueError(f"cbs: keep, batches and longest must be at least 1, got {keep}, {batches} and {longest}")
+        raise ValueError(f"cbs: `keep`, `batches`, `longest` must be at least 1, got {keep}, {batches} and {longest}")
     selector = bandit(model, of_model, penalty=penalty, ceiling=ceiling, rate=rate, warm_up=warm_up, seed=seed)
 
     def replay(state: State, total: Float[Tensor, " N"], past: Past) -> tuple[State, Float[Tensor, "M L"] | None]:

@@ -17,7 +17,7 @@ def pipo(*, window: int = 8, damping: float = 0.1, bound: float = 5.0) -> Replay
     """A'_i = C_i φ(ξ_t) of the previous step's completions                   PIPO 2026, arXiv:2604.00860
 
     ξ is the improvement of the mean reward (`progress`), φ scales it (`rectify`), and C are normalised advantages
-    (`attribution`). `window` and `damping` λ are the paper's; |ξ| <= `bound` is from its code. Nothing is replayed in
+    (`attribution`). `window` and `damping` λ are the paper's; |ξ| <= `bound` is the code's. Nothing is replayed in
     the first `window` steps. As in the paper, but not in its code, μ and σ do not include the current step.
 
     The state is {"means": mean rewards of the last steps, "gain": φ(ξ)}. Requires `--num_iterations 2` or more.

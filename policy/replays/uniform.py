@@ -17,7 +17,7 @@ def uniform(*, keep: int, batches: int = 1, seed: int = 0) -> Replay:
     of draws}.
     """
     if keep < 1 or batches < 1:
-        raise ValueError(f"uniform: keep and batches must be at least 1, got {keep} and {batches}")
+        raise ValueError(f"uniform: `keep` and `batches` must be at least 1, got {keep} and {batches}")
 
     def replay(state: State, total: Float[Tensor, " N"], past: Past) -> tuple[State, Float[Tensor, "M L"] | None]:
         (rewards,), step = past.rollout.require("uniform", "total"), int(state.get("step", 0))

@@ -62,17 +62,17 @@ class R2MArguments:
     alpha: float = 0.3
     """α: weight of the entropy term in the loss `grebt`."""
     floor: float = 0.6
-    """Ω: final value of the weight ω. With 1 the hidden states are never read."""
+    """Ω: final value of the reward token's weight ω. With 1 the hidden states are never read."""
     spread: str = "full"
     """"full": gradients flow through the entropy's standard deviation; "stopgrad": they do not."""
     epsilon: float = 1e-6
     pair_from: Literal["annotation", "refreshed"] = "annotation"
     """Rewards that determine best and worst of a group: those that the policy was trained on ("annotation"), or those
-    on the states after training ("refreshed")."""
+    computed from the hidden states after training ("refreshed")."""
     objectives: tuple[str, ...] = ()
     """Objectives, each with one pair of completions per group. All objectives if empty."""
     batch_groups: int = 0
-    """Number of groups per optimizer step; 0 means all groups of the cycle. An update is always one pass."""
+    """Number of groups per optimizer step; 0 means all groups of the cycle. An update is one pass over them."""
     max_grad_norm: float = 1.0
     learns: Literal["nothing", "head", "everything"] = "head"
     """Trained parameters. With "everything", trainable parameters of the model's body are updated too, in place."""
@@ -84,9 +84,9 @@ class R2MArguments:
     def __post_init__(self) -> None:
         """Raise `UsageError` for invalid values."""
         if self.pair_from not in ("annotation", "refreshed"):
-            raise UsageError(f"pair_from must be annotation or refreshed, got '{self.pair_from}'")
+            raise UsageError(f"pair_from must be 'annotation' or 'refreshed', got '{self.pair_from}'")
         if self.learns not in ("nothing", "head", "everything"):
-            raise UsageError(f"learns must be nothing, head or everything, got '{self.learns}'")
+            raise UsageError(f"learns must be 'nothing', 'head' or 'everything', got '{self.learns}'")
         if self.batch_groups < 0 or not 0 <= self.floor <= 1:
             raise UsageError(f"batch_groups must be >= 0 and floor in [0, 1], got {self.batch_groups} and {self.floor}")
 

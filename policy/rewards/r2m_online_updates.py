@@ -166,7 +166,7 @@ class OnlineR2M:
         if not existing:
             raise UsageError(
                 f"the reward model, at version {self.updates}, has not rated these {len(examples)} completions, and it "
-                "learns from its own rewards; call rate before every learn"
+                "learns from its own rewards; call `rate` on them before `learn`"
             )
         last = existing[-1]
         return _concatenate(gather_object([last._replace(tokens=last.tokens.cpu())]), last.tokens.device)
@@ -270,7 +270,7 @@ class OnlineR2M:
         settings = self._fixed_settings()
         if other := [name for name in settings if state["made"].get(name) != settings[name]]:
             raise DataError(
-                f"the checkpoint's feedback reward has {other[0]} {state['made'].get(other[0])}, but this run has "
+                f"the checkpoint's reward model has {other[0]} {state['made'].get(other[0])}, but this run has "
                 f"{settings[other[0]]}; resume with the settings of the original run"
             )
         self.model.head.load_state_dict(state["head"])

@@ -261,7 +261,7 @@ class RewardSources:
         except Exception as error:  # user models raise arbitrary errors, as in `_read`
             return nothing, nothing[0], [*faults, Fault(name, None, f"raised {type(error).__name__}: {error}", None)]
         if members.shape[1:] != values.shape:
-            reason = f"returned members' scores of shape {members.shape} for {len(examples)} completions"
+            reason = f"returned member scores of shape {members.shape} for {len(examples)} completions"
             return nothing, nothing[0], [*faults, Fault(name, None, reason, None)]
         return np.where(np.isnan(values), np.nan, members), values, faults
 

@@ -50,7 +50,7 @@ class ProcessRewards:
 
     def __init__(self, model: ProcessRewardModel, scale: float = 1.0):
         if len(model.contract.objectives) != 1:
-            raise UsageError(f"process rewards need a one-objective model, got {', '.join(model.contract.objectives)}")
+            raise UsageError(f"process rewards need a single objective, got {', '.join(model.contract.objectives)}")
         if not np.isfinite(scale) or scale == 0:
             raise UsageError(f"the scale of process rewards must be a non-zero number, got {scale}")
         self.model, self.scale, self.contract = model, scale, model.contract

@@ -107,7 +107,7 @@ def exchange_rollouts(
 
 
 def joined_groups(by_agent: Mapping[int, AgentCompletions], agent: int, groups: int) -> dict[str, list[Any]]:
-    """Return completions, log-probabilities and agents by group; within a group in the order of `by_agent`."""
+    """Return completions, log-probabilities and agents, sorted by group and then in the order of `by_agent`."""
     each = len(by_agent[agent].completions) // groups
     rows = [range(index * each, (index + 1) * each) for index in range(groups)]
     sources = [(writer, row) for group_rows in rows for writer in by_agent for row in group_rows]
@@ -167,7 +167,7 @@ def store(path: Path, completions: AgentCompletions, hashes: StepHashes) -> Agen
     pairs = zip(chain(*stored.logprobs), chain(*completions.logprobs), strict=False)
     if stored.completions != completions.completions or any(abs(logprob - other) > NEAR for logprob, other in pairs):
         raise DataError(
-            f"{path} has other completions than this agent has now generated: it is from another run, or sampling is "
+            f"{path} differs from the completions that this agent now generated: it is of another run, or sampling is "
             "not reproducible on this machine; use an empty folder for a new run, or delete this agent's files from "
             "this step on"
         )
@@ -182,7 +182,7 @@ def wait(path: Path, partner: int, step: int, timeout: float, log: Callable[[str
         if waited >= timeout:
             raise DataError(
                 f"{path}: agent {partner} has not written its completions of step {step} in {timeout:g} seconds; "
-                "check that it runs with the same folder, number of agents and batch settings; resume it, then this one"
+                "check that it runs with the same folder, number of agents and batch settings; resume both"
             )
         if waited >= next_log:
             log(f"step {step}: waiting for the completions of agent {partner} for {waited:.0f} seconds")
@@ -193,7 +193,7 @@ def wait(path: Path, partner: int, step: int, timeout: float, log: Callable[[str
 def read(path: Path, hashes: StepHashes, number: int, tokenizer: Any = None) -> AgentCompletions:
     """Read a step's file; raise `DataError` if it is damaged or does not match the prompts or the group size.
 
-    Completions of an agent with another tokenizer are encoded again by `tokenizer`; they are refused if it is None.
+    Completions of an agent with another tokenizer are encoded again by `tokenizer`, or refused without a `tokenizer`.
     """
     try:
         with safe_open(path, "pt") as file:
@@ -203,7 +203,7 @@ def read(path: Path, hashes: StepHashes, number: int, tokenizer: Any = None) -> 
             if not all(tensor.ndim == 1 for tensor in (tokens, lengths, logprobs)) or (lengths < 0).any():
                 raise ValueError("its tensors are not one-dimensional")
             if len(tokens) != len(logprobs) or int(lengths.sum()) != len(tokens):
-                raise ValueError("its lengths do not add up to its number of tokens")
+                raise ValueError("the completion lengths do not add up to the number of tokens")
     except (*UNREADABLE, SafetensorError) as error:
         raise DataError(f"{path}: not an agent's completions ({error}); delete it and resume that agent") from error
     foreign = stored.tokenizer != hashes.tokenizer
@@ -215,7 +215,7 @@ def read(path: Path, hashes: StepHashes, number: int, tokenizer: Any = None) -> 
     theirs, ours = (stored.messages, hashes.messages) if foreign else (stored.prompts, hashes.prompts)
     if theirs != ours:
         raise DataError(
-            f"{path}: its completions are of other prompts ({theirs}, here {ours}); give all agents "
+            f"{path}: its completions belong to other prompts ({theirs}, here {ours}); give all agents "
             "the same data, seed, chat template and batch settings, and use a new folder for each run"
         )
     if len(lengths) != number:
@@ -231,9 +231,9 @@ def read(path: Path, hashes: StepHashes, number: int, tokenizer: Any = None) -> 
 def retokenized(
     texts: Sequence[tuple[str, bool]], logprobs: Sequence[Sequence[float]], tokenizer: Any
 ) -> AgentCompletions:
-    """Encode completions of an agent with another tokenizer; each token of y gets an equal share of log π_j(y).
+    """Encode completions of an agent with another tokenizer; each token gets an equal share of the log-probability.
 
-    Values of single tokens are therefore not the agent's own. Their sum over a completion is, and HACPO's ratio uses
+    Log-probabilities of single tokens are therefore not exact. Their sum over a completion is, and HACPO's ratio uses
     only this sum. A completion is never empty: an empty text becomes an end-of-text token.
     """
     end, ids = [tokenizer.eos_token_id], []

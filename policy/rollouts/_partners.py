@@ -80,7 +80,7 @@ def sample_texts(model: DecodingModel, prompts: Sequence[Messages], seeds: Seque
 def sampling_arguments(args: GRPOConfig) -> dict[str, Any]:
     """Return TRL's sampling settings as arguments of `Request`; raise `UsageError` for unsupported settings."""
     if args.repetition_penalty != 1 or args.generation_kwargs:
-        raise UsageError("these --rollouts support no repetition_penalty and no generation_kwargs; leave them out")
+        raise UsageError("these --rollouts support no repetition_penalty and no generation_kwargs; remove both")
     return {
         "temperature": args.temperature,
         "top_k": max(args.top_k or 0, 0),
@@ -97,7 +97,7 @@ def group_size(args: GRPOConfig, *, training: bool) -> int:
 
 
 def with_samples(trainer: Any, ids: Sequence[list[int]], tokens_by_row: dict[int, list[int]]) -> dict[str, Any]:
-    """Return the columns of a rollout with `tokens_by_row`, and completions sampled by the trainer in other rows."""
+    """Return the columns of a rollout: `tokens_by_row`, and completions that the trainer samples for other rows."""
     others = [row for row in range(len(ids)) if row not in tokens_by_row]
     if others:
         samples = trainer._generate_single_turn([ids[row] for row in others], None, {}, num_generations=1)[0]
@@ -106,7 +106,7 @@ def with_samples(trainer: Any, ids: Sequence[list[int]], tokens_by_row: dict[int
 
 
 def seeds_of(seed: int, request: object, number: int) -> list[int]:
-    """Derive seeds from the run's seed, the request (a JSON value) and the index, for callers without a step."""
+    """Derive seeds from the run's seed, the request (a JSON value) and the index, for callers that lack a step."""
     step = int(content_hash(request), 16)
     return [derived(seed, step, index) for index in range(number)]
 

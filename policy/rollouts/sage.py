@@ -19,9 +19,9 @@ def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64,
 
     r = 2, m = 2 and G = 8 are the paper's. The first rows of a group are the completions from the search, best first.
     If the search completes fewer than r, the others are sampled; in evaluation all are sampled. The trainer computes
-    the log-probabilities, so that every ratio starts at 1. Ours: a chain ends with its text, not with its thought.
-    Steps are sampled at the run's temperature, top_p, top_k and min_p, with seeds derived from the seed, the step and
-    the prompt's index.
+    the log-probabilities, so that every ratio starts at 1. Unlike in the paper, a chain ends with its text, not with
+    its thought. Steps are sampled at the run's temperature, top_p, top_k and min_p, with seeds derived from the seed,
+    the step and the prompt's index.
     """
     if r < 1 or m < 1 or max_steps < 1 or not step_end:
         raise ValueError(

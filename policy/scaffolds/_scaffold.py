@@ -132,7 +132,7 @@ def failed_rows(prompts: Sequence[Messages], completion_ids: Sequence[Sequence[i
             "this scaffold rates complete groups; make the batch of each process a multiple of --num_generations"
         )
     if trainer.sources.reads_states:
-        raise UsageError("this scaffold rates completions during generation; leave out rewards that read hidden states")
+        raise UsageError("this scaffold rates completions during generation; remove rewards that read hidden states")
     row_of = {prompt_text(as_prompt(row["prompt"])): row.get("row", 0) for row in trainer.train_dataset}
     texts = trainer.processing_class.batch_decode(completion_ids, skip_special_tokens=True)
     rewards, _ = trainer.sources(

@@ -6,10 +6,10 @@ from ._scaffold import Schedule
 def guide(*, share: float = 1.0) -> Schedule:
     """λ_i = `share` for all completions of a group without a success, 0 for other groups      Guide: arXiv:2506.13923
 
-    A group fails if none of its completions has a weighted sum of rewards above 0; it is then generated again with
-    hints in the prompt. Its ratios are π(y | x) / π_old(y | x, h), relative to the policy with the hint h, as in the
-    paper. Ours: hints are the points of the prompt's rubric. The completions of the first generation are rated one
-    additional time.
+    λ_i is the share of hints for completion i. A group fails if none of its completions has a weighted sum of rewards
+    above 0; it is then generated again with hints in the prompt. Its ratios are π(y | x) / π_old(y | x, h), relative to
+    the policy with the hint h, as in the paper. Here hints are the points of the prompt's rubric. The first generation
+    is rated to find failed groups; completions of other groups are rated twice.
     """
     if not 0 < share <= 1:
         raise ValueError(f"guide: share must lie in (0, 1], got {share}")

@@ -8,8 +8,8 @@ from ._scaffold import Schedule
 def ruscarl(*, steepness: float = 125.0, middle: float = 0.2) -> Schedule:
     """λ_i = (G - i)/(G - 1) · 1/(1 + exp(α (τ - t0))),  i = 1..G                        RuscaRL: arXiv:2508.16949
 
-    τ in [0, 1] is the progress of training, `steepness` α and `middle` t0, at which the decay is 1/2; with 125 and 0.2
-    it is 0.92 at τ = 0.18 and 0.08 at 0.22. For G = 1 the first factor is 1, as in the released code.
+    λ_i is the share of hints for completion i, τ in [0, 1] the progress of training, α = `steepness`, and t0 =
+    `middle`. The second factor is 0.92 at τ = 0.18 and 0.08 at 0.22 by default. For G = 1 the first factor is 1.
     """
 
     def shares(progress: float, size: int) -> list[float]:

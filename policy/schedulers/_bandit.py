@@ -121,7 +121,7 @@ def mlp(
     """
     if not learning_rate > 0 or over < 1 or hidden < 1 or not 0 <= last <= first <= 1:
         raise ValueError(
-            "cbs: learning_rate must be above 0, over and hidden at least 1 and 0 <= last <= first <= 1, got "
+            "cbs: learning_rate must be above 0, `over` and `hidden` at least 1 and 0 <= last <= first <= 1, got "
             f"{learning_rate}, {over}, {hidden}, {last} and {first}"
         )
 

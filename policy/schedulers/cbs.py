@@ -34,7 +34,7 @@ def cbs(
     completion length in tokens; `keep` is at most the group size. Weights have mean 1 in each group.
     """
     if keep < 1 or longest < 1:
-        raise ValueError(f"cbs: keep and longest must be at least 1, got {keep} and {longest}")
+        raise ValueError(f"cbs: `keep` and `longest` must be at least 1, got {keep} and {longest}")
     selector = bandit(model, of_model, penalty=penalty, ceiling=ceiling, rate=rate, warm_up=warm_up, seed=seed)
 
     def schedule(state: State, scores: Float[Tensor, " N"], rollout: Rollout) -> tuple[State, Float[Tensor, " N"]]:

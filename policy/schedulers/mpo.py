@@ -16,7 +16,7 @@ def mpo(*, gap: float, side: str) -> Scheduler:
     reward, or are all 0 if no prompt fulfils the condition.
     """
     if gap <= 0 or side not in ("small", "large"):
-        raise ValueError(f"mpo: gap must be above 0 and side small or large, got {gap} and {side!r}")
+        raise ValueError(f"mpo: gap must be above 0 and side 'small' or 'large', got {gap} and {side!r}")
 
     def schedule(state: State, scores: Float[Tensor, " N"], rollout: Rollout) -> tuple[State, Float[Tensor, " N"]]:
         present = ~scores.isnan()

@@ -17,7 +17,7 @@ def pf_ppo(kind: str, *, power: float = 2.0) -> Scheduler:
     best_random  weight 4 for the best of a group, 1 for the others
 
     Tied scores have equal weights: all completions with a group's highest score count as best. The weights are
-    those of the released code. Ours: they are computed within groups, with mean 1 in each group.
+    those of the released code. Here they are computed within groups, with mean 1 in each group.
     """
     if kind not in KINDS:
         raise ValueError(f"pf_ppo: kind must be one of {', '.join(KINDS)}, got {kind!r}")
@@ -27,14 +27,14 @@ def pf_ppo(kind: str, *, power: float = 2.0) -> Scheduler:
         for number in rollout.group.unique():
             rows = ((rollout.group == number) & ~scores.isnan()).nonzero().squeeze(1)
             if len(rows):
-                raw = _raw(scores[rows], kind, power)
+                raw = _unscaled_weights(scores[rows], kind, power)
                 weights[rows] = raw * len(rows) / raw.sum() if raw.sum() > 0 else torch.ones_like(raw)
         return state, weights
 
     return schedule
 
 
-def _raw(scores: Float[Tensor, " M"], kind: str, power: float) -> Float[Tensor, " M"]:
+def _unscaled_weights(scores: Float[Tensor, " M"], kind: str, power: float) -> Float[Tensor, " M"]:
     """Return the weights of one group's completions before they are scaled to mean 1."""
     best = scores == scores.max()
     if kind == "power":

@@ -12,9 +12,9 @@ def rorecomp(*, share: float) -> Scheduler:
 
     RoRecomp 2025, arXiv:2509.25958: priority batches, which shorten right completions without a reward for brevity.
     A completion is right if its score is above 0. Selected completions have equal weights, others weight 0,
-    with mean 1 over the step. Ours: the shares are taken of the right and of the wrong completions of each group,
-    rounded up. `share` has no default because the paper's value is not known to us. The paper's compensation batches,
-    whose schedule is not published, are left out.
+    with mean 1 over the step. Here `share` applies to the right and to the wrong completions of each group, and numbers
+    are rounded up. `share` has no default because the paper's value is not known to us. Not implemented: the paper's
+    compensation batches, whose schedule is not published.
     """
     if not 0 < share <= 1:
         raise ValueError(f"rorecomp: share must be in (0, 1], got {share}")

@@ -16,7 +16,7 @@ def wmss(*, weak: float = 0.1, gained: float = 0.8, lost: float = 0.1) -> Schedu
     generated the completion, H_weak under the reference policy.
     """
     if min(weak, gained, lost) < 0 or weak + gained + lost == 0:
-        raise ValueError(f"wmss: weak, gained and lost must be >= 0 and not all 0, got {weak}, {gained} and {lost}")
+        raise ValueError(f"wmss: `weak`, `gained`, `lost` must be >= 0 and not all 0, got {weak}, {gained} and {lost}")
 
     def schedule(state: State, scores: Float[Tensor, " N"], rollout: Rollout) -> tuple[State, Float[Tensor, " N"]]:
         present, logprobs = ~scores.isnan(), rollout.require("wmss", "logprobs", "base")

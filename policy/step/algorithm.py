@@ -67,7 +67,7 @@ class Scored(NamedTuple):
     rewards: dict[str, Rewards]
     """Rewards by stage: `sources`, then each reward transform."""
     total: Float[Tensor, " N"]
-    """Weighted sum Σ_k w_k r_k of the reward components after the transforms, before any KL; NaN if missing."""
+    """Weighted sum Σ_k w_k r_k of the reward components after the transforms, before any KL penalty; NaN if missing."""
     earned: Float[Tensor, "N ..."]
     """`total` minus a KL penalty in the reward: [N], or token rewards [N, L] with `total` at the last token."""
     terminal: bool
@@ -113,7 +113,7 @@ class Algorithm:
     auxiliary: AuxiliaryLoss | None = None
     """Loss with a second term, which is added to the policy loss; its `rule` is that policy loss."""
     formulas: Mapping[str, str] = field(default_factory=dict)
-    """User's name of the formula in each field, such as `my_code:advantage(x=1)`, for error messages."""
+    """Formula of each field as the user wrote it, such as `my_code:advantage(x=1)`, for error messages."""
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for transforms in the wrong order or without effect, and an unusable KL penalty."""
@@ -121,7 +121,7 @@ class Algorithm:
             raise ValueError(f"on_missing must be one of {', '.join(ON_MISSING)}, got {self.on_missing!r}")
         if self.apart and self.penalty.in_reward:
             raise ValueError(
-                "an estimator of separate reward components cannot use a KL penalty in the reward; put it in the loss"
+                "an estimator of separate reward components cannot use a KL penalty in the reward; move it to the loss"
             )
         trained = [name for name, share in self.shares.items() if share]
         for transform in [*self.reward_transforms.values()][-1:]:
@@ -268,7 +268,7 @@ class TransformChain:
             if before.stage > after.stage:
                 raise ValueError(
                     f"'{second}' is of stage {after.stage} ({STAGES[after.stage]}) but comes after '{first}' of "
-                    f"stage {before.stage} ({STAGES[before.stage]}); list it before"
+                    f"stage {before.stage} ({STAGES[before.stage]}); list the earlier stage first"
                 )
         self.transforms = dict(transforms)
         self.state: dict[str, State] = {name: dict(transform.start) for name, transform in transforms.items()}
@@ -285,7 +285,7 @@ class TransformChain:
         """Load the state from a checkpoint of the same transforms."""
         if [*state] != [*self.transforms]:
             raise ValueError(
-                f"the state is of the transforms {', '.join(state)}, not of {', '.join(self.transforms)}; use the same"
+                f"the state has the transforms {', '.join(state)}, not {', '.join(self.transforms)}; use the same"
             )
         self.state = {name: dict(transform_state) for name, transform_state in state.items()}
 

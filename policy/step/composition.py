@@ -27,7 +27,7 @@ def build_algorithm(settings: AlgorithmSettings, components: Sequence[str]) -> A
     on_missing, _ = _missing_reward_rule(settings, separate=apart)
     kind = settings.kl_kind or ("k3" if settings.kl_place == "loss" else "k1")
     try:
-        rule = _rule(settings.loss, settings.agents)
+        rule = _build_loss(settings.loss, settings.agents)
         auxiliary = rule if isinstance(rule, AuxiliaryLoss) else None
         return Algorithm(
             _estimator(settings, shares, separate=apart),
@@ -54,7 +54,7 @@ def build_algorithm(settings: AlgorithmSettings, components: Sequence[str]) -> A
 
 
 def with_components(algorithm: Algorithm, settings: AlgorithmSettings, components: Sequence[str]) -> Algorithm:
-    """Return the algorithm with weights for the components of all reward sources. A source may have several."""
+    """Return the algorithm with weights for all components of all reward sources."""
     shares = _component_weights(settings, components)
     if [*shares.items()] == [*algorithm.shares.items()]:
         return algorithm
@@ -76,7 +76,7 @@ def _estimator(settings: AlgorithmSettings, shares: Mapping[str, float], *, sepa
 def _missing_reward_rule(settings: AlgorithmSettings, *, separate: bool) -> tuple[str, dict[str, bool]]:
     """Return `Algorithm.on_missing` and the argument `partial` of the estimator.
 
-    If the estimator gets the components separately and has no argument `partial`, as `laser`, it requires all of them.
+    An estimator that gets the components separately and has no argument `partial`, such as `laser`, requires all.
     """
     if not separate:
         return settings.on_missing, {}
@@ -84,8 +84,8 @@ def _missing_reward_rule(settings: AlgorithmSettings, *, separate: bool) -> tupl
         return settings.on_missing, {"partial": settings.on_missing != "strict"}
     if settings.on_missing == "sum":
         raise UsageError(
-            f"--advantage {settings.advantage} needs all rewards of a completion and cannot sum some of them; leave "
-            "--on_missing out"
+            f"--advantage {settings.advantage} needs all rewards of a completion and cannot sum some of them; "
+            "remove --on_missing"
         )
     return "strict", {}
 
@@ -108,8 +108,8 @@ def _build_formula(folder: str, text: str, agents: int) -> Any:
     return build(folder, text, **({"agents": agents} if accepts_argument(folder, text, "agents") else {}))
 
 
-def _rule(text: str, agents: int) -> Any:
-    """Build the loss from its text; raise `UsageError` if its result is not that of a loss."""
+def _build_loss(text: str, agents: int) -> Any:
+    """Build the loss from its text; raise `UsageError` if the result is not a loss."""
     rule = _build_formula("policy.losses", text, agents)
     if isinstance(rule, ClipRule | TokenLoss | AuxiliaryLoss):
         return rule
@@ -178,12 +178,12 @@ def check_composition(algorithm: Algorithm, inputs: RunInputs) -> None:
         warnings.simplefilter("ignore")  # warnings about trial values would mislead
         for size in sorted({min(size, LARGEST - size % 2) for size in inputs.sizes}):
             try:
-                _run_once(algorithm, inputs, size)
+                _run_trial(algorithm, inputs, size)
             except ValueError as error:
                 raise UsageError(" ".join(str(error).split())) from error
 
 
-def _run_once(algorithm: Algorithm, inputs: RunInputs, size: int) -> None:
+def _run_trial(algorithm: Algorithm, inputs: RunInputs, size: int) -> None:
     rollout, rewards = trial_rollout(size, inputs.fields), trial_rewards(size, inputs)
     scored = _guarded_algorithm(algorithm, *rollout.response.shape)(rewards, rollout)
     if inputs.watched and scored.total[: 2 * size].isnan().any():
@@ -329,7 +329,7 @@ def _check_rewards(result: Any, N: int) -> str:
     expected = [N, len(result.names)]
     if [*result.values.shape] != expected:
         return f"returns rewards of the shape {[*result.values.shape]}, where {expected} is expected"
-    return "returns an infinite reward; a missing reward is NaN" if result.values.isinf().any() else ""
+    return "returns an infinite reward; a missing reward must be NaN" if result.values.isinf().any() else ""
 
 
 def _pair_check(check: Callable[[Any], str]) -> Callable[[Any], str]:

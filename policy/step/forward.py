@@ -88,7 +88,7 @@ def _outputs_from_states(model: Any, rows: CompletionBatch, temperature: float) 
     ).last_hidden_state
     states_of_tokens = completion_states(states, rows)[:, :-1][rows.response]
     computed = head_logprobs(model, states_of_tokens, _targets(rows), temperature=temperature)
-    return PolicyOutputs(*(_in_place(tensor, rows) for tensor in computed), states)
+    return PolicyOutputs(*(_to_columns(tensor, rows) for tensor in computed), states)
 
 
 def _outputs_from_logits(model: Any, rows: CompletionBatch, temperature: float) -> PolicyOutputs:
@@ -100,7 +100,7 @@ def _outputs_from_logits(model: Any, rows: CompletionBatch, temperature: float) 
     logp = (logits.to(wide(logits.dtype)) / temperature).log_softmax(-1)
     logprob = logp.gather(1, _targets(rows)[:, None]).squeeze(1)
     entropy = -(logp.exp() * logp).sum(1)
-    return PolicyOutputs(_in_place(logprob, rows), _in_place(entropy, rows), output.hidden_states[-1])
+    return PolicyOutputs(_to_columns(logprob, rows), _to_columns(entropy, rows), output.hidden_states[-1])
 
 
 def completion_states(states: Float[Tensor, "N W D"], rows: CompletionBatch) -> Float[Tensor, "N M D"]:
@@ -109,7 +109,7 @@ def completion_states(states: Float[Tensor, "N W D"], rows: CompletionBatch) -> 
 
 
 def _state_positions(rows: CompletionBatch) -> Int[Tensor, "N M"]:
-    """Return the positions of a completion's states: the position before each token, and that of the last token."""
+    """Return the positions of a completion's states: the position before each token, and the last token's position."""
     columns = torch.arange(rows.response.shape[1] + 1, device=rows.tokens.device)
     return (rows.start[:, None] - 1 + columns).clamp_max(rows.tokens.shape[1] - 1)
 
@@ -139,11 +139,11 @@ def states_of(
 
 
 def _targets(rows: CompletionBatch) -> Int[Tensor, " T"]:
-    """Return the token ids that the policy generated, of all rows."""
+    """Return the ids of the tokens that the policy generated in all rows."""
     return rows.tokens.gather(1, _state_positions(rows)[:, 1:])[rows.response]
 
 
-def _in_place(values: Float[Tensor, " T"], rows: CompletionBatch) -> Float[Tensor, "N L"]:
+def _to_columns(values: Float[Tensor, " T"], rows: CompletionBatch) -> Float[Tensor, "N L"]:
     """Return the values of the generated tokens as [N, L], with 0 elsewhere."""
     return values.new_zeros(rows.response.shape).masked_scatter(rows.response, values)
 
@@ -160,8 +160,8 @@ def vocabulary_logprobs(model: Any, temperature: float) -> Callable[[Float[Tenso
     """Return the function `Rollout.head` of an unwrapped model, at the sampling temperature."""
     if not head_reads_last_states(model):
         raise UsageError(
-            "a formula needs an output head that is a linear layer on the last hidden states and has its weights on "
-            "one device, which this policy lacks; leave the formula out"
+            "a formula needs an output head that is a linear layer on the last hidden states with weights on one "
+            "device; this policy's head differs; remove the formula"
         )
     return lambda states: (head_logits(model, states) / temperature).log_softmax(-1)
 

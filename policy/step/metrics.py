@@ -24,7 +24,7 @@ def step_metrics(
 
     Standard errors of means over completions are clustered by prompts. `is_own` marks the completions that the policy
     generated itself; the others are from partner models. Reward metrics include all completions; KL, length and text
-    metrics only those of the policy. Components are logged after the last transform. Two explained variances of the
+    metrics include only the policy's. Components are logged after the last transform. Two explained variances of the
     total reward are logged: by the critic's values at the first token, and by the mean reward of the group's other
     completions.
     """
@@ -248,13 +248,13 @@ class LearningSignal:
         )
 
     def warning(self, before: "LearningSignal") -> str:
-        """Return a warning about missing rewards in this batch. Empty if the counts `before` already include some."""
+        """Return a warning about missing rewards in this batch, unless the earlier counts `before` have some too."""
         if self.steps_without_reward and not before.steps_without_reward:
             return f"none of {self.completions} completions has a reward ({self._missing}), so none is trained on"
         if self.partial and not before.partial and not self.steps_without_reward:
             return (
                 f"{self.partial} of {self.completions} completions lack some of their rewards ({self._missing}); "
-                f"{self.summed} are trained on the others, {self.partial - self.summed} are left out, see --on_missing"
+                f"{self.summed} are trained on the rest, {self.partial - self.summed} are dropped; see --on_missing"
             )
         return ""
 

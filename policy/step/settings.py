@@ -21,7 +21,7 @@ from ...rm.registry.settings import (
 class ModelSettings(Settings):
     """Settings of a policy's weights."""
 
-    chat_template: str | None = setting(None, "Chat template of the policy: Jinja file, or plain.", group="Model")
+    chat_template: str | None = setting(None, "Chat template of the policy: Jinja file, or 'plain'.", group="Model")
     dtype: str = setting("float32", "Precision of the weights.", choices=DTYPES)
     lora: bool = setting(False, "Train low-rank adapters instead of all weights.")
     lora_r: int = setting(16, "Rank of the adapters.", range=RANK, requires="lora")

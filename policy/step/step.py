@@ -90,7 +90,7 @@ def completion_loss(
 ) -> Float[Tensor, ""]:
     """Return Σ_i w_i L_i of a micro-batch: the sum of weighted completion losses.
 
-    Its gradient is that of the whole step's loss; the slopes come from `PolicyStep.attach_slopes`.
+    With slopes from `PolicyStep.attach_slopes`, the gradients of micro-batches sum to that of the step's loss.
     """
     if "loss_slope" not in inputs:
         return (weight * rule(completions)).sum()
@@ -329,7 +329,7 @@ class PolicyStep:
         return self.algorithm.auxiliary.total(completion_states(states, rows), rows.response, target, weight, head)
 
     def _is_own(self, batch: Batch, batch_rows: int) -> Bool[Tensor, " B"] | None:
-        """Return a mask of the policy's completions; None if the loss is the same for those of partners."""
+        """Return a mask of the policy's own completions; None if the loss treats those of partner models alike."""
         rule = self.algorithm.rule
         if not isinstance(rule, TokenLoss) or rule.of_partners is None:
             return None

@@ -25,8 +25,8 @@ FORMULAS, TENSORS = "algorithm.json", "beside.pt"
 class TrainedState:
     """State trained together with the policy: formulas, critic, replay buffer, online reward models and curriculum.
 
-    Online reward models and curriculum are `learners`: after each cycle they learn from the cycle's completions and the
-    policy's hidden states in the last pass over these completions.
+    Online reward models and curriculum are `learners`: after each cycle (a generation and its optimizer steps) they
+    learn from its completions and the policy's hidden states in the last pass over them.
     """
 
     algorithm: Algorithm
@@ -46,7 +46,7 @@ class TrainedState:
         self._states |= {row: state for row, state in zip(rows, states, strict=True) if row < size}
 
     def learn(self) -> Iterator[tuple[str, float]]:
-        """Train all `learners` on the stored cycle, if any. Yield names and values of their metrics."""
+        """Train all `learners` on the stored completions, if any. Yield names and values of their metrics."""
         if self._cycle is None:
             return
         states = gather_object([self._states[row] for row in sorted(self._states)]) if self._states else None

@@ -88,7 +88,7 @@ class CriticLearner:
     def values(
         self, states: Float[Tensor, "N W D"], rows: CompletionBatch
     ) -> tuple[Float[Tensor, "N L"], Float[Tensor, " N"]]:
-        """Return the values before the tokens of completions, and those after their last tokens."""
+        """Return the values before the tokens of completions, and the values after the last tokens."""
         values = self.critic(completion_states(states, rows))
         return values[:, :-1] * rows.response, values.gather(1, end_column(rows.response)[:, None]).squeeze(1)
 
@@ -120,14 +120,14 @@ class CriticLearner:
 
     def step(self) -> None:
         """Take `passes` optimizer steps with the gradients of all processes."""
-        self._move()
+        self._step_optimizer()
         for _ in range(self.arguments.passes - 1):
             for states, targets in self.batches:
                 self._add(states, targets)
-            self._move()
+            self._step_optimizer()
         self.batches.clear()
 
-    def _move(self) -> None:
+    def _step_optimizer(self) -> None:
         """Take one optimizer step with the gradients of all processes."""
         reduce_gradients(self.critic.parameters(), "sum")
         nn.utils.clip_grad_norm_(self.critic.parameters(), self.arguments.max_grad_norm)

@@ -33,7 +33,7 @@ class Conversation(NamedTuple):
 
 
 def load_conversations(sources: Sequence[str], on_bad_row: OnBadRow) -> tuple[list[Conversation], RowReport]:
-    """Load prompts with completions, conversations, and the completions that preference files prefer."""
+    """Load prompts with completions, conversations, and the chosen completions of preference files."""
     return collect(sources, _conversation, on_bad_row, unique_ids=True)
 
 
@@ -45,7 +45,7 @@ def _conversation(row: Mapping[str, Any]) -> Conversation:
 
 
 def load_preferences(sources: Sequence[str], on_bad_row: OnBadRow) -> tuple[list[PreferencePair], RowReport]:
-    """Load preference pairs with the more likely winner as chosen. Pairs without one are dropped, counted by reason."""
+    """Load preference pairs with the more likely winner as chosen. Drop ties and pairs without a label."""
     pairs, report = load_pairs(sources, on_bad_row=on_bad_row)
     preferred = [(pair, pair.preferred()) for pair in pairs]
     undecided = [pair for pair, winner in preferred if winner is None]

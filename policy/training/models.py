@@ -32,7 +32,7 @@ def open_language_model(source: str, settings: ModelSettings, arguments: Argumen
     model: Any = load(source)
     if adapters := getattr(model, "peft_config", None):  # set by PEFT
         if settings.lora:
-            raise UsageError(f"{source} is an adapter already; leave --lora out to train it, or use its base model")
+            raise UsageError(f"{source} is an adapter already; remove --lora to train it, or use its base model")
         base = load(next(iter(adapters.values())).base_model_name_or_path)
         model = PeftModel.from_pretrained(base, source).merge_and_unload().requires_grad_(True)
     set_attention(model, arguments.attn_implementation)

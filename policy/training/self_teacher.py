@@ -19,7 +19,7 @@ HINT = "A correct solution:\n{}\n\nNow answer the original question."
 
 
 def hinted_prompts(examples: Sequence[Example], total: Float[Tensor, " N"], size: int) -> list[Messages | None]:
-    """Return each completion's prompt with the best other completion of the group as a hint, if above the mean.
+    """Return each completion's prompt with the group's best other completion as a hint, if rewarded above the mean.
 
     None where no other completion is above the mean of the group's rewards. `size` consecutive completions are a group.
     """

@@ -301,7 +301,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         return len(inputs["weights"]) if self.accelerator.num_processes == 1 else None
 
     def _position(self, inputs: Batch) -> dict[str, int]:
-        """Return the number of completions of a batch in this process, and of optimizer steps since its generation.
+        """Return this process's batch size, and the number of optimizer steps since the batch was generated.
 
         In evaluation a batch is one micro-batch.
         """
@@ -362,7 +362,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
             self.trained_state.save(folder, self.kl, self.signal)
 
     def _load_optimizer_and_scheduler(self, checkpoint):
-        """Override: also load the state of critic, formulas, replay buffer and online reward models."""
+        """Override: also load the state of critic, algorithm, replay buffer and online reward models."""
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:
             self.kl, self.signal = self.trained_state.load(Path(checkpoint), is_main=self.accelerator.is_main_process)

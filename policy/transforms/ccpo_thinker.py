@@ -75,4 +75,4 @@ def deviation(moments: Sequence[float], epsilon: float) -> float:
 def check_settings(name: str, decay: float, least: int) -> None:
     """Raise `ValueError` if `decay` or `least` is out of range."""
     if not 0 <= decay < 1 or least < 1:
-        raise ValueError(f"{name}: decay must be in [0, 1) and least at least 1, got {decay} and {least}")
+        raise ValueError(f"{name}: decay must be in [0, 1) and `least` 1 or more, got {decay} and {least}")

@@ -21,7 +21,7 @@ def confucius3(*, slope: float = -0.256, offset: float = 1.256) -> Transform:
         odd = total[total.abs() > 1]
         if len(odd):
             raise UsageError(
-                f"confucius3: rewards must be in [-1, 1], got {odd[0].item():g}; rescale them, or leave confucius3 out"
+                f"confucius3: rewards must be in [-1, 1], got {odd[0].item():g}; rescale them, or remove confucius3"
             )
         factor = slope * groups(total, rollout.group).mean + offset
         factor = factor if advantages.dim() == 1 else factor[:, None]

@@ -11,7 +11,7 @@ def discriminative(*, low: float = 0.8, high: float = 1.2, passes: int = 1) -> T
     """A'_t = A_t w_t / mean w,  w = low + (high - low) σ(m / γ),  m = ‖v - μ_other‖² - ‖v - μ_own‖²
 
     DelTA: Zhang et al. 2026, arXiv:2605.21467, as in the released code. v_t = (1 - π(y_t)) h_t, with the policy's last
-    hidden state h_t, stands for the token's gradient at the output head. Tokens with A > 0 and with A < 0 are two
+    hidden state h_t, stands for the token's gradient at the output head. Tokens with A > 0 and with A < 0 form two
     sides. μ is the mean of v on a side, weighted by |A| and then `passes` times again by |A| σ(m / γ); γ is the
     standard deviation of m over the side's tokens, for the μ before the last pass. Tokens with A = 0 have w = `low`.
     The mean of w is over the tokens of completions with a reward. Nothing changes if all tokens are on one side.

@@ -24,7 +24,7 @@ def noise_backward(
         if not isinstance(rate, str) and not 0 <= rate <= 1:
             raise ValueError(f"noise_backward: {name} must be a rate in [0, 1], got {rate}")
     if not 0 < least <= 1:
-        raise ValueError(f"noise_backward: least must be in (0, 1], got {least}")
+        raise ValueError(f"noise_backward: `least` must be in (0, 1], got {least}")
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
         r = rewards[reward]

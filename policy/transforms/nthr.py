@@ -13,7 +13,7 @@ def nthr(*, beta: float = 1.0) -> Transform:
     """A'_t = η A_t for A_t < 0 and s_t > τ,   s_t = Σ_u ⟨g_t, g_u⟩ ⟨h_t, h_u⟩,   η = 2 |1/2 - p̂|
 
     Deng et al. 2025, arXiv:2505.18830 and 2510.03669. u are the tokens with A > 0 of the same prompt. h is the policy's
-    last hidden state, g = onehot(y) - π the error of its prediction, over the tokens that occur in the prompt's
+    last hidden state, g = onehot(y) - π its prediction error, over the token ids that occur in the prompt's
     completions. τ is β times the mean of s over the tokens u, and p̂ the share of completions with A > 0. Prompts
     without good or bad completions do not change. Not implemented: THR's weights for exploration and exploitation.
     """

@@ -19,7 +19,7 @@ def pessimism(*, reward: str, share: float) -> Transform:
         members = None if rewards.members is None else rewards.members[:, column]
         r = rewards[reward]
         if members is None or (members.isnan().all() and not r.isnan().all()):
-            raise ValueError(f"pessimism: '{reward}' comes from a single model; use an ensemble, or no pessimism")
+            raise ValueError(f"pessimism: '{reward}' comes from a single model; use an ensemble, or remove pessimism")
         present = ~members.isnan()
         lowest = members.masked_fill(~present, torch.inf).amin(1).masked_fill(~present.any(1), torch.nan)
         return state, rewards.replaced(reward, share * r + (1 - share) * lowest)

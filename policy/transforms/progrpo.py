@@ -12,9 +12,9 @@ def progrpo(*, alpha: float, share: float = 0.2) -> Transform:
     """A' = A + α (c(q) - c(o|q)) where the prompt has a completion with a reward above 0      ProGRPO: arXiv:2602.05281
 
     c is the geometric mean of the policy's probabilities of the least likely tokens of the prompt q or completion o.
-    These are a `share` of its tokens (0.2 in the paper), rounded up. α has no default, because the paper's value is not
-    known to us; 0 changes nothing. c(q) is the same for all completions of a prompt. A completion without a reward
-    keeps advantage 0.
+    The least likely are a `share` of the tokens (0.2 in the paper), rounded up. α has no default, because the paper's
+    value is not known to us; 0 changes nothing. c(q) is the same for all completions of a prompt. A completion without
+    a reward keeps advantage 0.
     """
     if alpha < 0 or not 0 < share <= 1:
         raise ValueError(f"progrpo: alpha must be at least 0 and share in (0, 1], got {alpha} and {share}")

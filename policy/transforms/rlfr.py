@@ -44,7 +44,7 @@ def rlfr(
 def expected_deviation(z: Float[Tensor, "N L D"], variance: Float[Tensor, " D"], time: float) -> Float[Tensor, "N L"]:
     """d = mean over dimensions of z² (1 - k τ)² + (k (1 - τ) + 1)²,  k = (τ σ² - (1 - τ)) / (τ² σ² + (1 - τ)²)
 
-    z = h - m. For h ~ N(m, σ²) the field is v(x) = m + k (x - τ m).
+    For h ~ N(m, σ²) the field is v(x) = m + k (x - τ m). z = h - m, σ² = `variance` and τ = `time`.
 
     >>> expected_deviation(torch.tensor([[[1.0], [3.0]]]), torch.tensor([1.0]), 0.5).tolist()  # k = 0
     [[2.0, 10.0]]

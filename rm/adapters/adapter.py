@@ -46,7 +46,7 @@ NAME = "default"
 
 
 class PreferenceAdapter:
-    """A causal language model with an adapter conditioned on a preference vector: one for all rows, or one per row."""
+    """A causal language model with an adapter conditioned on a preference vector, shared by all rows or one per row."""
 
     def __init__(self, model: PeftModel, settings: AdapterSettings, mixer: nn.Module):
         self.model = model
@@ -64,7 +64,7 @@ class PreferenceAdapter:
         self._rows: dict[str, Modulation] | None = None if with_heads else dict.fromkeys(self.layers, Modulation())
         self._disabled = False
         for name, layer in self.layers.items():
-            layer.lora_A[NAME].register_forward_hook(self._hook(name))
+            layer.lora_A[NAME].register_forward_hook(self._modulation_hook(name))
             layer.merge = _refuse_merge
         # registered as submodules, so that their parameters are trained, moved and counted with the model
         model.base_model.preference_mixer = self.mixer
@@ -115,7 +115,7 @@ class PreferenceAdapter:
         vectors = [alpha] if isinstance(alpha, Mapping) or alpha is None else list(alpha)
         return torch.tensor(preference_matrix(vectors, self.objectives), dtype=torch.float32)
 
-    def _hook(self, name: str):
+    def _modulation_hook(self, name: str):
         """Return the forward hook that modulates the features of a layer's LoRA matrix A."""
 
         def hook(_module: nn.Module, _inputs: Any, features: Tensor) -> Tensor:

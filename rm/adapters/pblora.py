@@ -8,7 +8,7 @@ from .modulation import Modulation
 
 
 class BilinearCore(nn.Module):
-    """ΔW(α) = s (B1 W1 A1 + B2 W2(α) A2), as one core blockdiag(W1, W2(α)), W2(α) = Σ_i α_i V_i     arXiv:2505.06274"""
+    """Core blockdiag(W1, Σ_i α_i V_i) between LoRA's A and B, with trained W1 and V_i               arXiv:2505.06274"""
 
     def __init__(self, k: int, shared_rank: int, rank: int):
         super().__init__()

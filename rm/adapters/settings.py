@@ -47,7 +47,7 @@ class AdapterSettings:
 
     def __post_init__(self):
         if self.kind not in ("lora", "pblora", "moslora"):
-            raise UsageError(f"an adapter is lora, pblora or moslora, got '{self.kind}'")
+            raise UsageError(f"kind must be 'lora', 'pblora' or 'moslora', got '{self.kind}'")
         if not self.objectives or len({*self.objectives}) < len(self.objectives):
             raise UsageError(f"the objectives of an adapter must have distinct names, got {self.objectives}")
         if self.kind == "lora" and len(self.objectives) > 1:

@@ -69,7 +69,7 @@ VARIABLES = {**TOKENS, "date_string": "1 Jan 2024"}
 
 
 class CostlyTemplate(Exception):
-    """Raised for a template that exceeds a limit. The message completes a sentence whose subject is the template."""
+    """Raised for a template that exceeds a limit. The message is a clause such as "it takes more than ... steps"."""
 
 
 def check_template(template: Any, source: str) -> None:
@@ -96,7 +96,7 @@ def fault_of(template: str) -> str:
     'is refused: it makes values of more than 1,048,576 elements'
     """
     if len(template) > LARGEST:
-        return f"has {len(template):,} characters, more than the {LARGEST:,} that are read"
+        return f"has {len(template):,} characters, more than the limit of {LARGEST:,}"
     plain = [(turns, opens, None) for turns in TURNS for opens in (False, True)]
     calling = [(CALLING, True, TOOLS)], [(CALLING, False, None)]
     return next(filter(None, (_cost_fault(template, some) for some in (plain, *calling))), "")
@@ -120,13 +120,13 @@ def _cost_fault(template: str, conversations: Sequence[tuple[Sequence[Any], bool
 
 QUESTION = {"role": "user", "content": "a question"}
 RESPONSES = ("an answer", "<think>a thought</think>an answer")
-"""Marker responses for detecting a prefill. The second has reasoning, since some templates add an empty one."""
+"""Marker responses for detecting a prefill. The second has reasoning, since some templates add empty reasoning."""
 
 
 def prefilled_text(render: Callable[..., str]) -> str:
     """Return the beginning of a completion that the generation prompt already contains, such as `<think>`.
 
-    Empty if none.
+    Empty if the generation prompt contains no such beginning.
 
     The header of an assistant turn is the text before a response in a conversation that continues; the prefill is the
     rest of the generation prompt. `render` is `Encoder.render_turns`.

@@ -35,7 +35,7 @@ def install(model: Any) -> None:
 
 
 def run_inside(model: Any, read: Callable[[Any], T]) -> T:
-    """Return `read(language model)`, computed in the wrapping model's forward if it has `install`, else directly."""
+    """Call `read` on the language model, within the forward pass of `model` if `install` was called on `model`."""
     language_model = language_model_of(extract_model_from_parallel(model))
     # `install` marks a module of another library, which has no such attribute of its own
     return model(read=read) if getattr(language_model, "read_inside", False) else read(language_model)
@@ -59,7 +59,7 @@ def cache_argument(model: Any) -> str:
 
 
 def head_bias(model: nn.Module) -> Tensor | None:
-    """Return the bias of a decoder's head, which may be a module of any class; None without one."""
+    """Return the bias of a decoder's head, which may be a module of any class; None if the head has no bias."""
     return getattr(decoder_head(model), "bias", None)
 
 

@@ -77,7 +77,7 @@ def _convert(file: Path, digest: str, folder: Path) -> None:
 
 
 def _quantisation(file: Path) -> str:
-    """Return the bits and the type of most weights, such as `4-bit weights (Q4_1)`."""
+    """Return a text with the bits and the most common type of the weights, such as `4-bit weights (Q4_1)`."""
     from gguf import GGUFReader
 
     sizes: Counter[str] = Counter()

@@ -92,7 +92,7 @@ def _base_of_adapter(settings: Path) -> str | None:
 
 
 def base_name(base: str, revision: str | None) -> str:
-    """Return the base model that an adapter names: a path, or a Hub id with its revision."""
+    """Return the source of the base model that an adapter names: a path, or a Hub id with its revision."""
     return f"{base}@{revision}" if revision and not Path(base).exists() else base
 
 
@@ -114,7 +114,7 @@ TRAINERS = ("training_args", "optimizer", "scheduler", "scaler", "rng_state")
 
 
 class Head(NamedTuple):
-    """r = w · h_last + b for each of K objectives."""
+    """Linear head for K objectives on the last hidden state h: r_k = w_k · h + b_k."""
 
     weight: Float[Tensor, "K D"]
     bias: Float[Tensor, " K"] | None
@@ -123,9 +123,9 @@ class Head(NamedTuple):
 def stored_head(source: str) -> Head | None:
     """Load the head that Transformers' sequence classifiers would ignore in a model's safetensors; None without one.
 
-    It is a head of rewardlab with a bias, for which Transformers' decoders have no parameter; or TRL's
-    `v_head.summary`, among a causal model's weights or, as LLaMA-Factory writes it, in value_head.safetensors beside
-    them or beside a LoRA; or OpenRLHF's `value_head`.
+    Three heads are found: rewardlab's with a bias, for which Transformers' decoders have no parameter; TRL's
+    `v_head.summary`, in a causal model's weights or, as LLaMA-Factory stores it, in value_head.safetensors beside a
+    model or LoRA; and OpenRLHF's `value_head`.
     """
     files = (BESIDE, SINGLE_FILE)
     score_head = load_stored_tensors(source, [f"{HEAD}.weight", f"{HEAD}.bias"], (SINGLE_FILE,))
@@ -174,7 +174,7 @@ def replace_head(model: nn.Module, head: Head, source: str) -> None:
     old: Any = model.get_submodule(HEAD)
     if head.weight.shape != old.weight.shape:
         raise DataError(
-            f"{source}: the head has shape {tuple(head.weight.shape)} and the model needs {tuple(old.weight.shape)}; "
+            f"{source}: the head has shape {tuple(head.weight.shape)}, but the model needs {tuple(old.weight.shape)}; "
             "give the model that the head was trained with"
         )
     like = {"device": old.weight.device, "dtype": old.weight.dtype}
@@ -244,7 +244,7 @@ def check_claims(config: Any, source: str) -> None:
     numbers = stored_numbers(Path(source))
     if numbers and (name := oversized_value(config, numbers)):
         raise DataError(
-            f"{source}: config.json says {name}, and the weights beside it hold {numbers:,} numbers in all; "
+            f"{source}: config.json states {name}, but the weights beside it hold only {numbers:,} numbers; "
             "restore the config.json of these weights"
         )
 
@@ -260,7 +260,7 @@ def check_layers(source: str) -> None:
     for name, value in ((name, value) for part in parts for name, value in part.items()):
         if name.endswith(("layers", "n_layer")) and isinstance(value, int | float) and abs(value) > LAYERS:
             raise DataError(
-                f"{path}: {name} = {value} exceeds the limit of {LAYERS:,}; the file may be damaged, restore it"
+                f"{path}: {name} = {value} exceeds the limit of {LAYERS:,}; restore the file, which may be damaged"
             )
 
 

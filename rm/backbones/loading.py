@@ -66,7 +66,7 @@ def hidden_weight_bars() -> Iterator[None]:
 def load_tokenizer(
     source: str, *, chat_template: str | None = None, trust_remote_code: bool = False
 ) -> PreTrainedTokenizerBase:
-    """Load a tokenizer; for an adapter, that of its base model. `chat_template` is a Jinja file or `plain`."""
+    """Load a tokenizer; for an adapter, load the base model's. `chat_template` is a Jinja file or `plain`."""
     holder = tokenizer_source(source)
     location = parse_source(holder, trust_remote_code=trust_remote_code)
     check_layers(source)
@@ -86,7 +86,7 @@ def _read_template(name: str) -> str:
     if name == "plain":
         return PLAIN_TEMPLATE
     if not Path(name).is_file():
-        raise UsageError(f"no chat template file {name}; give a Jinja file, or 'plain'")
+        raise UsageError(f"no chat template file '{name}'; give a Jinja file, or 'plain'")
     try:
         return Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -96,7 +96,7 @@ def _read_template(name: str) -> str:
 def ensure_pad(tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
     """Give the tokenizer a pad token that is not EOS, if the embedding of `rows` rows has a spare row.
 
-    Other software pools at the last token that is not the pad token. If pad equals EOS, it is the token before EOS,
+    Other software pools at the last token that is not the pad token. If pad equals EOS, that is the token before EOS,
     so saved folders must not pad with EOS. Without a spare row the pad token is unchanged: our own pooling uses the
     attention mask.
     """
@@ -141,7 +141,7 @@ def small_config(
     heads: int = 4,
     positions: int = 2048,
 ) -> Any:
-    """Return the config of a small model; not of Qwen 2, for which AutoTokenizer would replace the tokenizer."""
+    """Return the config of a small model. Do not use Qwen 2, for which AutoTokenizer would replace the tokenizer."""
     return AutoConfig.for_model(
         architecture,
         vocab_size=len(tokenizer),
@@ -186,7 +186,7 @@ def load_classifier(
     with _convert_loading_errors(source, "reward model"):
         config = load_config(source, trust_remote_code=trust_remote_code)
         if config.is_encoder_decoder:
-            raise DataError(f"{source}: an encoder-decoder ({config.model_type}); give a causal or an encoder model")
+            raise DataError(f"{source} is an encoder-decoder ({config.model_type}); give a causal or an encoder model")
         name_labels(config, objectives, per_token)
         options = {"trust_remote_code": trust_remote_code, "config": config, "fresh_head": fresh_head}
         model, absent = _from_pretrained(CLASSIFIERS[per_token], source, dtype, **options)
@@ -214,11 +214,11 @@ def load_causal_lm(
 ) -> PreTrainedModel:
     """Load a causal language model, plain, adapted or from a reward model's folder, and check its tokenizer."""
     if (Path(source) / FILE).exists() and (stated := load_contract(Path(source)).kind) != kind:
-        raise DataError(f"{source}: a reward model of kind '{stated}'; give a causal language model")
+        raise DataError(f"{source} is a reward model of kind '{stated}'; give a causal language model")
     options: Any = {"dtype": dtype, "trust_remote_code": trust_remote_code}
     model, absent = load_pretrained(AutoModelForCausalLM, source, "causal language model", **options)
     if any("SequenceClassification" in name for name in model.config.architectures or ()):
-        raise DataError(f"{source}: a reward model; give a causal language model")
+        raise DataError(f"{source} is a reward model; give a causal language model")
     if absent:
         raise DataError(
             f"{source}: the weights lack {', '.join(absent[:4])}, so its scores would be random; give the full folder"
@@ -257,7 +257,7 @@ def _from_pretrained(
         check_claims(options.get("config") or load_config(source, trust_remote_code=trusting), source)
     with (
         hidden_weight_bars(),
-        _without_report(),
+        _suppress_reports(),
     ):  # callers refuse missing tensors, except for a head that is to be trained
         model, facts = auto.from_pretrained(
             location.name,
@@ -295,11 +295,11 @@ def load_trunk(source: str, *, dtype: str = "float32", trust_remote_code: bool =
 
 
 @contextmanager
-def _without_report() -> Iterator[None]:
+def _suppress_reports() -> Iterator[None]:
     """Suppress Transformers' reports of missing and unread tensors within the context; this module reports them."""
 
     def keep(record: LogRecord) -> bool:
-        """Return whether a log record is none of the suppressed reports."""
+        """Return whether a log record is not a suppressed report."""
         text = record.getMessage()
         return "LOAD REPORT" not in text or any(status in text for status in ("MISMATCH", "CONVERSION", "ERROR"))
 

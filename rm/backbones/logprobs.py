@@ -77,7 +77,7 @@ def centred_logprobs(
     by_state = head_reads_last_states(model, len(tokens))
 
     def read() -> Tensor:
-        """Return what predicts the completions' tokens: last hidden states, or logits."""
+        """Return the last hidden states, or the logits, from which the completions' tokens are predicted."""
         if by_state:
             return model.get_decoder()(**options).last_hidden_state[:, :-1][before]
         return model(**options).logits[:, :-1][before]
@@ -108,7 +108,7 @@ def head_logits(model: Any, states: Float[Tensor, "*M D"]) -> Float[Tensor, "*M 
 
 
 def _completion_mask(attention: Bool[Tensor, "N L"], start: Int[Tensor, " N"]) -> Bool[Tensor, "N L"]:
-    """Return the mask of the tokens of right-padded sequences that belong to the completion and are predicted."""
+    """Return the mask of the completion tokens that are predicted, for right-padded sequences."""
     columns = torch.arange(attention.shape[1], device=attention.device)
     return (columns >= start[:, None].clamp_min(1)) & attention
 
@@ -137,7 +137,7 @@ def head_logprobs(
 
 @torch.no_grad()
 def head_reads_last_states(model: Any, rows: int = 1) -> bool:
-    """Return whether logits are head(last hidden state), tested once on `rows` rows: some models scale logits."""
+    """Return whether logits are head(last hidden state), tested once on `rows` rows, as some models scale logits."""
     # partitioned weights are empty outside of a forward pass, so the head cannot be applied by itself
     if any(is_partitioned(parameter) for parameter in model.parameters()):
         return False

@@ -34,8 +34,8 @@ def load_lora(folder: Path, objectives: tuple[str, ...], *, trainable: bool, **l
     config, keys = read_lora(folder)
     if (rows := head_rows(folder)) != len(objectives):
         raise UsageError(
-            f"{folder}: the head of the adapter has {rows} outputs, and {len(objectives)} are to be loaded "
-            f"({', '.join(objectives)}); start from its base {base_of(config)}"
+            f"{folder}: the head of the adapter has {rows} outputs, but {len(objectives)} objectives are requested "
+            f"({', '.join(objectives)}); start from its base model {base_of(config)}"
         )
     model, absent = load_classifier(base_of(config), objectives, fresh_head=True, **loading)
     head = stored_head(str(folder))
@@ -110,7 +110,7 @@ def _check_fit(folder: Path, config: LoraConfig, keys: list[str], adapt: Callabl
 
 
 def _with_head(model: PreTrainedModel, config: LoraConfig, tensors: dict[str, Tensor], trainable: bool) -> PeftModel:
-    """Add an adapter that was saved without a head; the model's head becomes part of the adapter when it is saved."""
+    """Add an adapter that was saved without a head; saving the adapter then includes the model's head."""
     config.task_type, config.inference_mode = TaskType.SEQ_CLS, not trainable
     head = {f"base_model.model.{HEAD}.{name}": x for name, x in model.get_submodule(HEAD).state_dict().items()}
     adapted = get_peft_model(model, config)

@@ -18,9 +18,9 @@ def sequence_scores(
 ) -> Float[Tensor, "N K"]:
     """Return the head's output at the last token (found by mask, not by token id), from the model's own forward.
 
-    Transformers reads at the last token that is not the pad token, which is the wrong one if pad equals EOS, and
-    refuses batches without a pad token. Its head runs at every position anyway; we select the position given by the
-    mask. Padding is moved to the right first, so that the caller's padding side does not matter.
+    Transformers reads the output at the last token that is not the pad token, which is the wrong one if pad equals EOS,
+    and refuses batches without a pad token. Transformers' head runs at every position anyway; we select the position
+    given by the mask. Padding is moved to the right first, so that the caller's padding side does not matter.
     """
     tokens, attention = right_padded(tokens, attention)
     if decoder_head(model) is None:

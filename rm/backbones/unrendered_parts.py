@@ -74,7 +74,7 @@ def write_out(
     """Return messages and tools with `parts`, which the template omits, written as text into contents.
 
     Tools are written into the first message, calls and reasoning into the message that has them, tool results into a
-    user turn. `developer` is whether the template supports the role of that name.
+    user turn. `developer` states whether the template supports the role `developer`.
     """
     messages: list[Message] = []
     for turn in turns:
@@ -82,7 +82,7 @@ def write_out(
         if plain["role"] == "developer" and not developer:
             plain["role"] = "system"
         before = messages[-1] if messages else None
-        if before and _joins(before, plain, turn, parts):
+        if before and _is_merged(before, plain, turn, parts):
             before["content"] += ("\n\n" if plain["role"] == "system" else "\n") + plain["content"]
         else:
             messages.append(plain)
@@ -107,7 +107,7 @@ def _write_turn(turn: Message, parts: frozenset[str]) -> Message:
     return content
 
 
-def _joins(before: Message, plain: Message, turn: Message, parts: frozenset[str]) -> bool:
+def _is_merged(before: Message, plain: Message, turn: Message, parts: frozenset[str]) -> bool:
     """Return whether a message is merged into the previous one: a further tool result, or a second system turn."""
     if before["role"] != plain["role"]:
         return False
@@ -170,10 +170,10 @@ class Omission(NamedTuple):
 
 
 def omissions(turns: Sequence[Message], text: str) -> list[Omission]:
-    """Return the contents and reasoning that are missing from a rendered conversation. Blanks are ignored.
+    """Return the contents and reasoning that are missing from a rendered conversation. Whitespace is ignored.
 
     Longer texts are matched first, and an occurrence counts once, so that a text within another text must also occur
-    separately. Texts with other markers around reasoning, or in JSON notation, also match.
+    separately. A text is also found if it is rendered as a JSON string, or if its reasoning has other markers.
     """
     texts: list[Any] = [(index, turn.get(key)) for index, turn in enumerate(turns) for key in CONTENTS]
     stripped = [Omission(index, content.strip()) for index, content in texts if content and content.strip()]

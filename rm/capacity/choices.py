@@ -7,7 +7,7 @@ from ..errors import UsageError, did_you_mean
 
 
 class Precision(NamedTuple):
-    """Bytes per number."""
+    """Bytes per number of the weights, and of the operands of matrix products."""
 
     weights: int
     compute: int
@@ -34,24 +34,24 @@ class Sharding:
         if self.gpus < 1:
             raise UsageError(f"gpus must be at least 1, got {self.gpus}")
         if self.strategy not in STRATEGIES:
-            raise UsageError(f"no strategy '{self.strategy}'; {did_you_mean(self.strategy, STRATEGIES)}")
+            raise UsageError(f"unknown strategy '{self.strategy}'; {did_you_mean(self.strategy, STRATEGIES)}")
 
     @property
     def shares(self) -> int:
-        """Divisor of weights, gradients and optimizer states."""
+        """Number of GPUs among which weights, gradients and optimizer states are divided."""
         return 1 if self.strategy == "ddp" else self.gpus
 
 
 def optimizer_bytes(parameters: int, size: int, optimizer: str) -> int:
-    """Return the bytes of optimizer states: AdamW has two per parameter with the parameter's `size` in bytes, SGD none.
+    """Return the bytes of the optimizer states, each of the parameter's `size` in bytes: two per parameter for AdamW.
 
-    The two of 8-bit AdamW take one byte each, for any parameter size.
+    SGD has no states. The two states of 8-bit AdamW take one byte each, for any parameter size.
 
     >>> optimizer_bytes(10, 4, "adamw"), optimizer_bytes(10, 2, "adamw"), optimizer_bytes(10, 4, "adamw_8bit")
     (80, 40, 20)
     """
     if optimizer not in STATES:
-        raise UsageError(f"no optimizer '{optimizer}' in the table; {did_you_mean(optimizer, STATES)}")
+        raise UsageError(f"unknown optimizer '{optimizer}'; {did_you_mean(optimizer, STATES)}")
     return STATES[optimizer] * parameters * (1 if optimizer == "adamw_8bit" else size)
 
 
@@ -86,17 +86,17 @@ GPUS = {
 
 
 def find_gpu(name: str) -> Gpu:
-    """Return a GPU of the table."""
+    """Return the GPU with this name from `GPUS`."""
     if name.lower() not in GPUS:
-        raise UsageError(f"no GPU '{name}' in the table; {did_you_mean(name.lower(), GPUS)}")
+        raise UsageError(f"unknown GPU '{name}'; {did_you_mean(name.lower(), GPUS)}")
     return GPUS[name.lower()]
 
 
 def compute_seconds(flops: float, gpu: Gpu, mfu: float, *, narrow: bool = True) -> float:
-    """t = FLOPs / (peak · MFU);  MFU in (0, 1] is the share of the peak that real work reaches."""
+    """Return the seconds t = FLOPs / (peak · MFU);  MFU in (0, 1] is the share of the peak that real work reaches."""
     return flops / ((gpu.bfloat16 if narrow else gpu.float32) * 1e12 * mfu)
 
 
 def read_seconds(size: float, gpu: Gpu, mbu: float) -> float:
-    """t = bytes / (bandwidth · MBU);  MBU in (0, 1] is the share of the bandwidth that real work reaches."""
+    """Return the seconds t = bytes / (bandwidth · MBU);  MBU in (0, 1] is the share of the bandwidth reached."""
     return size / (gpu.bandwidth * 1e9 * mbu)

@@ -20,14 +20,14 @@ OUT = "^(o_proj|out|dense|c_proj)"
 
 
 def folder_shape(model: str, *, trust_remote_code: bool = False) -> Shape:
-    """Return the shape of the model in a folder or under a Hugging Face id; reads only config.json."""
+    """Return the shape of the model in a folder or with a Hugging Face id; reads only config.json."""
     try:
         config = load_config(model, trust_remote_code=trust_remote_code)
     except UsageError:
         raise
     except UNREADABLE as error:
         raise DataError(
-            f"{model}: no config.json can be read there ({_error_text(error)}); give a size such as 7b"
+            f"{model}: cannot read its config.json ({_error_text(error)}); give a size such as 7b"
         ) from error
     return shape_of(config, model, trust_remote_code=trust_remote_code)
 

@@ -43,7 +43,7 @@ class HeadOutputs(NamedTuple):
 
 
 def linear_flops(shape: Shape) -> int:
-    """Return the operations of one layer's matrices per token:  Σ 2 m n."""
+    """Return the operations of one layer's matrices [m, n] per token:  Σ 2 m n."""
     return sum(2 * linear.inputs * linear.outputs for linear in shape.linears)
 
 
@@ -53,7 +53,7 @@ def attention_flops(shape: Shape, queries: int, keys: int) -> int:
 
 
 def adapter_flops(adapters: Adapters, linears: list[Linear]) -> int:
-    """Return the operations of adapters per token:  Σ 2 r (m + n), and 2 r² for a core between A and B."""
+    """Return the operations of rank-r adapters of [m, n] matrices per token:  Σ 2 r (m + n), and 2 r² for a core."""
     core = 2 * adapters.rank**2 if adapters.kind == "pblora" else 0
     return sum(2 * adapters.rank * (linear.inputs + linear.outputs) + core for linear in linears)
 
@@ -97,7 +97,7 @@ def training_flops(
 
     Fused attention recomputes its scores, so its backward costs 2.5 times its forward, otherwise 2 times. An output
     head recomputes its logits too: 4 heads if it is trained, else 3. `checkpointing` recomputes each layer's products
-    except its last one, after which nothing is kept.
+    except the last one, after which no tensor is saved.
     """
     tokens = rows * length
     flops = forward_flops(shape, rows, length, head, adapters)

@@ -68,13 +68,13 @@ class Decoding(NamedTuple):
 
 
 def all_cache_bytes(work: Decoding, positions: int) -> int:
-    """Return the bytes of keys and values of base and guide:  2 G d c S (rows · layers), for each model."""
+    """Return the bytes of keys and values at S positions:  2 G d c S (rows · layers) for each model (see `memory`)."""
     total = cache_bytes(work.shape, work.row_layers, positions, work.size, layers=1)
     return total + (cache_bytes(work.guide, work.rows, positions, work.size) if work.guide else 0)
 
 
 def decoding_weight_bytes(work: Decoding) -> int:
-    """Return the bytes of weights: a shared backbone once, with its adapter; a separate guide in addition."""
+    """Return the bytes of all weights: backbone, adapter and separate guide; a shared backbone counts once."""
     adapter_bytes = adapter_parameters(work.guide or work.shape, work.adapters) * WIDE if work.adapters else 0
     return work.shape.parameters * work.size + adapter_bytes + (work.guide.parameters * work.size if work.guide else 0)
 
@@ -83,7 +83,7 @@ def decoding_bytes(work: Decoding) -> dict[str, int]:
     """Return the bytes by part at the larger of two peaks; the cache has its full size from the start.
 
     prefill   a layer's peak over all prompts
-    end       logits
+    end       logits of all rows and models
     """
     doubled = work.rows * (2 if work.branches_at < work.shape.layers else 1)
     read = Step(doubled, work.prompt, HeadOutputs(doubled), Precision(work.size, work.size))
@@ -95,7 +95,7 @@ def decoding_bytes(work: Decoding) -> dict[str, int]:
 
 
 def decoding_read_bytes(work: Decoding) -> int:
-    """Return the bytes read per token of every row: all weights but unused embedding rows, and the half-full cache."""
+    """Return the bytes read to decode one token of every row: all weights in use, and the half-full cache."""
     weights = sum(work.size * model.trunk for model in work.models)  # only one of embedding and head is read in full
     return weights + all_cache_bytes(work, work.prompt + work.completion // 2)
 
@@ -107,7 +107,7 @@ def decoding_flops(work: Decoding) -> tuple[int, int]:
 
 
 def _pass_flops(work: Decoding, length: int, cached: int) -> int:
-    """Return the operations of `length` new positions of all rows, base and guide; the head reads the last one."""
+    """Return the operations of `length` new positions of all rows, base and guide; the head reads the last position."""
     tokens = length * work.rows
     layer = length * linear_flops(work.shape) + attention_flops(work.shape, length, cached + length)
     heads = 2 if work.branches_at < work.shape.layers else 1
@@ -272,7 +272,7 @@ def rl_plan(shape: Shape, step: Step, work: Rl, machine: Machine, optimizer: str
 
 
 def auxiliary_bytes(shape: Shape, step: Step, work: Rl, sharding: Sharding) -> dict[str, int]:
-    """Return the bytes held beside the policy.
+    """Return the bytes of reward models, reference, critic and R2M head, beside the policy of width D.
 
     critic    4 (D + 1) numbers: weight, gradient and AdamW's two states, in float32
     R2M       4 (2 D_r d + 2 D d) numbers with d = D: W_q, W_o [D_r, d] and W_k, W_v [D, d]        arXiv:2601.22664

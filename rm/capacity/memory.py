@@ -1,4 +1,4 @@
-"""Bytes of a decoder's training and decoding, by formula: Transformers' own layers, as autograd saves their tensors.
+"""Bytes of training and decoding a decoder, by formula: the tensors that autograd saves in Transformers' layers.
 
 Letters: N rows, L positions, widths D and F (MLP), H heads of width d, G key-value heads, V tokens; c bytes per
 number in products, w per weight. Counts tensors only: the CUDA context, communication libraries and fragmentation
@@ -38,7 +38,7 @@ class Step(NamedTuple):
 
 
 def cache_bytes(shape: Shape, rows: int, positions: int, size: int, layers: int | None = None) -> int:
-    """Return the bytes of keys and values:  2 layers G d c N S."""
+    """Return the bytes of keys and values at S positions:  2 layers G d c N S."""
     return 2 * (shape.layers if layers is None else layers) * shape.kv_heads * shape.head_dim * size * rows * positions
 
 
@@ -103,7 +103,7 @@ def saved_activation_bytes(shape: Shape, step: Step) -> int:
 
 
 def cast_bytes(shape: Shape, step: Step) -> int:
-    """Return the bytes of autocast's copies of those layer matrices that pass gradients on:  c Σ m n."""
+    """Return the bytes of autocast's copies of the layer matrices [m, n] through which gradients pass:  c Σ m n."""
     if not _autocast(step):
         return 0
     layers = shape.layers - (step.adapters.from_layer if step.adapters else 0)
@@ -120,7 +120,7 @@ def head_bytes(shape: Shape, step: Step) -> int:
     """Return the peak bytes of the head on the trunk:  N L w D of last states, and
 
     scores    N L (c D + 4 K)
-    head      T D (c + 4) of read states and their gradient, 4 min(T, chunk / V) V of logits, and 4 V D of the head's
+    head      T D (c + 4) of T read states and their gradient, 4 min(T, chunk / V) V of logits, and 4 V D of the head's
               gradient where it is trained; a CPU also takes a block of probabilities, and float32 copies of bfloat16
               states and head
     """
@@ -208,7 +208,7 @@ def gathered_bytes(shape: Shape, step: Step, sharding: Sharding) -> int:
 def step_parts(
     shape: Shape, step: Step, sharding: Sharding = ALONE, optimizer: str = "adamw", *, accumulated: bool = False
 ) -> dict[str, int]:
-    """Return the bytes by part of a step after the optimizer's first one, at the largest of three peaks.
+    """Return the bytes of each part of memory at the highest of a step's three peaks, with optimizer states allocated.
 
     top       end of the forward, in the head: all activations are kept, gradients only if they are accumulated
     last      backward of the last layer: all activations but the head's are kept, and the head has its gradient

@@ -22,5 +22,5 @@ def require_bf16_gpu(name: str, remedy: str = "leave it out") -> None:
 
 
 def stop_autocast(model: nn.Module) -> None:
-    """Remove Accelerate's autocast from `forward`, in place: rewards are then computed as by a loaded model."""
+    """Remove Accelerate's autocast from `forward`, in place, so that rewards equal the loaded model's."""
     extract_model_from_parallel(model, keep_fp32_wrapper=False)

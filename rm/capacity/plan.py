@@ -1,4 +1,4 @@
-"""A plan of a job by its settings: memory of each phase, time, and the largest batch that fits."""
+"""Plan of a job, computed from its settings: memory of each phase, time, and the largest batch that fits."""
 
 import math
 from collections.abc import Callable
@@ -17,7 +17,7 @@ QKV = ("q_proj", "k_proj", "v_proj")
 
 
 def plan_facts(config: PlanConfig) -> dict[str, Any]:
-    """Return the summary of `rewardlab plan`, which is also plan.json; no weights are loaded."""
+    """Return the summary of `rewardlab plan`, which is also saved as plan.json; no weights are loaded."""
     open_shape = partial(find_shape, trust_remote_code=config.trust_remote_code)
     shape = open_shape(config.model)
     sharding = Sharding(config.gpus, config.strategy)
@@ -125,7 +125,7 @@ def _adapters(config: PlanConfig, shape: Shape) -> Adapters | None:
 def _check_room(shape: Shape, length: int) -> None:
     """Raise `UsageError` if sequences of `length` tokens exceed the positions of the model."""
     if shape.positions and length > shape.positions:
-        raise UsageError(f"{shape.name} has {shape.positions} positions for {length} tokens; lower the length")
+        raise UsageError(f"{shape.name} has {shape.positions} positions, too few for {length} tokens; lower the length")
 
 
 def _gigabytes(size: float) -> float:

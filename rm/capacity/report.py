@@ -1,4 +1,4 @@
-"""A plan as a Markdown page, and its figure: memory by phase."""
+"""A plan as a Markdown page, and a figure of the memory by phase."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any

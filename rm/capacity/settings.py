@@ -37,7 +37,7 @@ class PlanConfig(Settings):
     rules = (
         Rule(
             lambda settings: settings.adapter == "none" and settings.lora_r is not None,
-            "--lora_r {lora_r} is the rank of an adapter; leave --lora_r or --adapter none out",
+            "--lora_r {lora_r} is the rank of an adapter; remove either --lora_r or --adapter none",
         ),
         Rule(
             lambda settings: settings.job in ("rl", "decode") and settings.length is not None,
@@ -49,7 +49,7 @@ class PlanConfig(Settings):
         ),
         Rule(
             lambda settings: settings.job in ("decode", "score") and settings.strategy != "ddp",
-            "{job} keeps full models on every GPU; leave --strategy {strategy} out",
+            "{job} keeps full models on every GPU; remove --strategy {strategy}",
         ),
         Rule(
             lambda settings: settings.job in ("rl", "score") and settings.adapter in ("pblora", "moslora"),
@@ -94,18 +94,18 @@ class PlanConfig(Settings):
     )
     adapter: str | None = setting(
         None,
-        "Adapter; none trains all weights; default with --lora_r: lora.",
+        "Adapter; none trains all weights. With --lora_r the default is lora.",
         choices=("none", "lora", "pblora", "moslora"),
     )
     lora_r: int | None = setting(None, "Rank of the adapter; by default 16, for autoregressive models 8.", range=RANK)
     lora_target_modules: list[str] = setting(
         [],
-        "Layers with adapters, or all-linear; by default all-linear, and q_proj, k_proj, v_proj for an autoregressive "
+        "Layers with adapters, or all-linear; by default all-linear, but q_proj, k_proj, v_proj for an autoregressive "
         "model or guide.",
     )
     from_layer: int | None = setting(
         None,
-        "First layer with an adapter; by default 0, for --guide late at three quarters of the depth.",
+        "First layer with an adapter; by default 0, but with --guide late at three quarters of the depth.",
         range=AT_LEAST_0,
     )
     objectives: int = setting(2, "Number of objectives of pblora and moslora.", range=AT_LEAST_1)
@@ -129,7 +129,7 @@ class PlanConfig(Settings):
     critic: bool = setting(False, "rl: train a critic (PPO).")
     r2m: bool = setting(False, "rl: the first reward model reads the policy's hidden states and is trained, as in R2M.")
     guide: str = setting(
-        "shared", "decode: type of guide; late shares most layers.", choices=("none", "shared", "late", "separate")
+        "shared", "decode: type of guide; late shares most base layers.", choices=("none", "shared", "late", "separate")
     )
     guide_model: str | None = setting(None, "decode: size, folder or Hub id of a separate guide; default: the base's.")
     mfu: float = setting(

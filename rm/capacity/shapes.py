@@ -84,12 +84,12 @@ SMALL_VOCABULARY = 151936  # Qwen 2.5 up to 3B
 
 
 def choices() -> list[str]:
-    """Return the names in the table, and sizes such as `7b`."""
+    """Return the names of the models in the table, and sizes such as `7b`."""
     return [*SIZES, *dict.fromkeys(name.partition("-")[2] for name in SIZES)]
 
 
 def full_name(name: str) -> str | None:
-    """Return the name in the table for a name, or for a size (the first model of this size); None if there is none.
+    """Return a model's name in the table, from a name or a size (the first model of this size); None if unknown.
 
     >>> full_name("7b"), full_name("Llama3-8B"), full_name("9b")
     ('qwen2.5-7b', 'llama3-8b', None)

@@ -81,7 +81,7 @@ def check_golden(model: RewardModel, folder: Path) -> float:
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged_error(folder, error) from error
     if rewards.shape != stored.shape:
-        raise _damaged_error(folder, f"rewards of shape {stored.shape}, and the model gives {rewards.shape}")
+        raise _damaged_error(folder, f"its rewards have shape {stored.shape}, the model's {rewards.shape}")
     worst = np.abs(rewards - stored).max(axis=1, initial=0.0)
     share = 1e-5 if model.contract.dtype in ("float32", "float64") else 0.05
     tolerance = share * max(stored.std(), np.abs(stored).max())
@@ -89,7 +89,7 @@ def check_golden(model: RewardModel, folder: Path) -> float:
         index = int(np.nan_to_num(worst, nan=np.inf).argmax())
         prompt = prompt_text(examples[index].prompt)[:40]
         raise CheckFailed(
-            f"{folder}: '{prompt}' now scores {rewards[index].tolist()} and was saved with "
+            f"{folder}: '{prompt}' now scores {rewards[index].tolist()}, but was saved with "
             f"{stored[index].tolist()}; the weights, the tokenizer or the base model have changed"
         )
     return float(worst.max(initial=0.0))

@@ -10,10 +10,10 @@ TIE = 1e-9  # differences of the size of rounding errors are ties
 
 
 def reward_labeller(model: RewardModel) -> Labeller:
-    """Return a labeller: 1 if the first completion has a higher reward than the second, 0.5 if an equal one, else 0.
+    """Return a labeller of pairs: 1 if the first completion has the higher reward, 0.5 if rewards are equal, else 0.
 
-    The labeller abstains (NaN) if a reward is NaN, or if the two completions are equal to the model, for example after
-    truncation.
+    The labeller abstains (NaN) if a reward is NaN, or if the model reads the same tokens for both completions, for
+    example after truncation.
     """
     objectives = model.contract.objectives
     if len(objectives) > 1:

@@ -11,8 +11,8 @@ import numpy as np
 from ..types import Example, HasMembers, MeasuresLength, ReadsTokens, RewardModel
 
 UNREAD = {
-    "truncated": "{:.0%} of the completions rated are longer than the model reads, and were truncated",
-    "omitted": "the model's chat template leaves out text of {:.0%} of the completions rated",
+    "truncated": "{:.0%} of the rated completions are longer than the model reads, and were truncated",
+    "omitted": "the model's chat template leaves out text of {:.0%} of the rated completions",
 }
 """Warning by key of `unread_shares`."""
 
@@ -41,7 +41,7 @@ class Rated(NamedTuple):
     readings: list[Reading]
 
     def alike(self, first: int, second: int) -> bool:
-        """Return whether omitted text makes two conversations equal, by token ids, or by rewards if ids are unknown."""
+        """Return whether two conversations, read in part, have equal token ids, or equal rewards if ids are unknown."""
         a, b = self.readings[first], self.readings[second]
         if not (a.partial or b.partial):
             return False
@@ -53,7 +53,7 @@ class ReportsReadings(Protocol):
     """A remote reward model, which returns a `Reading` of each conversation together with the rewards."""
 
     def rated(self, examples: Sequence[Example]) -> Rated:
-        """Return rewards and readings of the conversations."""
+        """Return the rewards of the conversations, and a `Reading` of each."""
         ...
 
 

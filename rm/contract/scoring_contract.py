@@ -39,7 +39,7 @@ class ScoringContract:
     date_string: str = "26 Jul 2024"
     """The date for templates that print one (Llama 3), fixed so that scores do not change from day to day."""
     bos: Edge | None = None
-    """`template`: as the template renders it. `once`: prepended unless the template already did."""
+    """`template`: as the template renders it. `once`: prepended unless the template already wrote it."""
     eos: Edge | None = None
     """`template`: as the template renders it. `once`: appended unless the text already ends with it."""
     truncation: Literal["left", "right"] | None = None
@@ -55,7 +55,7 @@ class ScoringContract:
 
     def __post_init__(self) -> None:
         if repeated := [name for name in self.objectives if self.objectives.count(name) > 1]:
-            raise DataError(f"two objectives are named '{repeated[0]}'; give each a name of its own")
+            raise DataError(f"two objectives are named '{repeated[0]}'; give each a distinct name")
 
     def hash(self) -> str:
         """Return a hash (16 hexadecimal digits) of the fields that differ from their defaults.

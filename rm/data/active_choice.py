@@ -22,7 +22,7 @@ def largest_spread(gaps: Float[np.ndarray, "M B"], number: int) -> list[int]:
 
 
 def smallest_margin(gaps: Float[np.ndarray, " B"], number: int) -> list[int]:
-    """Return the pairs with the smallest |gap| first, whose label has the most entropy under Bradley-Terry."""
+    """Return the pairs with the smallest |gap|, ascending: their labels have the most entropy under Bradley-Terry."""
     return np.argsort(np.abs(gaps), kind="stable")[:number].tolist()
 
 
@@ -32,7 +32,7 @@ def k_center(
     """Return pairs that cover all others: each is the pair farthest from the pairs chosen before and from `covered`.
 
     Greedy k-center, at most twice the radius of the best cover (Gonzalez 1985); as an active choice Sener & Savarese
-    2018, arXiv:1708.00489. Without `covered` the first is the one farthest from the mean.
+    2018, arXiv:1708.00489. Without `covered`, the first pair is the one farthest from the mean.
     """
     first = vectors.mean(axis=0, keepdims=True) if covered is None or not len(covered) else covered
     distance = np.min([((vectors - center) ** 2).sum(axis=1) for center in first], axis=0)
@@ -76,9 +76,9 @@ def choose_pairs(
     elif model is None:
         raise UsageError(f"'{choice}' needs a reward model, whose rewards it compares; name one")
     elif strategy == "margin":
-        indices = smallest_margin(_gaps(model.rate(examples)[None, :, 0])[0], number)
+        indices = smallest_margin(_reward_gaps(model.rate(examples)[None, :, 0])[0], number)
     else:
-        indices = largest_spread(_gaps(_member_rewards(choice, model, examples)), number)
+        indices = largest_spread(_reward_gaps(_member_rewards(choice, model, examples)), number)
     return [pairs[index] for index in indices]
 
 
@@ -89,6 +89,6 @@ def _member_rewards(choice: str, model: RewardModel, examples: Sequence[Example]
     return model.spread(examples)[:, :, 0]
 
 
-def _gaps(rewards: Float[np.ndarray, "M N"]) -> Float[np.ndarray, "M B"]:
+def _reward_gaps(rewards: Float[np.ndarray, "M N"]) -> Float[np.ndarray, "M B"]:
     """Return reward gaps of pairs, from rewards in which chosen and rejected completions alternate."""
     return rewards[:, ::2] - rewards[:, 1::2]

@@ -39,7 +39,7 @@ def overlaps(
     """Yield the prompts with a user turn that also occurs in a benchmark: at most one turn per
     row and benchmark, namely the most similar turn (the first of several that are equally similar).
 
-    Same: equal without case, punctuation and repeated blanks (`rm.data.conversation_split.normal_prompt`), and not
+    Exact: equal without case, punctuation and repeated blanks (`rm.data.conversation_split.normal_prompt`), and not
     blank. Near-duplicate: for the sets of 3-word shingles A (a user turn) and B (a benchmark's prompt), the larger of
 
         |A ∩ B| / |A ∪ B|   and, where B is a part of a longer turn,   |A ∩ B| / |B|      (resemblance, containment:
@@ -49,7 +49,7 @@ def overlaps(
     of a benchmark share belong to its template and are not counted.
     """
     if not 0 < near <= 1:
-        raise ValueError(f"near is a share in (0, 1], got {near}")
+        raise ValueError(f"near must be in (0, 1], got {near}")
     if not benchmarks:
         return
     users = ([turn["content"] for turn in prompt if turn["role"] == "user"] for prompt in prompts)

@@ -57,7 +57,7 @@ def as_reply(turns: Sequence[Message], name: str) -> str | Completion:
     """Return assistant turns and tool results as a completion; raise `ValueError` for other turns."""
     if not _is_reply(turns):
         raise ValueError(
-            f"'{name}' is not one assistant turn after the prompt, nor tool calls, their results and an assistant turn"
+            f"'{name}' must be one assistant turn after the prompt, or tool calls, their results and an assistant turn"
         )
     return completion(turns)
 

@@ -22,12 +22,12 @@ class Leak(NamedTuple):
     """A feature that differs between the completions of pairs, and its accuracy as a predictor of the label."""
 
     kind: str
-    """`length`, `position`, `marker`, `opening` or `ending`."""
+    """Kind of feature: `length`, `position`, `marker`, `opening` or `ending`."""
     sign: str
     pairs: int
     """Number of pairs whose completions differ in the feature."""
     right: float
-    """Accuracy of the better rule, "the completion with the feature wins" or "without", in [0.5, 1]."""
+    """Accuracy in [0.5, 1] of the better rule: completions with the feature win, or completions without it win."""
     rows: tuple[int, ...]
     """Indices of the pairs whose completions differ in the feature, ascending."""
 
@@ -38,15 +38,15 @@ class Leak(NamedTuple):
 
 
 def leaks(pairs: Sequence[PreferencePair], first: Sequence[bool | None] = ()) -> list[Leak]:
-    """Find features with accuracy >= 0.8 on the pairs that differ in them, if at least 0.5 % of all pairs do.
+    """Find features that differ in at least 0.5 % of the pairs, and predict the label of these with accuracy >= 0.8.
 
     `first` states for each pair whether its chosen completion came first in the data (None: unknown). Features are the
-    longer completion (in words), the first one, and every word that only one of the two completions contains, begins
-    with or ends with. The label is the preferred completion in the first objective that has a preference; pairs without
-    a preference are not counted.
+    longer completion (in words), the first completion, and every word that only one of the two completions contains,
+    begins with or ends with. The label is the preferred completion in the first objective that has a preference; pairs
+    without a preference are not counted.
     """
     least = max(20, 0.005 * len(pairs))
-    sides = _sides(pairs)
+    sides = _pair_labels(pairs)
     longer = np.sign([len(split_words(pair.texts[0])) - len(split_words(pair.texts[1])) for pair in pairs])
     came_first = np.array([0 if chosen_first is None else 1 if chosen_first else -1 for chosen_first in first])
     positions = came_first * sides[: len(came_first)]
@@ -65,8 +65,8 @@ def _chance(leak: Leak) -> float:
     return min(1.0, 2 * float(bdtrc(correct - 1, leak.pairs, 0.5)))
 
 
-def _sides(pairs: Sequence[PreferencePair]) -> np.ndarray:
-    """Return [N]: 1 if the chosen completion is preferred, -1 if the rejected one is, 0 if neither is."""
+def _pair_labels(pairs: Sequence[PreferencePair]) -> np.ndarray:
+    """Return labels [N]: 1 if the chosen completion is preferred, -1 if the rejected one is, 0 if neither is."""
     better = [next(filter(None, map(pair.preferred, pair.wins)), None) for pair in pairs]
     sides = (0 if choice is None else 1 if choice is pair else -1 for choice, pair in zip(better, pairs, strict=True))
     return np.fromiter(sides, np.int8)

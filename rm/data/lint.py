@@ -115,7 +115,7 @@ def near_identical(pairs: Sequence[PreferencePair], alike: float) -> Iterator[Fi
     |A ∩ B| / |A ∪ B| >= alike      for the shingle sets A, B of the two completions (resemblance, Broder 1997)
     """
     for row, pair in enumerate(pairs):
-        if _calls(pair.examples[0]) != _calls(pair.examples[1]):
+        if _call_texts(pair.examples[0]) != _call_texts(pair.examples[1]):
             continue  # calls that differ in one letter of an argument are different completions
         chosen, rejected = map(normal_prompt, pair.texts)
         if chosen == rejected:
@@ -124,14 +124,14 @@ def near_identical(pairs: Sequence[PreferencePair], alike: float) -> Iterator[Fi
             yield Finding(row, NEAR_IDENTICAL, f"{share:.0%} of their {WORDS}-word shingles are the same")
 
 
-def _calls(example: Example) -> list[str]:
+def _call_texts(example: Example) -> list[str]:
     """Return the tool calls of a completion, each as text."""
     return [call_text(call) for turn in completion_turns(example.completion) for call in turn.get("tool_calls", ())]
 
 
 def _normal(example: Example) -> str:
     """Return the completion's normalised words, and its tool calls verbatim."""
-    return "\n".join([normal_prompt(example.text), *_calls(example)])
+    return "\n".join([normal_prompt(example.text), *_call_texts(example)])
 
 
 def _resemblance(text: str, other: str) -> float:

@@ -173,9 +173,7 @@ def refuse_media(values: Mapping[str, Any], location: str = "the row") -> None:
     """Raise a `ValueError` for a row or message with images, audio or video."""
     for name in MEDIA:
         if values.get(name) not in (None, "", [], (), {}):
-            raise ValueError(
-                f"{location} has '{name}', and only text is scored: leave such rows out, or empty the column"
-            )
+            raise ValueError(f"{location} has '{name}', but only text is scored: remove such rows, or empty the column")
 
 
 def with_columns(prompt: Messages, values: Mapping[str, Any]) -> Messages:

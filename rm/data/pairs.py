@@ -154,7 +154,7 @@ def _collect(
     sources: str | Sequence[str], parse: Callable[[Row], T], on_bad_row: OnBadRow, unique_ids: bool, expand: bool
 ) -> tuple[list[T], RowReport]:
     if on_bad_row not in ("refuse", "skip"):
-        raise UsageError(f"on_bad_row is 'refuse' or 'skip', got '{on_bad_row}'")
+        raise UsageError(f"on_bad_row must be 'refuse' or 'skip', got '{on_bad_row}'")
     report = RowReport()
     rows: list[T] = []
     for source in [sources] if isinstance(sources, str) else sources:
@@ -321,7 +321,7 @@ def is_number(value: Any) -> bool:
 def as_number(value: Any, name: str) -> float | None:
     """Return a finite number, which may be written as text as in CSV files; None for an empty cell.
 
-    `name` is the value's name in the message of the `ValueError` for anything else.
+    Anything else raises a `ValueError`, whose message calls the value `name`.
 
     >>> as_number(2, "'margin'"), as_number("2.5", "'margin'"), as_number("", "'margin'")
     (2.0, 2.5, None)

@@ -82,12 +82,12 @@ def simplex_grid(objectives: int, steps: int) -> np.ndarray:
 
 
 def dirichlet(k: int, concentration: float = 0.5, vertices: float = 0.1) -> Sampler:
-    """Return a sampler of α ~ Dirichlet(a, ..., a), and with probability `vertices` of a one-hot α.
+    """Return a sampler of α: one-hot with probability `vertices`, else α ~ Dirichlet(a, ..., a).
 
     a is `concentration`; PARM trains with a = 0.5 (arXiv:2505.06274). The share of one-hot α is our addition.
     """
     if not (concentration > 0 and math.isfinite(concentration) and 0 <= vertices <= 1):
-        raise UsageError(f"need concentration > 0 and vertices in [0, 1], got {concentration} and {vertices}")
+        raise UsageError(f"concentration must be > 0 and vertices in [0, 1], got {concentration} and {vertices}")
 
     def draw(n: int, generator: torch.Generator) -> Float[Tensor, "N K"]:
         gammas = torch._standard_gamma(torch.full((n, k), concentration, dtype=torch.float64), generator)

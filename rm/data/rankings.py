@@ -47,8 +47,8 @@ def _pairs(values: Mapping[str, Any]) -> list[dict[str, Any]]:
     for number, item in enumerate(completions, 1):
         if not isinstance(item, Mapping) or type(item.get("rank")) is not int or "completion" not in item:
             raise ValueError(
-                f"a completion is not {{rank, completion}} with a whole number as rank: item {number} of 'completions' "
-                f"is {item!r:.60}"
+                f"a completion must be {{rank, completion}} with a whole number as rank: item {number} of "
+                f"'completions' is {item!r:.60}"
             )
     columns = {name: value for name, value in values.items() if name not in ("context", "completions")}
     unread = {name for item in completions for name in item if name not in ("rank", "completion")}

@@ -24,7 +24,7 @@ from .pairs import (
 from .solutions import Solution
 
 SCORE_COLUMNS = ("id", "file", "row", "truncated", "omitted", "spread", "low", "high")
-"""Names of the columns of `rewardlab score` beside the rewards."""
+"""Names of the columns that `rewardlab score` writes besides the rewards."""
 
 
 def reward_columns(objectives: Sequence[str]) -> list[str]:
@@ -45,7 +45,7 @@ class ScoredCompletion(NamedTuple):
 
 
 class RankedList(NamedTuple):
-    """Completions of a prompt with their scores: higher is better, equal scores are a tie, and NaN is missing."""
+    """Completions of a prompt with their scores: higher is better, equal is a tie, and NaN is a missing score."""
 
     id: str
     prompt: Messages
@@ -105,7 +105,7 @@ def _scores(value: Any, objectives: Sequence[str]) -> dict[str, float]:
     if stated is None:
         return {}
     if not isinstance(stated, Mapping):
-        raise ValueError(f"scores are {{objective: number}}, got {str(stated)[:60]}")
+        raise ValueError(f"scores must be {{objective: number}}, got {str(stated)[:60]}")
     gaps = {name: stated[name] for name in objectives if stated.get(name) is not None}
     scores = {name: as_number(value, f"the score '{name}'") for name, value in gaps.items()}
     return {name: score for name, score in scores.items() if score is not None}

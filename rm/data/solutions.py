@@ -40,13 +40,13 @@ def load_solutions(
     neutral steps get the label `neutral` (NaN: unlabelled); ProcessBench's `problem`, `steps` and `label`.
     """
     if not (math.isnan(neutral) or 0 <= neutral <= 1):
-        raise UsageError(f"the label of neutral steps must lie in [0, 1], or is NaN for unlabelled; got {neutral}")
+        raise UsageError(f"the label of neutral steps must lie in [0, 1], or be NaN for unlabelled; got {neutral}")
     rows, report = collect(sources, partial(parse_solutions, neutral=neutral), on_bad_row, unique_ids=True)
     return [solution for row in rows for solution in row], report
 
 
 def parse_solutions(values: Mapping[str, Any], neutral: float = 1.0) -> list[Solution]:
-    """Parse one row (of PRM800K: a solution for every rated alternative); raise `ValueError` if it is malformed."""
+    """Parse a row into solutions (PRM800K: one per rated alternative); raise `ValueError` if the row is malformed."""
     if isinstance(values.get("label"), Mapping):
         return _prm800k(values, neutral)
     if "input" in values:
@@ -76,7 +76,7 @@ def _label(value: Any) -> float:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return math.nan
     if not isinstance(value, bool) and not (is_number(value) and 0 <= value <= 1):
-        raise ValueError(f"a label is true, false, none or a number in [0, 1]: {value!r:.40}")
+        raise ValueError(f"a label must be true, false, none or a number in [0, 1], got {value!r:.40}")
     return float(value)
 
 
@@ -90,7 +90,7 @@ def _math_shepherd(values: Mapping[str, Any]) -> Solution:
     for number, part in enumerate(parts, start=1):
         sign = signed[position + len(part) : position + len(part) + 1]
         if not signed.startswith(part, position) or sign not in SIGNS:
-            raise ValueError(f"'label' is not 'input' with + or - in place of its tags: they differ at step {number}")
+            raise ValueError(f"'label' must be 'input' with + or - in place of the tags: they differ at step {number}")
         labels.append(SIGNS[sign])
         position += len(part) + 1
     if not (first := re.search(r"Step 1\s*:", parts[0])):
@@ -108,7 +108,7 @@ def _prm800k(values: Mapping[str, Any], neutral: float) -> list[Solution]:
         candidates: list[Labelled] = []
         for candidate in step.get("completions") or ():
             if (rating := candidate.get("rating")) not in ratings:
-                raise ValueError(f"a rating is 1, 0, -1 or none: step {number} has {rating!r:.40}")
+                raise ValueError(f"a rating must be 1, 0, -1 or none: step {number} has {rating!r:.40}")
             candidates.append((column(candidate, "text"), ratings[rating]))
         index, written = step.get("chosen_completion"), step.get("human_completion")
         before = [(text, math.nan) for text, _ in chosen]

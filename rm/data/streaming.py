@@ -103,7 +103,7 @@ class PairStream(IterableDataset):
             for number in order[skip:]:
                 yield rows[number]
             first, skip, position = first + len(rows), 0, after
-            self._blocks.append(self._block(first, position))
+            self._blocks.append(self._block_at(first, position))
             if position.epoch > epoch:
                 if first == before:
                     sources = ", ".join(self.sources)
@@ -135,10 +135,10 @@ class PairStream(IterableDataset):
         if "counts" in state:
             dropped = [(location, reason) for location, reason in state["dropped"]]
             self.report, self.counts = RowReport(state["read"], dropped, Counter(state["ignored"])), state["counts"]
-            block = self._block(block.first, block.position)
+            block = self._block_at(block.first, block.position)
         self._rows, self._blocks = int(state["rows"]), [block]
 
-    def _block(self, first: int, position: StreamPosition) -> Block:
+    def _block_at(self, first: int, position: StreamPosition) -> Block:
         """Return the block that begins at `position`, with the current counts."""
         report = self.report
         return Block(first, position, report.read, len(report.dropped), dict(report.ignored), dict(self.counts))
@@ -247,7 +247,7 @@ def _open_file(path: str) -> Any:
     if suffix not in FORMATS or not os.path.exists(path):
         raise UsageError(f"{path}: no file that can be streamed; give one of {', '.join(FORMATS)}")
     if compression_of(path) == ".zst":
-        raise UsageError(f"{path}: Zstandard files cannot be streamed; unpack it with zstd -d, or leave --stream out")
+        raise UsageError(f"{path}: Zstandard files cannot be streamed; unpack it with zstd -d, or remove --stream")
     reading = _as_text(path) if suffix == ".csv" else {}
     return load_dataset(FORMATS[suffix], data_files=path, split="train", streaming=True, **reading)
 

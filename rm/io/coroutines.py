@@ -17,7 +17,7 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 
 
 def gather_all(awaitables: Sequence[Awaitable[Any]]) -> list[Any]:
-    """Await all concurrently; return their results in order. A raised exception takes the place of the result."""
+    """Await all awaitables concurrently; return the results in order, with raised exceptions in place of results."""
 
     async def all_results() -> list[Any]:
         return await asyncio.gather(*awaitables, return_exceptions=True)

@@ -70,6 +70,6 @@ def record_data_commit(source: str, dataset: Any) -> None:
 
 
 def record_commit(source: str, commit: str) -> None:
-    """Record the commit that was loaded by a name. Values other than a full SHA are ignored."""
+    """Record the commit that was loaded for a Hub name. Values other than a full SHA are ignored."""
     if COMMIT.fullmatch(commit):
         RESOLVED[source] = commit

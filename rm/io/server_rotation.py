@@ -82,7 +82,7 @@ class ServerState:
 
 
 def addresses(text: str | Sequence[str], what: str = "base_url") -> tuple[str, ...]:
-    """Return addresses as a tuple: one, or several that are given as a list or as text `[first, second]`.
+    """Return as a tuple one address, or several addresses in a list or in a text `[first, second]`.
 
     >>> addresses("[http://a:1/v1, http://b:2/v1]"), addresses(["http://a:1"])
     (('http://a:1/v1', 'http://b:2/v1'), ('http://a:1',))

@@ -44,7 +44,7 @@ def gathered_state(model: nn.Module) -> dict[str, Any] | None:
 
 @torch.no_grad()
 def put(tensor: Tensor, value: Tensor) -> None:
-    """Copy a full value into a tensor, sharded like the tensor."""
+    """Copy a full value into a tensor; if the tensor is sharded, each process copies its shard."""
     if isinstance(tensor, DTensor):
         value = distribute_tensor(value.to(tensor.device), tensor.device_mesh, tensor.placements)
     tensor.copy_(value)

@@ -70,7 +70,7 @@ class OpenedModel(NamedTuple, Generic[Stated]):
     """Name, scoring contract and precision of a model to load, as determined by `open_source`."""
 
     name: str
-    """Hub id, or absolute path of the folder: an adapter stores the name of its base."""
+    """Hub id, or absolute path of the folder: an adapter stores its base model's name."""
     contract: Stated | None
     """Scoring contract of the folder; None for a backbone and for models of other software."""
     adapted: bool
@@ -95,12 +95,12 @@ def open_source(
     for setting, value in {**stated, "dtype": dtype if fresh and dtype != "float32" else None}.items():
         if contract and value not in (None, fixed := vars(contract)[setting]):
             raise UsageError(
-                f"{name} was trained with {setting} {fixed!r}, which is part of its contract; got {value!r}: leave "
-                f"--{setting} out, or start from the backbone"
+                f"{name} was trained with {setting} {fixed!r}, which is part of its contract; got {value!r}: remove "
+                f"--{setting}, or start from the backbone"
             )
     adapted = (folder / ADAPTER).exists()
     if lora is not None and adapted:
-        raise UsageError(f"{name} is an adapter already; leave --lora out to train it further, or start from its base")
+        raise UsageError(f"{name} is an adapter already; remove --lora to train it further, or start from its base")
     return OpenedModel(name, contract, adapted, contract.dtype if contract else dtype)
 
 
@@ -115,7 +115,7 @@ def load_weights(
 ) -> tuple[Any, list[str]]:
     """Return the classifier of a source, and the names of its new parameters, which `lora` trains in full.
 
-    The head of a token classifier is trained in full as well; PEFT's `all-linear` would add an adapter to it.
+    The head of a token classifier is trained in full as well; PEFT's `all-linear` would add an adapter to this head.
     """
     loading |= {"dtype": source.dtype, "per_token": per_token}
     if source.adapted:
@@ -129,7 +129,7 @@ def load_weights(
 
 
 def _train_in_full(lora: LoraConfig, new: list[str]) -> None:
-    """Train and save new modules in full: with LoRA their random base weights would be lost, as PEFT saves none."""
+    """Train and save new modules in full: with LoRA, PEFT would not save their random base weights."""
     modules = sorted({key.partition(".")[0] for key in new})
     lora.modules_to_save = sorted({*(lora.modules_to_save or []), *modules})
     lora.exclude_modules = modules

@@ -24,7 +24,7 @@ def pairwise_logistic(differences: Any, wins: np.ndarray, *, C: float, max_iter:
     if not labelled.all():
         differences, wins = differences[labelled], wins[labelled]
     if len(wins) == 1:
-        differences, wins, C = _stack([differences, differences]), np.repeat(wins, 2), C / 2
+        differences, wins, C = _concatenate_rows([differences, differences]), np.repeat(wins, 2), C / 2
     features, target, weight = _two_classes(differences, wins)
     del differences
     with warnings.catch_warnings():
@@ -49,9 +49,9 @@ def _two_classes(differences: Any, wins: np.ndarray) -> tuple[Any, np.ndarray, n
     if not soft.any():
         return turned, p, weight
     target = np.concatenate([p > 0, np.zeros(soft.sum())])
-    return _stack([turned, turned[soft]]), target, np.concatenate([weight, 1 - p[soft]])
+    return _concatenate_rows([turned, turned[soft]]), target, np.concatenate([weight, 1 - p[soft]])
 
 
-def _stack(parts: Sequence[Any]) -> Any:
+def _concatenate_rows(parts: Sequence[Any]) -> Any:
     """Concatenate the rows of matrices, dense or sparse."""
     return sparse.vstack(parts) if sparse.issparse(parts[0]) else np.vstack(parts)

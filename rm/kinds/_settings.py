@@ -27,7 +27,7 @@ class LabelSettings(RowSettings):
     rules = (
         Rule(
             lambda settings: settings.objective not in (OVERALL, *settings.objectives),
-            "--objective {objective} is not one of --objectives {objectives}; give one of the two settings",
+            "--objective {objective} is not one of --objectives {objectives}; remove one of the two settings",
         ),
         Rule(
             lambda settings: len(settings.objectives) > 1 and not settings.several,

@@ -34,7 +34,7 @@ class RowTraining(Training[R]):
         """Load all rows of the sources, with a report of the bad rows."""
 
     def load_training_rows(self, sources: Sequence[str]) -> tuple[Judged, RowReport]:
-        """Load the training rows; of a stream only its first rows, for checks and the report."""
+        """Load the training rows; for a stream, only the first rows, for checks and the report."""
         return self.load_rows(sources)
 
     def read(self, sources: Sequence[str], held_out: Sequence[str]) -> TrainingData:
@@ -54,12 +54,12 @@ class PairTraining(RowTraining[L]):
     """Training on labelled pairs."""
 
     def split_source(self, text: str) -> tuple[str | None, str]:
-        """Split `harmless=pairs.jsonl` into the objective of the file's labels (None without one) and the file."""
+        """Split `harmless=pairs.jsonl` into the objective of the file's labels (None without a prefix) and the file."""
         name, sign, path = text.partition("=")
         return (name, path) if sign and name in self.settings.objectives else (None, text)
 
     def files(self, sources: Sequence[str]) -> list[str]:
-        """Return the files of the sources, without the objectives' names."""
+        """Return the file paths of the sources, with any `OBJECTIVE=` prefix removed."""
         return [self.split_source(source)[1] for source in sources]
 
     def load_rows(self, sources: Sequence[str]) -> tuple[Judged, RowReport]:
@@ -78,7 +78,7 @@ class PairTraining(RowTraining[L]):
         return Judged([pair.labelled_for(objective) for pair in pairs] if objective else pairs, []), rows
 
     def count_labels(self, pairs: Sequence[PreferencePair], objective: str) -> dict[str, int]:
-        """Return the numbers of pairs with and without a label; report those without, which are left out."""
+        """Return the numbers of pairs with and without a label; report the unlabelled pairs, which are left out."""
         if unlabelled := sum(objective not in pair.wins for pair in pairs):
             self.report(f"data: {unlabelled} of {len(pairs)} pairs unlabelled for '{objective}', left out")
         return {"pairs": len(pairs), "unlabelled": unlabelled, "kept": len(pairs) - unlabelled}
@@ -88,7 +88,7 @@ class PairTraining(RowTraining[L]):
         return alternating_examples(data.train)[:number]
 
     def summary(self, model: Any, data: TrainingData, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the number of pairs (of a stream those read so far), losses and accuracies."""
+        """Return the number of pairs (for a stream, of pairs read so far), losses and accuracies."""
         pairs = facts["stream"]["pairs"] if "stream" in facts else len(data.train.pairs)
         return {"pairs": pairs} | super().summary(model, data, facts)
 
@@ -183,9 +183,9 @@ class StreamedTraining(PairTraining[Any]):
         if self.arguments.max_steps < 1:
             raise UsageError("--stream has no end; set the number of steps with --max_steps")
         if self.arguments.dataloader_num_workers:
-            raise UsageError("--stream counts rows in the training process; leave --dataloader_num_workers out")
+            raise UsageError("--stream counts rows in the training process; remove --dataloader_num_workers")
         if labelled := [source for source in sources if self.split_source(source)[0]]:
-            raise UsageError(f"--stream does not support '{labelled[0]}' (NAME=FILE); add a column wins to the pairs")
+            raise UsageError(f"--stream does not support '{labelled[0]}' (NAME=FILE); add a column 'wins' to the pairs")
 
     def load_training_rows(self, sources: Sequence[str]) -> tuple[Judged, RowReport]:
         """Load all pairs, or the first block of a stream."""

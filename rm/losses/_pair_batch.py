@@ -59,7 +59,7 @@ class PairLoss:
 
     def __post_init__(self):
         if self.center < 0:
-            raise UsageError(f"center is a weight >= 0, got {self.center}")
+            raise UsageError(f"center must be at least 0, got {self.center}")
 
     def __call__(self, pairs: PairBatch) -> Float[Tensor, " B"]:
         """Return the loss of each pair [B] in nats."""

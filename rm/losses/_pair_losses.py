@@ -22,9 +22,9 @@ LEARNT = "pair_loss.safetensors"
 OTHER = "other"
 """Key of the reward gap of another, frozen reward model in a pair's `gaps`."""
 MISSING = {
-    "margin": "the loss weighs pairs by how much better the chosen completion is, and {absent} of {pairs} pairs have "
+    "margin": "the loss weighs pairs by how much better the chosen completion is, but {absent} of {pairs} pairs have "
     "no {margin}; add it, or use --loss bradley_terry",
-    "other": "the loss reads another reward model's gaps, and {absent} of {pairs} pairs have none called "
+    "other": "the loss reads another reward model's gaps, but {absent} of {pairs} pairs have none called "
     f"'{OTHER}'; name the model in the loss, or add them to 'gaps'",
 }
 """Error messages by the missing value that a loss requires."""

@@ -41,9 +41,9 @@ class GroupLoss(Protocol):
 
 
 def omega(step: int, steps: int, floor: float) -> float:
-    """ω(t) = max(½ cos(π t / T) + ½, Ω), the reward token's weight; Ω after T           R2M, arXiv:2601.22664, eq. 4"""
+    """ω(t) = max(½ cos(π t / T) + ½, Ω) at `step` t < T = `steps`, then Ω = `floor`     R2M, arXiv:2601.22664, eq. 4"""
     if not (step >= 0 and steps >= 1 and 0 <= floor <= 1):
-        raise ValueError(f"omega: step >= 0, steps >= 1 and floor in [0, 1]; got {step}, {steps}, {floor}")
+        raise ValueError(f"omega: step must be >= 0, steps >= 1 and floor in [0, 1]; got {step}, {steps}, {floor}")
     return max(0.5 * math.cos(math.pi * min(step, steps) / steps) + 0.5, floor)
 
 
@@ -66,7 +66,7 @@ def group_entropy(rewards: Float[Tensor, "G R"], *, spread: str = "full", epsilo
     it does. For eight completions H is in [1.061 (one winner), 1.974 (one loser)]; for two it is always 0.3653.
     """
     if spread not in SPREADS:
-        raise ValueError(f"group_entropy: spread is one of {', '.join(SPREADS)}, got {spread!r}")
+        raise ValueError(f"group_entropy: spread must be one of {', '.join(SPREADS)}, got {spread!r}")
     finite = ~rewards.isnan()
     number = finite.sum(1, keepdim=True).clamp_min(1)
     r = rewards.nan_to_num(0.0).double()
@@ -90,7 +90,7 @@ def grebt(alpha: float = 0.3, *, spread: str = "full", epsilon: float = 1e-6) ->
     fewer than three known rewards, for which the entropy is constant; groups need at least three completions.
     """
     if not 0 <= alpha <= 1:
-        raise ValueError(f"grebt: alpha is a share in [0, 1], got {alpha}")
+        raise ValueError(f"grebt: alpha must lie in [0, 1], got {alpha}")
 
     def loss(rewards: Float[Tensor, "G R"], pairs: Pairs) -> GroupLosses:
         if alpha > 0 and rewards.shape[1] < 3:

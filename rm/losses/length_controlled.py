@@ -30,7 +30,7 @@ class LengthTerm(nn.Module):
 
 
 def length_controlled(center: float = 0.0, learning_rate: float = 0.05) -> PairLoss:
-    """`bradley_terry` of Δ + φ(d),   φ(d) = a tanh(d / s),   d = tokens of the chosen - those of the rejected one
+    """`bradley_terry` of Δ + φ(d),   φ(d) = a tanh(d / s),   d = tokens of the chosen - tokens of the rejected one
 
     The length term of length-controlled AlpacaEval, Dubois et al. 2024 (arXiv:2404.04475), used in reward training like
     ODIN's length head (Chen et al. 2024, arXiv:2402.07319): φ absorbs what length explains, and the score is r alone. s

@@ -11,9 +11,9 @@ from ._list_loss import ListLoss
 def listwise_cross_entropy(temperature: float = 1.0) -> ListLoss:
     """l = -Σ_i p_i log softmax(r)_i,   p = softmax(s / T),   T = `temperature` > 0
 
-    ListNet with top-one probabilities, Cao et al. 2007 (ICML, section 4). Of two completions it is `bradley_terry` at
-    p = σ((s_1 - s_2) / T). The scores are logits of T's unit; with ranks, s is minus the rank. For T -> 0 p is the best
-    completion, as in `plackett_luce(top=1)`.
+    ListNet with top-one probabilities, Cao et al. 2007 (ICML, section 4). For two completions it equals `bradley_terry`
+    at p = σ((s_1 - s_2) / T). The scores s are logits times T; with ranks, s is minus the rank. For T -> 0, p is 1 for
+    the best completion, as in `plackett_luce(top=1)`.
     """
     if not temperature > 0:
         raise UsageError(f"temperature must be above 0, got {temperature}; at 0 use plackett_luce(top=1)")

@@ -14,9 +14,9 @@ def plackett_luce(top: int = 0) -> ListLoss:
     """l = Σ_i (log Σ_{j: s_j ≤ s_i} exp r_j - r_i) / m_i,   m_i = number of completions with the score s_i
 
     Negative log-likelihood of a ranking, best first: Plackett 1975; ListMLE, Xia et al. 2008 (ICML); for preferences
-    Rafailov et al. 2023 (arXiv:2305.18290, eq. 18). Completions of equal scores share one choice (ours), whose
-    loss is the cross-entropy with their uniform distribution. Two completions: `bradley_terry`, with p = 1/2 for a tie.
-    With `top` = k > 0, only completions with fewer than k better ones are chosen; for k = 1, only the best.
+    Rafailov et al. 2023 (arXiv:2305.18290, eq. 18). Completions of equal scores share one choice (ours), whose loss is
+    the cross-entropy with their uniform distribution. For two completions it equals `bradley_terry`, with p = 1/2 for a
+    tie. With `top` = k > 0, only completions with fewer than k better ones are chosen; for k = 1, only the best.
     """
     if top < 0:
         raise UsageError(f"top must be a number of completions, or 0 for all, got {top}")

@@ -16,7 +16,7 @@ def robust_bradley_terry(center: float = 0.0, epsilon: float = 0.1) -> PairLoss:
     so the loss decreases without bound as the gap grows, by ε / (1 - 2 ε) nats per unit. `epsilon` is in [0, 0.5).
     """
     if not 0 <= epsilon < 0.5:
-        raise UsageError(f"epsilon is a share of flipped labels in [0, 0.5), got {epsilon}")
+        raise UsageError(f"epsilon must lie in [0, 0.5), got {epsilon}")
 
     def loss(pairs: PairBatch) -> Float[Tensor, " B"]:
         return preference_nll(pairs.gap, (pairs.wins - epsilon) / (1 - 2 * epsilon), pairs.margin)

@@ -56,7 +56,7 @@ class SequenceLogistic:
         if self.form == "vertices":
             assert vertex_gap is not None and vertex is not None
             return value + self.weight * self._per_dimension(vertex_gap, wins, vertex)
-        mixed_gap = (preference @ self._betas(preference)) * gap
+        mixed_gap = (preference @ self._beta_tensor(preference)) * gap
         if self.form == "scores":
             assert scores is not None
             aim = (preference * scores.nan_to_num(0.0)).sum(dim=1)
@@ -65,12 +65,12 @@ class SequenceLogistic:
         lean = torch.where(lean.abs() < 1e-6, 0, lean.sign()) if self.form == "mixed_label" else lean
         return value + self.weight * torch.where(lean == 0, 0, -logsigmoid(lean * mixed_gap))
 
-    def _betas(self, like: Tensor) -> Float[Tensor, " K"]:
+    def _beta_tensor(self, like: Tensor) -> Float[Tensor, " K"]:
         return like.new_tensor(self.beta).expand(like.shape[1])
 
     def _per_dimension(self, gap: Tensor, wins: Tensor, preference: Tensor) -> Tensor:
-        """Compute Σ_i α_i β̄ / β_i l_i over the labelled objectives."""
-        betas = self._betas(preference)
+        """Compute Σ_i α_i β̄ / β_i l_i over the labelled objectives; see `sequence_logistic`."""
+        betas = self._beta_tensor(preference)
         smooth = (1 - self.label_smoothing) * wins + self.label_smoothing * (1 - wins)
         scaled = gap[:, None] * betas
         first = -smooth.nan_to_num(0.0) * logsigmoid(scaled - self.margin)
@@ -106,10 +106,10 @@ def sequence_logistic(
     """
     betas = (beta,) if isinstance(beta, (int, float)) else tuple(beta)
     if form not in FORMS:
-        raise UsageError(f"the global form is one of {', '.join(FORMS)}, got '{form}'")
+        raise UsageError(f"the global form must be one of {', '.join(FORMS)}, got '{form}'")
     if not (betas and min(betas) > 0 and weight >= 0 and margin >= 0 and 0 <= label_smoothing < 0.5):
         raise UsageError(
-            f"beta > 0, weight >= 0, margin >= 0, label_smoothing in [0, 0.5); got {beta}, {weight}, {margin}, "
+            f"beta must be > 0, weight and margin >= 0, label_smoothing in [0, 0.5); got {beta}, {weight}, {margin}, "
             f"{label_smoothing}"
         )
     return SequenceLogistic(betas, weight, form, label_smoothing, margin, ignore_ties)

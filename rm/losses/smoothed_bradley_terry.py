@@ -16,7 +16,7 @@ def smoothed_bradley_terry(center: float = 0.0, epsilon: float = 0.1) -> PairLos
     `epsilon` is the assumed share of wrong labels, in [0, 0.5).
     """
     if not 0 <= epsilon < 0.5:
-        raise UsageError(f"epsilon is a share of wrong labels in [0, 0.5), got {epsilon}")
+        raise UsageError(f"epsilon must lie in [0, 0.5), got {epsilon}")
 
     def loss(pairs: PairBatch) -> Float[Tensor, " B"]:
         smoothed = (1 - epsilon) * pairs.wins + epsilon * (1 - pairs.wins)

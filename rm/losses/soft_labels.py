@@ -13,7 +13,7 @@ def soft_labels(teacher: str | None = None, temperature: float = 1.0, center: fl
 
     Hinton et al. 2015 (arXiv:1503.02531, section 2) for two classes, without their factor T²: the student's gap is
     Δ_teacher / T where the loss is minimal. Labels and margins of the data are not read. `teacher` is the folder of the
-    teacher; if it is None, `gaps["other"]` of each pair is Δ_teacher. Set T if the teacher's rewards are no logits,
+    teacher; if it is None, `gaps["other"]` of each pair is Δ_teacher. Set T if the teacher's rewards are not logits,
     such as the standardised rewards of an ensemble.
     """
     if not temperature > 0:

@@ -9,7 +9,7 @@ from .bradley_terry import preference_nll
 
 
 def weak_margin(weak: str | None = None, share: float = 0.5, center: float = 0.0) -> PairLoss:
-    """`bradley_terry` of Δ_mix = λ Δ + (1 - λ) Δ_weak,   λ = `share` in (0, 1], with reward gap Δ and frozen Δ_weak
+    """`bradley_terry` of Δ_mix = λ Δ + (1 - λ) Δ_weak,   λ = `share` in (0, 1], with gap Δ and the weak model's Δ_weak
 
     The logit mixture of weak-driven learning, WMSS 2026, arXiv:2602.08222 (λ = 0.5, best 0.42 to 0.48); our transfer to
     reward gaps. `weak` is the folder of an earlier, weaker reward model; if it is None, `gaps["other"]` of each pair is

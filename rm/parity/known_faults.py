@@ -41,7 +41,7 @@ class BackendScores(NamedTuple):
 
 
 def first_token(model: Any, examples: Sequence[Example], tokens: Sequence[Sequence[int]] | None) -> str:
-    """Describe the first token that differs from ours; empty if all are equal or the backend reports no tokens."""
+    """Describe the first token that differs from our model's; empty if all agree, or if the backend reports none."""
     if tokens is None:
         return ""
     for index, (encoded, theirs) in enumerate(zip(model.encoder.encode_all(examples), tokens, strict=True)):
@@ -63,26 +63,26 @@ def culprit(model: Any, examples: Sequence[Example], ours: np.ndarray, theirs: B
     for name, scores in faults(model, examples, ours):
         if np.abs(theirs.scores - scores).max() <= EXPLAINED * gap:
             return name
-    if scaled := _affine(ours, theirs.scores):
+    if scaled := _describe_affine(ours, theirs.scores):
         return scaled
     reads_other_tokens = bool(first_token(model, examples, theirs.tokens))
     if not reads_other_tokens and gap <= ROUNDING * ours.std(0).max():
         return "no known fault; the difference may be rounding in half precision"
     if theirs.tokens is None:
-        return "another template, a re-initialised head or other weights: it does not report its tokens"
+        return "another template, a re-initialised head or other weights: the backend does not report its tokens"
     if reads_other_tokens:
         return "other template"
-    return "re-initialised head or other weights: it reads the same tokens"
+    return "re-initialised head or other weights: the backend reads the same tokens"
 
 
-def _affine(ours: np.ndarray, theirs: np.ndarray) -> str:
+def _describe_affine(ours: np.ndarray, theirs: np.ndarray) -> str:
     """Describe scores that are a linear function of our scores; empty if they are not."""
     if len(ours) < 4 or np.ptp(ours[:, 0]) == 0:
         return ""
     shifts = (theirs - ours).mean(0)
     if np.abs(theirs - ours - shifts).max() <= SCALED * np.abs(theirs - ours).max():
         constants = ", ".join(f"{shift:.4g}" for shift in shifts)
-        return f"{constants} added to every score, as by a head with a bias that the weights do not hold"
+        return f"{constants} added to every score, as by a head whose bias the weights lack"
     factor, shift = np.polyfit(ours[:, 0], theirs[:, 0], 1)
     remainder = np.abs(theirs - (factor * ours + shift)).max()
     return f"scores times {factor:.4g} plus {shift:.4g}" if remainder <= SCALED * np.abs(theirs - ours).max() else ""
@@ -127,7 +127,7 @@ def tokenization_faults(model: Any, examples: Sequence[Example], our_ids: Ids) -
     yield "missing EOS", _ids_without_closing_tokens(model, examples, our_ids)
     for name, bos, eos in CONVENTIONS:
         yield name, _ids_with_edges(model, examples, bos, eos)
-    yield "wrong truncation side", _plain_truncation(model, examples)
+    yield "wrong truncation side", _ids_with_plain_truncation(model, examples)
     yield "no truncation", [untruncated_ids(model, example) for example in examples]
     for closed in ([], [after] if after is not None else []):
         plain = (ids if ids[-1:] == closed else [*ids, *closed] for ids in _ids_without_template(model, examples))
@@ -154,7 +154,7 @@ def _ids_without_closing_tokens(model: Any, examples: Sequence[Example], our_ids
     return [ids[: len(ids) - min(closings, default=0)] or ids for ids in our_ids]
 
 
-def _plain_truncation(model: Any, examples: Sequence[Example]) -> Ids:
+def _ids_with_plain_truncation(model: Any, examples: Sequence[Example]) -> Ids:
     limit, findings = model.contract.max_length, []
     for example in examples:
         full_ids = untruncated_ids(model, example)
@@ -194,7 +194,7 @@ def unit_norm_rows(rows: np.ndarray) -> np.ndarray:
 
 
 def _scores_of_unit_states(model: Any, our_ids: Ids) -> np.ndarray:
-    """Return scores [N, K] of hidden states of length 1: w · h / |h|, as a pooler of embeddings passes them on."""
+    """Return scores [N, K] of hidden states of length 1: w · h / |h|, as a pooler of embeddings normalises them."""
     head = decoder_head(model.model)
     assert head is not None
 
@@ -207,12 +207,12 @@ def _scores_of_unit_states(model: Any, our_ids: Ids) -> np.ndarray:
 
 
 def wrong_shape(model: Any, theirs: BackendScores, ours: np.ndarray) -> str:
-    """Describe scores of another shape than ours [N, K]; hidden states are recognised by their width."""
+    """Describe scores whose shape differs from our [N, K]; hidden states are recognised by their width."""
     is_network = isinstance(model, ScoresTokens | ScoresSteps)
     width = model.model.config.get_text_config().hidden_size if is_network else None
     if theirs.scores.shape == (len(ours), width):
         return f"hidden states of width {width}: the head was not applied, as by a server of embeddings"
-    return theirs.because or f"scores of shape {theirs.scores.shape}, where the model gives {ours.shape}"
+    return theirs.because or f"scores of shape {theirs.scores.shape}, but the model's have {ours.shape}"
 
 
 def _padding_faults(model: Any, our_ids: Ids) -> Iterator[tuple[str, np.ndarray]]:

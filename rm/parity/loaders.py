@@ -86,7 +86,7 @@ def stored_scores(source: str, objectives: Sequence[str]) -> Group:
     def parse(values: Mapping[str, Any]) -> tuple[Example, list[float]]:
         examples = parse_examples(values)
         if len(examples) != 1:
-            raise ValueError("a row of scores has one conversation: prompt and completion, or messages")
+            raise ValueError("a row of scores must have one conversation: prompt and completion, or messages")
         columns = zip(objectives, reward_columns(objectives), strict=True)
         names = [renamed if renamed in values else name for name, renamed in columns]
         if len(names) == 1:
@@ -105,7 +105,7 @@ def checkpoint(source: str, model: Any, **options: Any) -> dict[str, Backend]:
     """Score with plain Transformers: the folder's chat template, padding and truncation, in batches of eight."""
     _check_scalar(source, model)
     if (Path(source) / ADAPTER).exists():
-        return {"plain PEFT": plain(source, _peft(source, model, options), options)}
+        return {"plain PEFT": plain(source, _load_peft(source, model, options), options)}
     location = parse_source(source)
     revision = {"revision": location.revision or "main"}
     other = AutoModelForSequenceClassification.from_pretrained(
@@ -119,12 +119,12 @@ def adapter(source: str, model: Any, **options: Any) -> dict[str, Backend]:
     """Score with base and adapter through plain PEFT, unmerged and merged."""
     _check_scalar(source, model)
     if not (Path(source) / ADAPTER).exists():
-        raise UsageError(f"--against adapter: {source} holds no {ADAPTER}; give a LoRA's folder, or leave adapter out")
-    merged = plain(source, _peft(source, model, options).merge_and_unload(), options)
-    return {"plain PEFT": plain(source, _peft(source, model, options), options), "plain PEFT, merged": merged}
+        raise UsageError(f"--against adapter: {source} holds no {ADAPTER}; give a LoRA's folder, or remove 'adapter'")
+    merged = plain(source, _load_peft(source, model, options).merge_and_unload(), options)
+    return {"plain PEFT": plain(source, _load_peft(source, model, options), options), "plain PEFT, merged": merged}
 
 
-def _peft(source: str, model: Any, options: dict[str, Any]) -> Any:
+def _load_peft(source: str, model: Any, options: dict[str, Any]) -> Any:
     """Load a LoRA folder with plain PEFT on the device of `model`."""
     labels = len(model.contract.objectives)
     other = AutoPeftModelForSequenceClassification.from_pretrained(source, num_labels=labels, **options)
@@ -134,7 +134,7 @@ def _peft(source: str, model: Any, options: dict[str, Any]) -> Any:
 def _check_scalar(source: str, model: Any) -> None:
     if not isinstance(model, ScalarRewardModel):
         raise UsageError(
-            f"--against checkpoint and adapter read a sequence classifier, and {source} is of kind "
+            f"--against checkpoint and adapter read a sequence classifier, but {source} is of kind "
             f"'{model.contract.kind}'; compare it with http URL or another folder"
         )
 

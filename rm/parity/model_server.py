@@ -101,10 +101,10 @@ def _chat_message(turn: Message) -> dict[str, Any]:
 
 
 def token_classify_options(labels: Sequence[str] = ()) -> str:
-    """Return vLLM's options for scores of tokens: of a token classifier, or of a causal language model's label tokens.
+    """Return vLLM's options for scoring tokens by a token classifier, or by a causal language model's label tokens.
 
-    vLLM chooses the pooling task by the model's class unless an option names it. Of a causal language model's output
-    head, the rows of `labels` (tokens as in the vocabulary, in this order) become the head of the classifier.
+    vLLM chooses the pooling task by the model's class unless an option names it. The classifier's head consists of
+    those rows of a causal language model's output head that belong to `labels` (tokens as in the vocabulary).
 
     >>> token_classify_options()
     '--runner pooling --pooler-config.task token_classify'

@@ -26,7 +26,7 @@ Backend = Callable[[Sequence[Example]], BackendScores]
 
 
 class Parity(NamedTuple):
-    """Comparison of one backend's scores with ours; differences in units of the reward."""
+    """Comparison of one backend's scores with our model's; differences in units of the reward."""
 
     way: str
     conversations: int
@@ -38,11 +38,11 @@ class Parity(NamedTuple):
     flips: float
     """Share of pairs of conversations that are in the opposite order, in [0, 1]."""
     token: str
-    """First token that differs from ours; empty if all are equal or the backend reports no tokens."""
+    """First token that differs from our model's; empty if all agree, or if the backend reports none."""
     culprit: str
     """Cause of a difference beyond the tolerance; empty if there is none."""
     report_only: bool = False
-    """Report the difference without failing, for a backend that need not agree."""
+    """Whether the difference is reported without failing, for a backend that need not agree."""
 
     @property
     def same(self) -> bool:

@@ -32,12 +32,12 @@ class StepOutputs(NamedTuple):
 
 
 def step_activation(logits: np.ndarray) -> np.ndarray:
-    """Return probabilities of logits [S, C]: softmax over the labels, or the sigmoid of a single one."""
+    """Return probabilities of logits [S, C]: softmax over the labels, or the sigmoid for a single label."""
     return softmax(logits, axis=1) if logits.shape[1] > 1 else expit(logits)
 
 
 def select_steps(outputs: StepOutputs, theirs: Sequence[Sequence[float]]) -> np.ndarray | str:
-    """Return step scores [S, C] from rows for all tokens or for step tokens only; else a text with the reason."""
+    """Return step scores [S, C] from rows for all tokens or for step tokens only, else the reason as text."""
     scores = np.array(theirs, float)
     if scores.ndim != 2 or scores.shape[1] != outputs.logits.shape[1]:
         return f"output of shape {scores.shape}, where {outputs.logits.shape[1]} labels per token are expected"
@@ -56,7 +56,7 @@ def compare_steps(
     activated: bool,
     half: bool = False,
 ) -> Parity:
-    """Compare the scores of all steps with ours, after activation or before it; `conversations` counts steps."""
+    """Compare the scores of all steps with our model's, with or without activation; `conversations` counts steps."""
     ours = _our_scores(outputs, activated)
     spread = float(ours.std(0).max())
     tolerance = max((HALF if half else FULL) * spread, 1e-6)

@@ -30,7 +30,7 @@ Against(kind='scores', target='theirs.jsonl')]
         if word in SERVERS:
             address = remaining.pop(0) if remaining else ""
             if not address.startswith(("http://", "https://")):
-                raise UsageError(f"--against {word} takes an address such as http://127.0.0.1:8000, got '{address}'")
+                raise UsageError(f"--against {word} needs an address such as http://127.0.0.1:8000, got '{address}'")
             parsed.append(Against(word, address))
         elif word.startswith(("http://", "https://")):
             raise UsageError(f"--against {word}: name the server, vllm {word}, sglang {word} or http {word}")

@@ -68,7 +68,7 @@ def load(folder: str, name: str) -> Callable[..., Any]:
     check_name(folder, name)
     module = f"{ROOT}.{folder}.{name}"
     if name in plugins(folder) and not importlib.util.find_spec(module):
-        return _from_plugin(plugins(folder)[name])
+        return _load_plugin(plugins(folder)[name])
     return pkgutil.resolve_name(f"{module}:{name}")
 
 
@@ -104,7 +104,7 @@ def module_file(name: str) -> Path | None:
     return Path(file).expanduser() if file else None
 
 
-def _from_plugin(entry: EntryPoint) -> Callable[..., Any]:
+def _load_plugin(entry: EntryPoint) -> Callable[..., Any]:
     try:
         return entry.load()
     except Exception as error:  # whatever the package raises when it is imported
@@ -199,7 +199,7 @@ class Kind:
     def training(self) -> type[Any]:
         """The class that trains a reward model of this kind, a subclass of `training.protocol.Training`."""
         if not self.trainer:
-            raise UsageError(f"a {self.name} reward model is not trained; name a kind that can be")
+            raise UsageError(f"kind '{self.name}' cannot be trained; name a kind that can be")
         return self._imported(self.trainer)
 
     def _imported(self, reference: str) -> Any:

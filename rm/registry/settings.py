@@ -52,7 +52,7 @@ SHARE_BELOW_1 = Range("a share in [0, 1)", 0, 1, below=True)
 PORT = Range("a port in 0..65535", 0, 65_535)
 SEED = Range(f"a whole number in 0..{LARGEST_SEED}", 0, LARGEST_SEED)
 RANK = Range("a rank in 1..65536", 1, 65_536)
-STEPS = Range("at least 1, or -1 for as many as the epochs have", 1, below=True)
+STEPS = Range("at least 1, or -1 for the steps of all epochs", 1, below=True)
 SECONDS = Range("above 0 seconds", 0, above=True)
 
 
@@ -130,11 +130,11 @@ class Settings:
         for name in changed_settings(self):
             other = declared[name].metadata.get("requires", "")
             if other in declared and not vars(self)[other]:
-                raise UsageError(f"--{name} belongs to --{other}; add --{other}, or leave --{name} out")
+                raise UsageError(f"--{name} belongs to --{other}; add --{other}, or remove --{name}")
 
 
 def _text(value: object) -> str:
-    """Return the value of a setting as in error messages."""
+    """Return the value of a setting as text for error messages."""
     text = f"{value:g}" if isinstance(value, float) else str(value)
     return ", ".join(map(str, value)) if isinstance(value, list) else text
 

@@ -77,7 +77,7 @@ def is_function(text: str) -> bool:
 
 
 def split_name(text: str) -> tuple[str, str]:
-    """Split `NAME=SOURCE`; if NAME is absent, it is the last part of the path or function of SOURCE.
+    """Split `NAME=SOURCE`; by default NAME is the last part of the path or function in SOURCE.
 
     >>> split_name("safe=runs/rm"), split_name("runs/lr=0.1/rm/"), split_name("my_rewards.code:compiles(timeout=2)")
     (('safe', 'runs/rm'), ('rm', 'runs/lr=0.1/rm/'), ('compiles', 'my_rewards.code:compiles(timeout=2)'))
@@ -98,7 +98,7 @@ def typed_arguments(text: str, function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def typed_values(text: str, values: Mapping[str, Any], function: Callable[..., Any]) -> dict[str, Any]:
-    """Return values by parameter, converted to the annotated types. `text` is what messages call the function."""
+    """Return values by parameter, converted to the annotated types. `text` is the function's name in error messages."""
     parameters = signature(function).parameters
     return {name: _value(text, name, str(value), parameters) for name, value in values.items()}
 
@@ -150,7 +150,7 @@ def _value(text: str, name: str, value: str, parameters: Mapping[str, Parameter]
     kind = parameters[name].annotation if name in parameters else Parameter.empty
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     if not all(_item_type(choice) in TYPES for choice in kinds):
-        return _literal(value)
+        return _parse_literal(value)
     kinds = sorted(kinds, key=lambda choice: [*TYPES].index(_item_type(choice)))
     for choice in kinds:
         with suppress(ValueError):
@@ -165,11 +165,11 @@ def _item_type(kind: Any) -> Any:
 
 
 def _convert(value: str, kind: Any) -> Any:
-    """Return the value as one of `TYPES` or as a list of it; a value alone is a list of one. Raise `ValueError`."""
+    """Convert a value to one of `TYPES`, or to a list of that type; raise `ValueError` if this fails."""
     if kind not in TYPES:
         items = _parts(value[1:-1]) if value[0] in "[(" else [value]
         return [_convert(item.strip(), _item_type(kind)) for item in items if item.strip()]
-    literal = _literal(value)
+    literal = _parse_literal(value)
     if kind in (int, float):
         return kind(value)
     if kind is str:
@@ -179,7 +179,7 @@ def _convert(value: str, kind: Any) -> Any:
     return literal
 
 
-def _literal(value: str) -> Any:
+def _parse_literal(value: str) -> Any:
     try:
         return ast.literal_eval(value)
     except (ValueError, SyntaxError):
@@ -205,7 +205,7 @@ class Plain(NamedTuple):
 
 
 def plain_forms(folder: str) -> tuple[Plain, ...]:
-    """Return the signatures of plain functions that a registry folder declares as `PLAIN`."""
+    """Return the signatures of plain functions, which a registry folder declares as `PLAIN`."""
     return vars(import_module(f"{ROOT}.{folder}")).get("PLAIN", ())
 
 
@@ -216,7 +216,7 @@ def plain_form(folder: str, function: Callable[..., Any]) -> Plain | None:
 
 
 def use_plain(plain: Plain, function: Callable[..., Any], text: str, arguments: Mapping[str, Any]) -> Any:
-    """Bind the arguments of a spec to a plain function and wrap it; raise `UsageError` for unknown or missing ones."""
+    """Bind the arguments of a spec to a plain function and wrap it; raise `UsageError` if one is unknown or missing."""
     free = dict([*signature(function).parameters.items()][len(plain.parameters) :])
     variadic = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in free.values())
     if unknown := [name for name in arguments if name not in free and not variadic]:

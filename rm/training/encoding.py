@@ -174,7 +174,7 @@ def _no_rows_error(
         remedy += f", or say with --data {objectives[0]}=FILE which objective the pairs of a file are labelled for"
     if over + identical >= unlabelled:
         remedy = "raise --max_length" + (", or set --on_long truncate" if over else "")
-        remedy = remedy if too_long else "the tokenizer has no tokens for what differs; start from another --model"
+        remedy = remedy if too_long else "the tokenizer has no tokens for the differences; start from another --model"
     return DataError(
         f"none of {len(pairs)} pairs is left to train on: {over} over {limit} tokens, {identical} identical after "
         f"truncation, {unlabelled} without a label for '{listed}'; {remedy}"

@@ -57,7 +57,7 @@ class FaultTolerantTrainer(Trainer):
 
     A micro-batch that does not fit into memory is halved repeatedly until it fits; its gradient stays the same. A loss,
     gradient or weight that is not finite ends the run before it is used or saved. A checkpoint that does not fit on the
-    disk is removed, so that the previous one remains the last.
+    disk is removed, so that the last checkpoint is complete.
     """
 
     most_rows: int | None = None
@@ -86,7 +86,7 @@ class FaultTolerantTrainer(Trainer):
         return loss
 
     def _accumulate(self, step: Any, model: Any, piece: Piece, items: Any, *, last: bool) -> Tensor:
-        """Accumulate the piece's gradient, in halves if it does not fit, and return its loss."""
+        """Accumulate the piece's gradient, in halves if the piece does not fit, and return its loss."""
         rows = self.rows_of(piece)
         if rows and self.most_rows and rows > self.most_rows:
             return self._accumulate_halves(step, model, piece, items, rows, last=last)

@@ -86,7 +86,7 @@ class Window(NamedTuple):
 
 
 def pair_sums(gaps: Float[Tensor, "..."], wins: Float[Tensor, "..."]) -> Float[Tensor, " 3"]:
-    """Return the number of pairs with a preference, of those with the right sign, and the sum of their margins.
+    """Return the numbers of pairs with a preference and of pairs with the right sign, and the sum of their margins.
 
     `gaps` are rewards of the first minus the second, `wins` is P(first better); NaN gaps or labels are not counted.
     """
@@ -121,7 +121,7 @@ class PairLog(TrainerCallback):
         control.should_log |= args.logging_strategy == "steps" and state.global_step in (1, state.max_steps)
 
     def on_train_end(self, args, state, control, **kwargs):
-        """Warn if the training ends at chance."""
+        """Warn if the training ends at chance level."""
         if state.is_world_process_zero and (sentence := chance_sentence(self.windows)):
             warnings.warn(sentence, stacklevel=2)
 

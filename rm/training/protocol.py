@@ -75,7 +75,7 @@ class Task:
 
 
 def count_pairs(inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-    """Return the number of pairs of a batch, of which the loss is the mean."""
+    """Return the number of pairs of a batch, over which the loss is a mean."""
     return inputs["wins"].new_tensor(len(inputs["wins"]))
 
 

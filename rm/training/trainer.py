@@ -39,13 +39,13 @@ class RewardArguments(TrainingArguments):
     num_train_epochs: float = field(default=1.0, metadata={"help": "Passes over the training pairs."})
     save_strategy: str = field(default="steps", metadata={"help": "When a checkpoint is written."})
     save_steps: float = field(
-        default=200, metadata={"help": "Steps between checkpoints; with evaluation data they are those of eval_steps."}
+        default=200, metadata={"help": "Steps between checkpoints; with evaluation data equal to eval_steps."}
     )
     save_total_limit: int | None = field(default=2, metadata={"help": "Checkpoints kept (at least 2)."})
     eval_steps: float | None = field(default=200, metadata={"help": "Steps between evaluations."})
     logging_steps: float = field(default=20, metadata={"help": "Steps between log lines."})
     report_to: str = field(default="none", metadata={"help": "none, tensorboard, wandb, trackio."})
-    disable_dropout: bool = field(default=True, metadata={"help": "Train without dropout, as in computing rewards."})
+    disable_dropout: bool = field(default=True, metadata={"help": "Train without dropout, as when computing rewards."})
     attn_implementation: str | None = attention_setting()
     padding_free: bool = field(
         default=False,
@@ -67,7 +67,7 @@ class RewardArguments(TrainingArguments):
         if self.train_sampling_strategy == "group_by_length":
             raise UsageError("--train_sampling_strategy group_by_length is for single texts; use random or sequential")
         if self.weight_average_start != 0.25 and not self.weight_average:
-            raise UsageError("--weight_average_start is for a weight average; add --weight_average, or leave it out")
+            raise UsageError("--weight_average_start needs --weight_average; add it, or remove --weight_average_start")
         self.save_total_limit = max(2, self.save_total_limit or 2)
         self.remove_unused_columns = False
         self.dataloader_pin_memory = self.dataloader_pin_memory and torch.cuda.is_available()
@@ -156,7 +156,7 @@ class RewardTrainer(FaultTolerantTrainer):
         return (loss.sum(), outputs) if return_outputs else loss.sum()
 
     def rows_of(self, inputs):
-        """Return the number of pairs; None if the loss is not a mean over independent pairs (not divisible)."""
+        """Return the number of pairs; None if the loss is not a mean over independent pairs."""
         if self.task.depends_on_batch:
             return None
         return len(inputs["wins"]) if "wins" in inputs and "second" not in inputs else None

@@ -20,7 +20,7 @@ class WeightAverage(TrainerCallback):
 
     The average starts at the weights of its first step. A model that is evaluated or saved with its average is less
     noisy than the last iterate; training itself goes on with θ (Polyak and Juditsky 1992; Izmailov et al. 2018,
-    arXiv:1803.05407). It is kept in float32 or wider: in bfloat16 a step of 0.001 is below the rounding of θ̄.
+    arXiv:1803.05407). θ̄ is kept in float32 or wider: in bfloat16 a step of 0.001 is below the rounding of θ̄.
     """
 
     def __init__(self, model: nn.Module, decay: float, start: float = 0.25):
@@ -33,7 +33,7 @@ class WeightAverage(TrainerCallback):
 
     @torch.no_grad()
     def update(self, step: int, steps: int) -> None:
-        """Add the weights after step `step` of `steps`."""
+        """Update the averages with the weights after step `step` of `steps`."""
         if step < self.start * steps:
             return
         if not self.means:

@@ -62,7 +62,7 @@ def test_an_unforeseen_error_is_one_sentence_and_its_traceback_a_file(tmp_path, 
     out, err = capsys.readouterr()
     sentence = err.strip().split("\n")[-1]
     assert out == "" and "Traceback" not in err
-    assert sentence.startswith("rewardlab train: ZeroDivisionError: division by zero here; this error was not foreseen")
+    assert sentence.startswith("rewardlab train: ZeroDivisionError: division by zero here; this error was not expected")
     (file,) = tmp_path.glob("rewardlab-train-*.txt")
     assert str(file) in sentence and "in broken" in file.read_text()
     assert not [path for path in tmp_path.iterdir() if path.name.startswith("rm")]

@@ -29,8 +29,8 @@ def test_an_account_counts_by_hand():
     assert "it answered 3 of 4 cases (coverage 75.0%) and was right in 33.3% of them" in found.sentence("it")
     assert "counting the others as wrong or as right gives 25.0% or 50.0%" in found.sentence("it")
     assert found.sentence("it").endswith(
-        "5 requests, 40 + 3 tokens, cost 1.5. The server stated no tokens for 2 requests, such as those that were "
-        "lost; they are counted with upper bounds, as is their cost."
+        "5 requests, 40 + 3 tokens, cost 1.5. The server reported no token counts for 2 requests, such as "
+        "lost ones; upper bounds of their tokens and cost are used."
     )
     assert found._replace(cost=0.0, estimated=0).sentence("it").endswith(" 5 requests, 40 + 3 tokens.")
     facts = found.facts

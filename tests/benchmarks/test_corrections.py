@@ -72,6 +72,6 @@ def test_labels_of_selected_cases_are_reported():
     fair = {str(index): HumanLabel(float(index % 2)) for index in range(0, 100, 3)}
     for labels, differs in ((biased, True), (fair, False)):
         text = sentence("judge", WIN_RATE, correct(cases, judgments, labels)[WIN_RATE], 0.1)
-        assert ("no random sample" in text) is differs
-        assert text.startswith("judge, win rate of the labelled response: 80.0 by the judge; by 3")
+        assert ("not a random sample" in text) is differs
+        assert text.startswith("judge, win rate of the labelled response: 80.0 according to the judge; corrected by 3")
         assert "For an interval of width 10.0, " in text

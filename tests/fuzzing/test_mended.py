@@ -105,9 +105,9 @@ REFUSED = [
     ("models/ensemble/ensemble.json", lambda: ensemble(members=["/" + "(" * 300] * 2), "is not a folder"),
     ("models/linear/vocabulary.json", lambda: b'["r", [[]]]', "not a list of distinct words"),
     # runs of others
-    ("runs/eval/verify: summary.json", lambda: summary(samples=[]), "samples is a whole number"),
-    ("runs/eval/verify: summary.json", lambda: summary(samples=2**62), "samples is a whole number"),
-    ("runs/eval/verify: summary.json", lambda: summary(seed=-0.0), "seed is a whole number"),
+    ("runs/eval/verify: summary.json", lambda: summary(samples=[]), "samples must be a whole number"),
+    ("runs/eval/verify: summary.json", lambda: summary(samples=2**62), "samples must be a whole number"),
+    ("runs/eval/verify: summary.json", lambda: summary(seed=-0.0), "seed must be a whole number"),
     ("runs/eval/verify: summary.json", lambda: summary(notes=3), "damaged"),
     ("runs/eval/verify: items.parquet", lambda: items(subset=None), "has no column 'subset'"),
     ("runs/eval/verify: items.parquet", lambda: items(messages=""), "cannot be read"),
@@ -121,7 +121,7 @@ REFUSED = [
     ("runs/eval/items.parquet", lambda: items(best=[7]), "damaged|is there"),
     ("runs/judge/judgments.parquet", lambda: in_every_row("runs/judge/judgments.parquet", cost="much"), "is damaged"),
     (ROLLOUTS, lambda: in_every_row(ROLLOUTS, **{"reward/sources/rm": {"value": 1.0}}), "lack a column"),
-    ("runs/exchange", lambda: exchange(), "its lengths do not add up to its number of tokens"),
+    ("runs/exchange", lambda: exchange(), "the completion lengths do not add up to the number of tokens"),
 ]
 
 

@@ -243,7 +243,7 @@ def test_a_wrong_use_is_told_what_is_wrong():
         with pytest.raises(ValueError, match=match):
             policy_loss(*(arguments or given), **{"rule": PPO, **chosen})
 
-    told(r"0 <= low <= high, got \(1.2, 0.8\); inf: no bound", rule=PPO._replace(positive=(1.2, 0.8)))
+    told(r"0 <= low <= high, got \(1.2, 0.8\); inf is no bound", rule=PPO._replace(positive=(1.2, 0.8)))
     told(r"0 <= low <= high, got \(0.0, nan\)", rule=PPO._replace(negative=(0.0, math.nan)))
     told("rule.through must be one of ratio, logprob, got 'log'", rule=PPO._replace(through="log"))
     told("rule.level must be one of token, sequence, sequence-token, got 'row'", rule=PPO._replace(level="row"))

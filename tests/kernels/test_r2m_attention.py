@@ -128,5 +128,5 @@ def test_a_wrong_use_is_told_what_is_wrong():
 
     told(r"W_k has the shape \(8, 4\), but must have \(9, 4\)", W_k=torch.zeros(8, 4))
     told("3 queries need 4 bounds, got 3", bounds=torch.tensor([0, 5, 23]))
-    told("mask has 22 tokens, states 23", mask=torch.ones(22, dtype=torch.bool))
+    told("mask has 22 tokens, but states has 23", mask=torch.ones(22, dtype=torch.bool))
     told(r"bounds must increase from 0 to 23 \(tokens\), got \[0, 5, 4, 23\]", bounds=torch.tensor([0, 5, 4, 23]))

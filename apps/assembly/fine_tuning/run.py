@@ -92,7 +92,7 @@ def _fine_tune(
 def _prepare(
     verb: Verb, settings: SftSettings | DpoSettings, arguments: SftArguments | DpoArguments
 ) -> tuple[Any, dict[str, Any]]:
-    """Return the trainer and entries of the manifest: the policy's contract, and counts of rows and tokens."""
+    """Return the trainer and manifest entries: hash of the policy's contract, counts of rows and tokens."""
     items: dict[str, tuple[Any, Any]] = {}
     for name in filter(vars(settings).get, DATA):  # all bad rows are refused before a model is loaded
         items[name] = verb.load(vars(settings)[name], settings.on_bad_row)

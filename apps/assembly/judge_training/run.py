@@ -127,7 +127,7 @@ def check_stages(config: JudgeTrainConfig, arguments: PolicyArguments, pairs: in
 def supervise(config: JudgeTrainConfig, arguments: PolicyArguments, pairs: TrainingPairs, work: Path) -> dict[str, Any]:
     """Fine-tune the base model on traces; return information for the manifest.
 
-    If a resumed run has completed this stage, it is not repeated.
+    A stage that was completed before the run was resumed is not repeated.
     """
     if not (work / SFT).exists():
         records, account = collect_traces(config, arguments, pairs, work)
@@ -212,9 +212,9 @@ def _supervised_settings(config: JudgeTrainConfig, arguments: PolicyArguments) -
 def reinforce(
     config: JudgeTrainConfig, arguments: PolicyArguments, pairs: TrainingPairs, model: str, work: Path
 ) -> tuple[dict[str, Any], CheckFailed | None]:
-    """Train the judge on the verdict reward, in a run folder like that of `rewardlab rl`.
+    """Train the judge on the verdict reward, in a run folder with the layout of `rewardlab rl`.
 
-    Return its results, and the error if nothing was learned from the rewards.
+    Return the results of the training, and the error if nothing was learned from the rewards.
     """
     fault = None
     if not (work / RL).exists():
@@ -258,13 +258,13 @@ def _save_judge(config: JudgeTrainConfig, arguments: PolicyArguments, work: Path
         merged.model.save_pretrained(unfinished)
         merged.encoder.tokenizer.save_pretrained(unfinished)
     else:
-        shutil.copytree(last, unfinished, copy_function=_link)
+        shutil.copytree(last, unfinished, copy_function=_link_or_copy)
     unfinished.rename(work / JUDGE)
     for file in last.glob("adapter_*") if merges else ():  # it names its base by a path of the unfinished run
         file.unlink()
 
 
-def _link(source: str, target: str) -> None:
+def _link_or_copy(source: str, target: str) -> None:
     """Create a hard link to a file. Copy the file if the file system has no hard links."""
     try:
         os.link(source, target)

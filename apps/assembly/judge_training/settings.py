@@ -29,11 +29,11 @@ class JudgeTrainConfig(Settings):
     rules = (
         Rule(
             lambda config: config.stage == "sft" and config.no_verdict is not None,
-            "--no_verdict sets a reward, which --stage sft does not use; leave one of the two settings out",
+            "--no_verdict sets a reward, which --stage sft does not use; remove either of the two settings",
         ),
         Rule(
             lambda config: config.stage == "rl" and config.teacher,
-            "--teacher writes traces, which --stage rl does not use; leave one of the two settings out",
+            "--teacher writes traces, which --stage rl does not use; remove either of the two settings",
         ),
     )
     data: list[str] = setting(
@@ -92,7 +92,7 @@ class JudgeTrainConfig(Settings):
     on_bad_row: Literal["refuse", "skip"] = setting("refuse", "What to do with a row that cannot be used.", group="Run")
     on_fault: Literal["stop", "abstain"] = setting(
         "stop",
-        "What to do if the teacher does not reply to a request: stop (the run can be resumed), or count no verdict.",
+        "If the teacher does not reply to a request: stop (the run can be resumed), or count the reply as no verdict.",
     )
     resume: bool = setting(False, "Continue an interrupted run from the stage that it had reached.")
     overwrite: bool = setting(False, "Replace the run folder.")
@@ -124,7 +124,7 @@ class JudgeTrainConfig(Settings):
         config = ChatConfig(**(opening | typed_arguments(source, ChatConfig)))
         config.validate()
         if len(config.names) != 1:
-            raise UsageError(f"--teacher is one model, got {len(config.names)}; write 'endpoint=URL, model=NAME'")
+            raise UsageError(f"--teacher must be one model, got {len(config.names)}; write 'endpoint=URL, model=NAME'")
         return config
 
     def identity(self) -> dict[str, Any]:

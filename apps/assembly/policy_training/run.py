@@ -114,7 +114,7 @@ def without_limit(reward: str) -> str:
 def prepare(
     config: RlConfig, arguments: PolicyArguments, algorithm: Algorithm, work: Path
 ) -> tuple[PolicyTrainer, dict[str, Any]]:
-    """Create the trainer. Return it with information for the manifest. Cheap parts are loaded first, to fail early."""
+    """Create the trainer. Return it with entries of the manifest. What loads fast is loaded first, to fail early."""
     check_renders(load_tokenizer(config.model, chat_template=config.chat_template, **trust_option(arguments)))
     data: dict[str, Prompts] = {}
     for name in DATA:
@@ -147,7 +147,7 @@ def prepare(
         prompts.dataset(),
         tokenizer=policy.encoder.tokenizer,
         eval_dataset=eval_prompts.dataset(len(prompts.rows)) if config.eval_data else None,
-        critic=_critic(config),
+        critic=_critic_arguments(config),
         reference=open_reference(policy, config, arguments),
         replay=build("policy.replays", config.replay) if config.replay else None,
         curriculum=curriculum,
@@ -220,12 +220,12 @@ def run(trainer: PolicyTrainer, work: Path, *, resume: bool) -> dict[str, Any]:
 
 
 def _first_fault(folder: Path) -> str:
-    """Return the reason of the first recorded fault, as the end of a sentence. Empty if there are no faults."""
+    """Return the reason of the first recorded fault, as the end of a message. Empty if there are no faults."""
     lines = (folder / FAULTS).read_text(encoding="utf-8").splitlines()
     return f"; the first of {len(lines)} faults: {json.loads(lines[0])['reason']}" if lines else ""
 
 
-def _critic(config: RlConfig) -> CriticArguments | None:
+def _critic_arguments(config: RlConfig) -> CriticArguments | None:
     names = ("learning_rate", "lam", "clip", "hidden", "passes")
     return CriticArguments(**{name: vars(config)[f"critic_{name}"] for name in names}) if config.critic else None
 
@@ -244,20 +244,20 @@ def checked_algorithm(config: RlConfig, arguments: PolicyArguments) -> Algorithm
         log(costs)
     alone = [name for name in ("replay", "curriculum", "exchange", "rollouts", "scaffold") if vars(config)[name]]
     if config.processes > 1 and alone:
-        raise UsageError(f"--{alone[0]} needs all completions of a step in one process; leave it or --processes out")
+        raise UsageError(f"--{alone[0]} needs all completions of a step in one process; remove --processes")
     if (config.reference or config.soup) and not (config.kl or arguments.measure_kl):
-        raise UsageError("nothing uses the reference policy; set --kl, or leave --reference and --soup out")
+        raise UsageError("nothing uses the reference policy; set --kl, or remove --reference and --soup")
     if config.rollouts and (config.scaffold or config.rollout_server or arguments.use_vllm):
         raise UsageError(
             "--rollouts searches with this process's policy; leave --scaffold, --rollout_server and --use_vllm out"
         )
     _check_exchange(config, arguments)
     if (config.curriculum is None) != (config.category is None):
-        raise UsageError("a curriculum chooses between kinds of prompts; give --curriculum and --category together")
+        raise UsageError("a curriculum chooses between prompt categories; give --curriculum and --category together")
     if config.curriculum and CURRICULUM in {**trained, **watched}:
         raise UsageError(f"'{CURRICULUM}' is also the name of the curriculum; rename the reward with NAME=SOURCE")
     if config.lora_dropout and arguments.disable_dropout:
-        raise UsageError("--lora_dropout does nothing while dropout is off; add --disable_dropout False")
+        raise UsageError("--lora_dropout has no effect while dropout is disabled; add --disable_dropout False")
     if config.scaffold and arguments.use_vllm:
         raise UsageError("a scaffold generates with this process's policy or --rollout_server; leave --use_vllm out")
     if arguments.use_vllm and find_spec("vllm") is None:
@@ -265,7 +265,7 @@ def checked_algorithm(config: RlConfig, arguments: PolicyArguments) -> Algorithm
     answers = arguments.num_generations_eval or arguments.num_generations or 1
     if config.eval_data and arguments.per_device_eval_batch_size % answers:
         raise UsageError(
-            f"--per_device_eval_batch_size is {arguments.per_device_eval_batch_size} and a prompt gets {answers} "
+            f"--per_device_eval_batch_size is {arguments.per_device_eval_batch_size} and each prompt gets {answers} "
             "completions; make it a multiple of that number"
         )
     return algorithm
@@ -274,12 +274,11 @@ def checked_algorithm(config: RlConfig, arguments: PolicyArguments) -> Algorithm
 def _check_exchange(config: RlConfig, arguments: PolicyArguments) -> None:
     if config.exchange is None:
         if (config.agent, config.agents) != (0, 1):
-            raise UsageError("--agent and --agents are settings of an exchange; name its folder with --exchange")
+            raise UsageError("--agent and --agents are settings of an exchange; add its folder with --exchange")
         return
     if not 0 <= config.agent < config.agents or config.agents < 2:
         raise UsageError(
-            f"--exchange is between 2 agents or more, numbered from 0; got --agent {config.agent} --agents "
-            f"{config.agents}"
+            f"--exchange needs 2 agents or more, numbered from 0; got --agent {config.agent} --agents {config.agents}"
         )
     others = ("rollouts", "scaffold", "rollout_server", "curriculum")
     conflicts = [name for name in others if vars(config)[name]] + ["use_vllm"] * arguments.use_vllm
@@ -307,7 +306,7 @@ def _fields(config: RlConfig, arguments: PolicyArguments) -> set[str]:
 
 
 class WriteSteps(TrainerCallback):
-    """Callback that appends logged metrics to a file. A resumed run keeps the lines up to its checkpoint."""
+    """Callback that appends logged metrics to a file. A resumed run keeps the lines before its checkpoint."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -330,8 +329,8 @@ class WriteSteps(TrainerCallback):
 def summary(history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return mean rewards over the first and last tenth of the logged steps, and the final KL.
 
-    First and last steps have different prompts, so `stderr` is the standard error of the difference of their means. It
-    is None if a step has only one prompt.
+    First and last steps have different prompts, so `stderr` is the standard error of the difference between the two
+    mean rewards. It is None if a step has only one prompt.
     """
     rows = [row for row in history if "reward" in row]
     tenth = max(1, len(rows) // 10)
@@ -367,7 +366,7 @@ def _stderr(rows: Sequence[Mapping[str, Any]], mean: str, stderr: str) -> float 
 
 
 def hints_of(rubric: Rubric) -> Hints:
-    """Convert a rubric to hints: rewarded criteria are points to include, penalized or forbidden ones points to avoid.
+    """Convert a rubric to hints: include what its criteria reward, avoid what they penalize or forbid.
 
     >>> from ....judges.rubrics.rubric import Principle
     >>> hints_of(Rubric((), (Principle("c1", "Advises rest.", 4.0), Principle("c2", "Invents a dose.", -1.0))))

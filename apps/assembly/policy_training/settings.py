@@ -18,7 +18,7 @@ from ....rm.registry.settings import (
 
 @dataclass
 class PolicySettings(ModelSettings):
-    """Settings of a policy's weights and of its run folder, for all trainings of policies."""
+    """Settings of a policy's weights and run folder, shared by all kinds of policy training."""
 
     processes: int = setting(1, "Number of processes started by torchrun.", group="Run", range=AT_LEAST_1)
     resume: bool = setting(False, "Continue a run that was cut off.")
@@ -99,4 +99,4 @@ class RlConfig(PolicySettings, RolloutSettings, ReferenceSettings, AlgorithmSett
         "Rewards as NAME=SOURCE: a model, file.py:function, package.module:function or r2m(model=runs/rm).",
         group="Rewards",
     )
-    watch: list[str] = setting([], "Rewards that are only logged, in the form of --reward.")
+    watch: list[str] = setting([], "Rewards that are only logged, written as for --reward.")

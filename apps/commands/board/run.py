@@ -43,7 +43,7 @@ def run_board(config: BoardConfig) -> dict[str, Any]:
 
 
 def _find_runs(root: Path) -> tuple[dict[str, Finished], list[str]]:
-    """Return the finished evaluations below a folder by relative path, and the paths of the unfinished evaluations.
+    """Return the finished evaluations below a folder, keyed by relative path, and the paths of the unfinished ones.
 
     Hidden folders and runs of other commands are ignored.
     """

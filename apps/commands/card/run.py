@@ -22,16 +22,16 @@ from .settings import CardConfig
 AGAIN = 8
 """Number of cases of a run that are scored again, to check that the run evaluated this model."""
 RESULTS = ".eval_results"
-"""Folder of a model repository with results that the Hub shows."""
+"""Folder of a model repository from which the Hub reads the results that it shows."""
 CLOSE = 1e-3
-"""Relative tolerance for the stored scores, because rounding depends on the batch."""
+"""Relative tolerance of the comparison with stored scores, because rounding depends on the batch."""
 
 
 def run_card(config: CardConfig) -> dict[str, Any]:
     """Write the model card. Raise `DataError` for a run of another model."""
     folder = Path(config.model)
     if not (folder / FILE).exists():
-        raise UsageError(f"{config.model}: no {FILE} in it; give the folder of a trained reward model")
+        raise UsageError(f"{config.model}: the folder has no {FILE}; give the folder of a trained reward model")
     path = Path(config.output) if config.output else folder / "README.md"
     if path.exists() and not config.overwrite:
         raise UsageError(f"{path} exists already; name another file with --output, or replace it with --overwrite")
@@ -47,7 +47,7 @@ def run_card(config: CardConfig) -> dict[str, Any]:
 
 
 def _write_results(folder: Path, measured: Measured) -> Iterator[Path]:
-    """Write a run's results in the Hub's format, and yield the file. Yield nothing for local or partial data."""
+    """Write a run's results in the Hub's format, and yield the path. Yield nothing for local or partial data."""
     if entries := hub_results(measured.run, measured.row):
         path = folder / RESULTS / f"{file_name(measured.run.suite.name)}.yaml"
         path.parent.mkdir(exist_ok=True)
@@ -59,9 +59,9 @@ def _write_results(folder: Path, measured: Measured) -> Iterator[Path]:
 
 
 def measured_of(config: CardConfig, name: str) -> Measured:
-    """Return a run and its row of the configured model.
+    """Return a run and the row of its results for the configured model.
 
-    Raise `DataError` if no row has the model's scoring contract and scores that the model reproduces on a few cases.
+    Raise `DataError` unless a row has the model's scoring contract and the model reproduces its scores on a few cases.
     """
     run = open_finished(name)
     scorer = open_scorer(config.model, **_loading_options(run), **trust_option(config))
@@ -77,7 +77,7 @@ def measured_of(config: CardConfig, name: str) -> Measured:
         stored = [run.judgments[row["scorer"]][case.id].scores for case in cases]
         if cases and all(_equal_scores(*scores) for scores in zip(stored, again, strict=True)):
             return Measured(run, row)
-    raise DataError(f"{name} has the contract of {config.model} but other scores; give a run of this model")
+    raise DataError(f"{name} has the contract of {config.model}, but different scores; give a run of this model")
 
 
 def _loading_options(run: Finished) -> dict[str, Any]:

@@ -15,7 +15,7 @@ class CompareConfig(Settings):
         [], "Model or judge to compare, or one name for each run; required if a run has several models or judges."
     )
     gate: str | None = setting(
-        None, "YAML file of rules like `- {area: overall, max_drop: 0.01}`; the exit code of a violation is 5."
+        None, "YAML file of rules like `- {area: overall, max_drop: 0.01}`; if a rule is violated, the exit code is 5."
     )
     output: str | None = setting(None, "Folder for the comparison.")
     bootstrap_samples: int = setting(1000, "Number of bootstrap samples.", range=AT_LEAST_1)

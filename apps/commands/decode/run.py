@@ -89,7 +89,7 @@ def _card_text(config: DecodeConfig, number: int) -> str:
 def _items(
     config: DecodeConfig, prompts: Sequence[tuple[str, Messages]], objectives: tuple[str, ...], engine: Engine
 ) -> list[DecodingItem]:
-    """Return a request for every prompt and preference (weights of the objectives).
+    """Return one item to decode per prompt and preference vector.
 
     The seed depends only on the index of the prompt.
     """
@@ -119,7 +119,7 @@ def _preferences(config: DecodeConfig, objectives: tuple[str, ...]) -> list[Pref
 def _completions(
     engine: Engine, items: Sequence[DecodingItem], config: DecodeConfig, *, to_stdout: bool
 ) -> Iterator[tuple[DecodingItem, DecodedCompletion]]:
-    """Decode items in batches, print them if requested, and yield finished completions."""
+    """Decode items in batches, print the completions if requested, and yield each finished completion."""
     out = RESULTS.get(sys.stdout)
     is_single = len(items) == 1
     with tqdm(total=len(items), desc="decoding", disable=True if to_stdout and is_single else None) as bar:
@@ -150,7 +150,7 @@ def _print(piece: TextPiece, item: DecodingItem, out: Any, is_single: bool) -> N
 
 
 def _row(item: DecodingItem, completion: DecodedCompletion) -> dict[str, Any]:
-    """Return the fields that standard output and output files share."""
+    """Return the fields of a completion that are written both to standard output and to output files."""
     return {
         "id": item.id,
         "preference": item.request.preference,

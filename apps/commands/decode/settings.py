@@ -15,7 +15,7 @@ class DecodeConfig(DataHubSettings, DecodingSettings):
         Rule(lambda settings: not (settings.base or settings.arm), "--base is missing"),
         Rule(
             lambda settings: settings.preference and settings.sweep,
-            "--preference gives one preference vector and --sweep gives several; leave one of them out",
+            "--preference gives one preference vector and --sweep gives several; remove one of the two settings",
         ),
         Rule(
             lambda settings: settings.push_to_hub and not settings.output,

@@ -55,12 +55,12 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
         notes = [
             *of_limit,
             *notes,
-            *_absent(config.baselines, baselines),
+            *_absent_baselines_note(config.baselines, baselines),
             *(note for scores in stored for note in scores.notes(available)),
         ]
         for source in config.model:
             if collapsed := ", ".join(_guide(source).get("collapsed", [])):
-                notes.append(f"{source}: the guide has collapsed at {collapsed}; it nearly ignores its context there.")
+                notes.append(f"{source}: the guide has collapsed at {collapsed}: it nearly ignores its context there.")
         evaluation = evaluate(
             suite,
             cases,
@@ -88,15 +88,15 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
     }
 
 
-def _absent(names: Sequence[str], baselines: Sequence[Scorer]) -> list[str]:
-    """Return a note on baselines that were named and that a suite does not have for its cases; empty without any."""
+def _absent_baselines_note(names: Sequence[str], baselines: Sequence[Scorer]) -> list[str]:
+    """Return a note that lists the named baselines that do not exist for the suite's cases. Empty if all exist."""
     named = {TFIDF if name == "tfidf" else name for name in names} - {"all", "none"}
     absent = sorted(named - {baseline.name for baseline in baselines})
     return [f"These cases have no baseline {', '.join(absent)}."] if absent else []
 
 
 def _recipe(config: EvalConfig, sources: Sequence[str]) -> dict[str, Any]:
-    """Return the settings and file hashes that determine the judgments, which must not change when a run is resumed."""
+    """Return the settings and file hashes that determine the judgments and must not change when a run is resumed."""
     free = ("resume", "overwrite", "processes", "report_to")
     recipe = recipe_of(config, free, [*sources, *config.scores])
     policy = [config.reference_policy] if config.reference_policy else []
@@ -111,7 +111,7 @@ def _partly_read_counts(report: Report) -> dict[str, dict[str, int]]:
 
 
 def _guide(source: str) -> dict[str, Any]:
-    """Return the diagnostics of a guide at the end of its training. The result is empty for any other model.
+    """Return the diagnostics of a guide at the end of its training. Empty if the model is not a guide.
 
     A guide is an autoregressive reward model that guides decoding.
     """
@@ -123,7 +123,7 @@ def _guide(source: str) -> dict[str, Any]:
 
 
 def _guides(models: Sequence[RewardScorer], sources: Sequence[str]) -> dict[str, Any]:
-    """Return the guides' diagnostics for the manifest. `models` has the models of `sources`, then the references."""
+    """Return the guides' diagnostics for the manifest. `models` are those of `sources`, then the references."""
     diagnostics = {model.name: _guide(source) for model, source in zip(models, sources, strict=False)}
     guides = {name: guide for name, guide in diagnostics.items() if guide}
     return {"guides": guides} if guides else {}

@@ -19,7 +19,7 @@ class EvalConfig(Settings):
         Rule(lambda settings: not (settings.model or settings.scores), "--model is missing"),
         Rule(
             lambda settings: settings.reference_policy and settings.read_as != "implicit",
-            "--reference_policy needs --read_as implicit; add that, or leave --reference_policy out",
+            "--reference_policy needs --read_as implicit; add --read_as implicit, or remove --reference_policy",
         ),
         Rule(
             lambda settings: len(settings.baselines) > 1 and {"all", "none"} & {*settings.baselines},
@@ -43,7 +43,7 @@ class EvalConfig(Settings):
     )
     reference_policy: str | None = setting(None, "Reference policy of an implicit reward: path or Hub id.")
     scores: list[str] = setting([], "Files of stored scores by case id; each is evaluated like a model.")
-    reference: list[str] = setting([], "Models to show beside the others as references, such as a gold reward.")
+    reference: list[str] = setting([], "Models to evaluate as references for the other models, such as a gold reward.")
     data: list[str] = setting(
         [],
         "Data: files, or hub-id[@revision][:[configuration/]split]; by default the benchmark's data on the Hub.",
@@ -51,7 +51,7 @@ class EvalConfig(Settings):
     )
     limit: int | None = setting(
         None,
-        "Maximum number of cases, sampled in proportion to the subsets, the same in each run. By default all.",
+        "Maximum number of cases, sampled in proportion to the subsets, the same cases in each run. By default all.",
         range=AT_LEAST_1,
     )
     output: str = setting("", "Run folder.")
@@ -74,7 +74,7 @@ class EvalConfig(Settings):
     bos: Edge | None = bos_setting()
     eos: Edge | None = eos_setting()
     bootstrap_samples: int = setting(1000, "Number of bootstrap samples.", range=AT_LEAST_1)
-    seed: int = setting(0, "Seed of the bootstrap, the random baseline and the folds.", range=SEED)
+    seed: int = setting(0, "Seed of the bootstrap, the random baseline and the cross-validation.", range=SEED)
     report_to: str = report_to_setting()
     trust_remote_code: bool = setting(False, "Run code that comes with a model.")
     processes: int = setting(

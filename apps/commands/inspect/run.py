@@ -7,7 +7,7 @@ from ...inspector.settings import InspectConfig
 
 
 def run_inspect(config: InspectConfig) -> dict[str, Any]:
-    """Serve the page until Ctrl-C. A line is printed at once, before the libraries of the page are imported."""
+    """Serve the page until Ctrl-C. Print a message first, because importing the page's libraries is slow."""
     print(f"starting the inspector of {config.run} ...", file=sys.stderr, flush=True)
     from ...inspector.server import serve
 

@@ -86,11 +86,11 @@ class JudgeConfig(DataHubSettings):
     )
     dry_run: bool = setting(False, "Report the number of calls, tokens and cost, and send no request.")
     audit: bool = setting(
-        False, "Measure the position, length, style and other biases of the judge instead.", group="Audit"
+        False, "Measure the position, length, style and other biases of the judge, not its accuracy.", group="Audit"
     )
     names: list[str] = setting(
         [],
-        "For the audit: MODEL=AUTHOR or JUDGE=AUTHOR, the author of the judge's own responses; measures "
+        "For the audit: MODEL=AUTHOR or JUDGE=AUTHOR, the judge's own author; measures "
         "self-preference, also on responses whose row has authors (or chosen_model, rejected_model).",
         requires="audit",
     )
@@ -109,7 +109,7 @@ class JudgeConfig(DataHubSettings):
     )
     calibrate: str = setting(
         "",
-        "Human labels of some cases that correct the figures: annotations of the inspector, preference pairs, or rows "
+        "Human labels of some cases, to correct the figures: annotations of the inspector, preference pairs, or rows "
         "with case and one of best, verdict, scores. A finished run is not judged again.",
         group="Correction",
     )
@@ -140,11 +140,9 @@ class JudgeConfig(DataHubSettings):
         advanced=True,
     )
     on_bad_row: Literal["refuse", "skip"] = setting("refuse", "What to do with a row that cannot be used.", group="Run")
-    on_fault: Literal["stop", "abstain"] = setting(
-        "stop", "For a request without a reply: stop (resumable), or abstain."
-    )
+    on_fault: Literal["stop", "abstain"] = setting("stop", "A request without a reply: stop (resumable), or abstain.")
     bootstrap_samples: int = setting(1000, "Number of bootstrap samples.", range=AT_LEAST_1)
-    seed: int = setting(0, "Seed of the sampling, the bootstrap, the random baseline and the folds.", range=SEED)
+    seed: int = setting(0, "Seed of sampling, bootstrap, random baseline and cross-validation.", range=SEED)
     report_to: str = report_to_setting()
     resume: bool = setting(False, "Continue a run that was cut off; stored replies are not requested again.")
     overwrite: bool = setting(False, "Replace the run folder.")

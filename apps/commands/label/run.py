@@ -43,7 +43,7 @@ def run_label(config: LabelConfig) -> dict[str, Any]:
         run = RunFacts(policy, 1, config.seed, loading, by_prompt, table, str(work / REPLIES))
         sources = open_fixed_rewards(config.reward, (), run, work / FAULTS, skip=config.on_fault == "skip")
         if config.agreement and len(sources.names) < 2 and not sources.ensembles:
-            raise UsageError(f"--agreement {config.agreement} needs an ensemble or several labellers; leave it out")
+            raise UsageError(f"--agreement {config.agreement} needs an ensemble or several labellers; remove it")
         ratings, labelled = rate_groups(sources, groups, work / PROGRESS / "rewards.jsonl", config.batch_size)
         facts = {"contracts": sources.contracts} | _write(config, groups, ratings, work)
         settings = {name: vars(config)[name] for name in LATER}
@@ -55,18 +55,18 @@ def run_label(config: LabelConfig) -> dict[str, Any]:
 
 
 def _recipe(config: LabelConfig) -> dict[str, Any]:
-    """Return the settings and file hashes that determine the rewards, which must not change when a run is resumed."""
+    """Return the settings and file hashes that determine the rewards and must not change when a run is resumed."""
     sources = sources_by_name(config.reward).values()
     files = [source for source in sources if os.path.exists(source) or ("(" not in source and is_function(source))]
     return recipe_of(config, FREE, config.data) | {"model_sha256": model_hashes(files)}
 
 
 def _write(config: LabelConfig, groups: list[Group], ratings: Ratings, work: Path) -> dict[str, Any]:
-    """Write scores and pairs. Return the agreement of the labellers, and counts of what was left out."""
+    """Write scores and pairs. Return the agreement of the labellers, and counts of dropped responses."""
     rewards = ratings.total
     usable, dropped = usable_completions([[*map(completion_text, group.responses)] for group in groups], rewards)
     if not usable.any():
-        raise DataError(f"none of the responses has text and a reward: {dict(dropped)}; fix the labellers")
+        raise DataError(f"none of the responses has text and a reward: {dict(dropped)}; correct the labellers")
     sizes = np.array([len(group.responses) for group in groups])
     present = np.arange(rewards.shape[1]) < sizes[:, None]
     missing = (np.isnan(ratings.rewards) & present[:, :, None]).sum((0, 1))

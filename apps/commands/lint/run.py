@@ -25,7 +25,7 @@ REPORT, FINDINGS = "report.md", "findings.jsonl"
 
 
 class Read(NamedTuple):
-    """Rows of the data, the pairs among them, and the defects of the others."""
+    """Rows of the data, pairs parsed from these rows, and defects of the rows that are not pairs."""
 
     rows: list[Row]
     pair_rows: list[int]
@@ -50,7 +50,7 @@ def run_lint(config: LintConfig) -> dict[str, Any]:
         read = read_pairs(config.data)
         log_rows("data", read.ignored)
         linted = _all_findings(read, config)
-        text, title = markdown(linted, _locations(read, config.data), len(read.rows)), ", ".join(config.data)
+        text, title = markdown(linted, _row_locator(read, config.data), len(read.rows)), ", ".join(config.data)
         log_report(f"\n{title}\n\n{text}")
         facts = _facts(read, linted)
         if work is not None:
@@ -60,7 +60,7 @@ def run_lint(config: LintConfig) -> dict[str, Any]:
             write_manifest(work, data=data, seed=None, started=started, **facts)
     if config.fix:
         reasons = linted.left_out(config.keep)
-        facts |= _fix(read, reasons, Path(config.fix))
+        facts |= _write_fixed_data(read, reasons, Path(config.fix))
         about = _card_text(config.data, facts, Counter(reasons.values()))
         return facts | upload_data(repository, config.fix, about, [Path(config.fix).name], config.hub_license)
     if linted.findings or linted.leaks:
@@ -70,8 +70,8 @@ def run_lint(config: LintConfig) -> dict[str, Any]:
     return facts
 
 
-def _locations(read: Read, sources: Sequence[str]) -> Callable[[int], str]:
-    """Return a function from the index of a row to its location: file name and line.
+def _row_locator(read: Read, sources: Sequence[str]) -> Callable[[int], str]:
+    """Return a function that maps the index of a row to its file name and line.
 
     The file name is omitted if there is only one file; the folder is added if two files have the same name.
     """
@@ -149,7 +149,7 @@ def _all_findings(read: Read, config: LintConfig) -> LintResult:
 def _similar_prompts(
     pairs: Sequence[PreferencePair], benchmarks: Mapping[str, Sequence[str]], config: LintConfig
 ) -> list[Finding]:
-    """Return a finding for each row whose prompt the encoder finds similar to a benchmark's."""
+    """Return a finding for each row whose prompt is, by the encoder, similar to a prompt of a benchmark."""
     from ....judges.retrieval.encoder import load_encoder  # PyTorch, which a check without an encoder does not need
 
     findings = []
@@ -175,7 +175,7 @@ def _encoding(config: LintConfig) -> dict[str, Any]:
 
     model: Any = load_reward_model(config.model, check=False, **trust_option(config))
     if not isinstance(model, ReadsTokens):
-        raise UsageError(f"{config.model} reads no tokens; name a model with a tokenizer, or leave --model out")
+        raise UsageError(f"{config.model} has no tokenizer; name a model with a tokenizer, or remove --model")
     limit = config.max_length or model.contract.max_length
     encoder = Encoder(model.encoder.tokenizer, replace(model.contract, max_length=limit))
     return {"encode": encoder.encode_all, "max_length": limit, "special": control_tokens(encoder.tokenizer)}
@@ -190,7 +190,7 @@ def _output_paths(fix: str) -> tuple[Path, Path]:
     return path, path.with_name(f"{path.stem}.left_out.jsonl")
 
 
-def _fix(read: Read, reasons: Mapping[int, str], path: Path) -> dict[str, Any]:
+def _write_fixed_data(read: Read, reasons: Mapping[int, str], path: Path) -> dict[str, Any]:
     """Write the kept rows unchanged, and the removed rows with their reasons."""
     rows = [row.values for index, row in enumerate(read.rows) if index not in reasons]
     if not rows:

@@ -22,7 +22,7 @@ class LintConfig(DataHubSettings):
         [], "Benchmarks to check for contamination: NAME for data on the Hub, NAME=FILE for local files."
     )
     model: str | None = setting(
-        None, "Reward model with whose tokenizer, template and max_length responses are truncated to find equal ones."
+        None, "Reward model whose tokenizer, template and max_length are applied to find responses with equal tokens."
     )
     max_length: int | None = setting(
         None, "Maximum length of a conversation in tokens; by default the model's.", range=AT_LEAST_1, requires="model"
@@ -46,7 +46,7 @@ class LintConfig(DataHubSettings):
         0.9, "Minimum share of common 3-word shingles that makes two responses near-duplicates.", range=SHARE_ABOVE_0
     )
     fix: str | None = setting(
-        None, "Write the remaining rows to this .jsonl, and the removed rows to a file beside it.", suffixes=(".jsonl",)
+        None, "Write the clean rows to this .jsonl, and the removed rows to a file beside it.", suffixes=(".jsonl",)
     )
     keep: list[str] = setting(
         ["tie"], "Reasons for which --fix does not remove a row.", choices=REASONS, requires="fix"

@@ -46,7 +46,7 @@ def run_merge(config: MergeConfig) -> dict[str, Any]:
 
 
 def _merge_scalar(model: Any, config: MergeConfig, work: Path) -> Any:
-    """Return a reward model that is not autoregressive with its adapter merged into the weights."""
+    """Merge the adapter of a reward model that is not autoregressive into the model's weights, and return the model."""
     if config.preference:
         raise UsageError(f"{config.model} takes no preference, got {config.preference}; leave --preference out")
     classifier = model.body if isinstance(model, MultiHeadRewardModel) else model
@@ -54,7 +54,7 @@ def _merge_scalar(model: Any, config: MergeConfig, work: Path) -> Any:
     if not adapted and (has_contract(config.model) or not (stored_head(config.model) or loading_options(config))):
         raise UsageError(
             f"{config.model}: no adapter in it (kind '{model.contract.kind}'), so there is nothing to merge; to write "
-            "a contract for a model without one, give --objective, --bos or --eos"
+            "a contract for a model that has none, give --objective, --bos or --eos"
         )
     if (Path(config.model) / GOLDEN).exists():
         shutil.copy(Path(config.model) / GOLDEN, work / GOLDEN)

@@ -35,7 +35,7 @@ from .settings import ParityConfig
 def run_parity(config: ParityConfig) -> dict[str, Any]:
     """Compare the scores of every implementation with the scores of the model, and write the reports.
 
-    Raise `CheckFailed` if an implementation gives other scores.
+    Raise `CheckFailed` if the scores of an implementation differ.
     """
     if config.step_token is not None:
         edges = {"bos": config.bos, "eos": config.eos}
@@ -58,7 +58,7 @@ def run_parity(config: ParityConfig) -> dict[str, Any]:
     if isinstance(model, ProcessRewardModel):
         steps = process_parities(model, config.targets, examples, token=config.token, half=config.half)
         results += steps
-        left_out += [f"token_classify: n counts the steps of {len(examples)} conversations."] if steps else []
+        left_out += [f"token_classify: n is the number of steps in {len(examples)} conversations."] if steps else []
     return _report(config, model.contract, results, notes + left_out)
 
 
@@ -84,10 +84,10 @@ def _report(
 def _conversations(config: ParityConfig, model: Any, golden: tuple[list[Example], Any]) -> tuple[list[Example], list]:
     """Return the conversations to score, and notes on their numbers.
 
-    They are the golden conversations, those of `--data`, and generated edge cases of kinds that both lack.
+    These are the golden conversations, those of `--data`, and generated edge cases that neither of them covers.
     """
     read = _data_examples(config)
-    rateable = _with_score(model, read) if isinstance(model, ProcessRewardModel) else read
+    rateable = _drop_without_score(model, read) if isinstance(model, ProcessRewardModel) else read
     edges = edge_cases(model, [*golden[0], *rateable])
     examples = [*golden[0], *rateable, *edges]
     counts = f"{len(golden[0])} golden conversations, {len(rateable)} of --data, {len(edges)} generated edge cases"
@@ -96,7 +96,7 @@ def _conversations(config: ParityConfig, model: Any, golden: tuple[list[Example]
     return examples, [counts + ".", *([note] if left_out else [])]
 
 
-def _with_score(model: ProcessRewardModel, examples: Sequence[Example]) -> list[Example]:
+def _drop_without_score(model: ProcessRewardModel, examples: Sequence[Example]) -> list[Example]:
     """Return the examples with a finite score. Completions without steps or with a truncated step have no score."""
     finite = np.isfinite(model.rate(examples)).all(axis=1) if examples else []
     return [example for example, has_score in zip(examples, finite, strict=True) if has_score]
@@ -132,7 +132,7 @@ def _groups(
         else:
             groups += target_groups(target, config.model, model, examples, plain, **trust_option(config))
     cut = len(examples) - len(plain)
-    note = f"{cut} conversations beyond {model.contract.max_length} tokens are left out where another truncates: the "
+    note = f"{cut} conversations beyond {model.contract.max_length} tokens are left out for targets that truncate: the "
     needs_note = cut and any(group.examples is plain for group in groups)
     return groups, [
         note + "contract keeps the BOS at the front, which a tokenizer's settings cannot express."

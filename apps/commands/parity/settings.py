@@ -28,7 +28,7 @@ class ParityConfig(Settings):
         ),
         Rule(
             lambda settings: settings.step_token is not None and not settings.data,
-            "--step_token needs conversations with step tokens; name a file of them with --data",
+            "--step_token needs conversations with step tokens; name a file of such conversations with --data",
         ),
     )
     model: str = setting("", "Model folder or Hub id; can be given as a positional argument.")

@@ -31,7 +31,7 @@ class RetrieverConfig(Settings):
     facets: int = setting(4, "Number of facet anchors.", range=AT_LEAST_1)
     width: int = setting(64, "Width of each facet's vector.", range=AT_LEAST_1)
     granularities: list[str] = setting(
-        [*GRANULARITIES], f"Granularities of the text that facets read, one or more of {', '.join(GRANULARITIES)}."
+        [*GRANULARITIES], f"Text granularities that the facets read: one or more of {', '.join(GRANULARITIES)}."
     )
     segment_sentences: int = setting(4, "Number of sentences in a segment.", range=AT_LEAST_1)
     similarity: str = setting("mean", "Similarity of two texts: mean or max of the cosines of their facets.")

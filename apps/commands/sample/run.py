@@ -87,7 +87,7 @@ def run_sample(config: SampleConfig) -> dict[str, Any]:
 
 
 def _recipe(config: SampleConfig) -> dict[str, Any]:
-    """Return the settings and file hashes that determine completions, which must not change when a run is resumed."""
+    """Return the settings and file hashes that determine completions and must not change when a run is resumed."""
     recipe = {name: value for name, value in asdict(config).items() if name not in FREE}
     recipe["endpoint"] = config.endpoint[:1]
     recipe["data_sha256"] = {source: data_hash(source) for source in config.data}
@@ -103,7 +103,7 @@ def _sample(config: SampleConfig, prompts: Prompts, work: Path) -> tuple[RewardS
     if config.endpoint:
         requests = _requests(config, prompts, guided=False)
         sources = _open_rewards(config, prompts, NoPolicy(SERVED), work)
-        return sources, *sample_from_server(_endpoint(config), requests, work / PROGRESS)
+        return sources, *sample_from_server(_server_endpoint(config), requests, work / PROGRESS)
     engine, objectives = open_engine(
         config.base, config.arm, dtype=config.dtype, chat_template=config.chat_template, **trust_option(config)
     )
@@ -122,7 +122,7 @@ def _requests(config: SampleConfig, prompts: Prompts, *, guided: bool, preferenc
     return repeated([Request(row.prompt, preference, seed=config.seed + i, **common) for i, row in rows], config.n)
 
 
-def _endpoint(config: SampleConfig) -> Endpoint:
+def _server_endpoint(config: SampleConfig) -> Endpoint:
     options = {name: value for name, value in changed_settings(config).items() if name in SERVED_SAMPLING}
     key = {} if config.key_variable is None else {"key_variable": config.key_variable}
     return Endpoint(config.model or "", config.endpoint, concurrency=config.concurrency, options=options, **key)
@@ -141,7 +141,7 @@ def _open_rewards(config: SampleConfig, prompts: Prompts, policy: Any, work: Pat
 
 
 def _select(config: SampleConfig, sample: Sample, work: Path) -> dict[str, Any]:
-    """Write the files of all selections. Return counts of what was left out, mean rewards, and expected gains."""
+    """Write the files of all selections. Return counts of dropped completions, mean rewards, and expected gains."""
     rewards = sample.total
     usable, dropped = usable_completions(sample.texts(), rewards)
     if not usable.any():

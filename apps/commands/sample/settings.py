@@ -37,11 +37,11 @@ class SampleConfig(DecodingSettings):
         Rule(lambda settings: settings.n < 2 and "pairs" in settings.select, "--select pairs needs --n 2 or more"),
         Rule(
             lambda settings: "pairs" not in settings.select and {*OF_PAIRS} & {*changed_settings(settings)},
-            "--rejected, --margin and --min_wins belong to --select pairs; add it, or leave them out",
+            "--rejected, --margin and --min_wins belong to --select pairs; add --select pairs, or remove them",
         ),
         Rule(
             lambda settings: "top" not in settings.select and "share" in changed_settings(settings),
-            "--share {share} belongs to --select top; add it, or leave --share out",
+            "--share {share} belongs to --select top; add --select top, or remove --share",
         ),
     )
     data: list[str] = setting(
@@ -61,7 +61,7 @@ class SampleConfig(DecodingSettings):
     n: int = setting(8, "Number of completions of each prompt.", range=AT_LEAST_1)
     select: list[str] = setting(
         ["best"],
-        "Files to write: best (one completion of each prompt), pairs (chosen and rejected), top (the best of all).",
+        "Files to write: best (one completion of each prompt), pairs (chosen and rejected), top (the best overall).",
         choices=SELECTIONS,
     )
     rejected: Literal["worst", "random"] = setting("worst", "Rejected completion of a pair: the worst or a random one.")
@@ -76,7 +76,7 @@ class SampleConfig(DecodingSettings):
     )
     length_unit: Literal["characters", "share"] = setting(
         "characters",
-        "Unit of length: characters, or tokens as a share of those in the prompt's longest completion.",
+        "Unit of length: characters, or tokens as a share of the prompt's longest completion.",
         requires="length_penalty",
     )
     share: float = setting(0.1, "Share of all completions that top selects.", range=SHARE_ABOVE_0)

@@ -51,7 +51,7 @@ def run_score(config: ScoreConfig) -> dict[str, Any]:
     if omitted:
         log(f"data: the chat template leaves out text of {len(omitted)} of {len(placed)} rows: {omitted[0][:60]!r}")
     if missing := np.isnan([columns[name] for name in reward_columns(model.contract.objectives)]).any(axis=0).sum():
-        log(f"data: {missing} of {len(placed)} rows have no score, such as responses without a step that was read")
+        log(f"data: {missing} of {len(placed)} rows have no score, for example because no step was read")
     replace_file(Path(config.output), lambda path: _write_columns(columns, path, config.output.endswith(".parquet")))
     return summary
 
@@ -112,7 +112,7 @@ def _refuse_long(placed: Sequence[LocatedExample], read: Sequence[Reading], limi
 
 
 def _refuse_identical_inputs(placed: Sequence[LocatedExample], scored: Rated) -> None:
-    """Raise an error if the chat template omits text so that two different conversations become the same tokens."""
+    """Raise an error if the chat template omits text so that two different conversations have the same tokens."""
     omitted = [index for index, facts in enumerate(scored.readings) if facts.omitted and not facts.truncated]
     rows: dict[Any, list[int]] = {}
     for index, facts in enumerate(scored.readings) if omitted else ():
@@ -134,7 +134,7 @@ def _spread(model: Any, examples: list[Example]) -> Float[np.ndarray, "N K"] | N
 
 
 def _bounds(model: Any, config: ScoreConfig) -> dict[str, np.ndarray] | None:
-    """Return bounds [K] of (score - reward) per objective, in units of the spread if the model is an ensemble."""
+    """Return bounds [K] of a rater's score minus the reward, per objective; for an ensemble, divided by its spread."""
     if not config.calibrate:
         return None
     names = model.contract.objectives
@@ -146,8 +146,8 @@ def _bounds(model: Any, config: ScoreConfig) -> dict[str, np.ndarray] | None:
     if long := [completion.id for completion, facts in zip(rated.completions, read, strict=True) if facts.truncated]:
         counts = f"calibrate: {len(long)} of {len(examples)} conversations exceed the model's max_length"
         if config.on_long == "refuse":
-            raise DataError(f"{counts}, first '{long[0]}'; shorten them, or have them cut with --on_long truncate")
-        log(f"{counts} and were cut")
+            raise DataError(f"{counts}, first '{long[0]}'; shorten them, or truncate them with --on_long truncate")
+        log(f"{counts} and were truncated")
     residuals = scores.reshape(-1, len(names)) - rewards
     spread = _spread(model, examples)
     residuals /= 1 if spread is None else np.maximum(spread, np.finfo(float).tiny)

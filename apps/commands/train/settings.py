@@ -10,7 +10,7 @@ from ....rm.registry.settings import AT_LEAST_1, AT_LEAST_2, Settings, changed_s
 from ...runs.run_folder import HUB
 
 ANY_TRAINING = ("output_dir", "seed", "disable_tqdm", "use_cpu", *HUB)
-"""Trainer arguments that every kind of reward model accepts. The others require training by gradient descent."""
+"""Trainer arguments that every kind of reward model accepts. The rest require training by gradient descent."""
 
 
 @dataclass
@@ -68,15 +68,15 @@ def own_settings(config: TrainConfig, kind_settings: Any, arguments: Any) -> Set
     """
     kind = trained_kinds()[config.kind]
     for name in changed_settings(kind_settings):
-        _check_read(name, kind, lambda other, name=name: name in declarations(other.settings))
+        _check_used_by_kind(name, kind, lambda other, name=name: name in declarations(other.settings))
     for name in changed_settings(arguments):
         if name not in ANY_TRAINING:
-            _check_read(name, kind, lambda other: other.by_gradient)
+            _check_used_by_kind(name, kind, lambda other: other.by_gradient)
         if name == "padding_free":
-            _check_read(name, kind, lambda other: other.padding_free)
+            _check_used_by_kind(name, kind, lambda other: other.padding_free)
     for name in ("eval_data", "processes"):
         if name in changed_settings(config):
-            _check_read(name, kind, lambda other: other.by_gradient)
+            _check_used_by_kind(name, kind, lambda other: other.by_gradient)
     if kind.reads_data and not config.data:
         raise UsageError("--data is missing")
     settings = kind.settings(**{name: vars(kind_settings)[name] for name in declarations(kind.settings)})
@@ -84,7 +84,7 @@ def own_settings(config: TrainConfig, kind_settings: Any, arguments: Any) -> Set
     return settings
 
 
-def _check_read(name: str, kind: Kind, reads: Callable[[Kind], bool]) -> None:
+def _check_used_by_kind(name: str, kind: Kind, reads: Callable[[Kind], bool]) -> None:
     """Raise `UsageError` if the kind does not use a setting. The message lists the kinds that use the setting."""
     if not reads(kind):
         kinds = [other.name for other in trained_kinds().values() if reads(other)]

@@ -32,7 +32,7 @@ def _mismatch_error(run: str, what: str) -> CheckFailed:
     """Return the error for a part of a run that the recomputation does not confirm."""
     return CheckFailed(
         f"{run}: {what} does not follow from the stored scores; the run has been changed, or an earlier version "
-        "computed it otherwise: evaluate again with rewardlab eval"
+        "computed it differently; evaluate again with rewardlab eval"
     )
 
 

@@ -1,7 +1,7 @@
 """JavaScript and CSS files of the page, and functions that load them.
 
 `store.js` reads and writes the address and fills the tabs, `board.js` sorts and filters leaderboards, `copying.js`
-copies tables and texts, and `lists.js` keeps drop-down lists closed that Gradio 6.31 would reopen when they lose focus.
+copies tables and texts, and `lists.js` prevents Gradio 6.31 from reopening a drop-down list that loses focus.
 """
 
 from pathlib import Path

@@ -11,8 +11,8 @@ METRICS = {
     "the right response highest.",
     "gain": "Overall accuracy minus that of the best baseline on the same cases, in points, with its 95 % interval. "
     "Faint: not significant.",
-    "rank": "Models of one rank do not differ significantly from its first over the cases that both scored (5 %, "
-    "adjusted by Holm's method). Baselines and references have none here; `rewardlab board` ranks them too.",
+    "rank": "Models of one rank do not differ significantly from the rank's first on their common cases (5 %, "
+    "adjusted by Holm's method). Baselines and references have no rank here; `rewardlab board` ranks them too.",
     "gap": "Accuracy minus that of the best baseline in this section, on the same cases, with its 95 % interval. The "
     "link lists cases that the scorer gets wrong and a baseline gets right.",
     "section": "Accuracy over one section of the benchmark, aggregated as its authors do.",
@@ -22,12 +22,12 @@ METRICS = {
     "prompt.",
     "scored": "Cases for which the scorer gave scores.",
     "ties": "Cases in which two responses have the same score. A tie is not right.",
-    "unscored": "Abstentions: cases for which the scorer gave no score. The accuracy leaves them out.",
+    "unscored": "Abstentions: cases for which the scorer gave no score. The accuracy does not count them.",
     "difference": "Accuracy of the second scorer minus that of the first on the same cases, in points, with its "
     "interval from paired bootstrap samples of whole prompts. Bold: significant.",
     "p": "Two-sided p-value of the difference, from the spread of paired bootstrap samples of whole prompts. "
     "The p-values of subsets are adjusted by Holm's method.",
-    "margin": "Lowest score of a right response minus highest score of a wrong one: above 0 is right, 0 a tie.",
+    "margin": "Lowest score of a right response minus highest score of a wrong response: above 0 is right, 0 a tie.",
     "change": "Margin of the second scorer minus margin of the first.",
     "calibration error": "Mean distance between the probability of being right according to margins, σ(|margin|), and "
     "the share of right judgments, over ten bins of the probability. 0 is best.",
@@ -44,11 +44,11 @@ METRICS = {
     "components": "Mean over completions of each reward before weighting. Dashed: only watched, not trained on.",
     "proxy and gold": "The training reward beside rewards that are only watched, each in standard deviations from "
     "its mean over the run. Where they diverge, the training reward is over-optimised.",
-    "training loss": "Mean loss of the batches since the line before, or of the held-out pairs.",
+    "training loss": "Mean loss of the batches since the previous log entry, or of the held-out pairs.",
     "training accuracy": "Share of pairs whose chosen response has the higher reward: of those trained on since the "
-    "line before, or of the held-out ones.",
+    "previous log entry, or of the held-out pairs.",
     "training margin": "Mean reward of the chosen minus that of the rejected response: of the pairs trained on since "
-    "the line before, or of the held-out ones.",
+    "the previous log entry, or of the held-out pairs.",
     "KL": "Divergence of the policy from the reference policy, in nats per completion. Shaded: plus and minus one "
     "standard error.",
     "length": "Mean number of tokens of a completion.",

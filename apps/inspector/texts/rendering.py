@@ -89,7 +89,7 @@ def rendered_html(text: str, longest: int = LONGEST, figures: Mapping[str, str] 
 
 
 def _only_png(_tag: str, name: str, value: str) -> str | None:
-    """Return the value of an attribute. None removes image sources that are not embedded PNG files."""
+    """Return the value of an attribute, or None to remove an image source that is not an embedded PNG file."""
     return None if name == "src" and not value.startswith("data:image/png;base64,") else value
 
 
@@ -103,8 +103,8 @@ def _markdown() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False, "breaks": True, "maxNesting": 100})
     parser.enable(["table", "strikethrough"])
     parser.use(dollarmath_plugin, allow_labels=False, allow_space=False, allow_digits=False, double_inline=True)
-    parser.inline.ruler.before("escape", "tex", _tex)
-    parser.block.ruler.at("blockquote", _blockquote, {"alt": ["paragraph", "reference", "blockquote", "list"]})
+    parser.inline.ruler.before("escape", "tex", _parse_tex)
+    parser.block.ruler.at("blockquote", _parse_blockquote, {"alt": ["paragraph", "reference", "blockquote", "list"]})
     for name in (*BLOCKS, "heading"):
         parser.add_render_rule(f"{name}_open", _block_open)
     parser.add_render_rule("heading_close", _heading_close)
@@ -115,17 +115,17 @@ def _markdown() -> MarkdownIt:
     parser.add_render_rule("link_open", lambda *_: "")
     parser.add_render_rule("link_close", _link_close)
     parser.add_render_rule("image", _image)
-    parser.core.ruler.push("link_addresses", _keep_addresses)
+    parser.core.ruler.push("link_addresses", _store_link_addresses)
     return parser
 
 
-def _blockquote(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+def _parse_blockquote(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Parse a quotation, but not `>>>`, which begins a line of a Python session."""
     line = state.bMarks[start] + state.tShift[start]
     return not state.src.startswith(">>>", line) and blockquote(state, start, end, silent)
 
 
-def _tex(state: StateInline, silent: bool) -> bool:
+def _parse_tex(state: StateInline, silent: bool) -> bool:
     r"""Parse `\(...\)` and `\[...\]`, which some models write for formulas."""
     opening = state.src[state.pos : state.pos + 2]
     if opening not in (r"\(", r"\["):
@@ -141,7 +141,7 @@ def _tex(state: StateInline, silent: bool) -> bool:
     return True
 
 
-def _keep_addresses(state: Any) -> None:
+def _store_link_addresses(state: Any) -> None:
     """Store the URL of a link in the token at the link's end, to display it after the text."""
     for block in state.tokens:
         opened: list[Token] = []
@@ -159,17 +159,17 @@ def _block_open(self: RendererHTML, tokens: Sequence[Token], index: int, _option
     if token.type == "heading_open" and environment["figures"] is None:  # no part of the page's outline
         return '<p class="heading" dir="auto">'
     start = f' start="{token.attrs["start"]}"' if "start" in token.attrs else ""
-    tag = _below_title(token.tag) if token.type == "heading_open" else token.tag
+    tag = _lower_heading(token.tag) if token.type == "heading_open" else token.tag
     return f'<{tag} dir="auto"{start}>' + ("\n" if token.type.endswith(("list_open", "table_open")) else "")
 
 
-def _below_title(tag: str) -> str:
+def _lower_heading(tag: str) -> str:
     """Return the tag of a report's heading one level lower, as the page has a title of its own."""
     return f"h{min(6, int(tag[1]) + 1)}"
 
 
 def _heading_close(self: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, environment: Any) -> str:
-    return f"</{'p' if environment['figures'] is None else _below_title(tokens[index].tag)}>\n"
+    return f"</{'p' if environment['figures'] is None else _lower_heading(tokens[index].tag)}>\n"
 
 
 def _link_close(self: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) -> str:

@@ -21,8 +21,8 @@ Reader = Callable[[str], Verdict | NoVerdict]
 def before_verdict(text: str, read: Reader) -> str | None:
     """Return the text of a reply before the label that states its verdict; None if there is no such label.
 
-    Exchanging this label for the other one must change the parsed verdict; the last such label is used. If the reply
-    states its verdict several times, all statements are exchanged together, and the first one is used.
+    The label is the last one whose replacement by the other label changes the parsed verdict. If the reply states its
+    verdict several times, so that only replacing all statements changes it, the label is that of the first statement.
 
     >>> from ...parsing.verdicts import pair_verdict
     >>> before_verdict('{"reasoning": "A has no source", "winner": "B"}', pair_verdict)
@@ -69,7 +69,7 @@ def preference(first: Mapping[Order, Sequence[float | NoVerdict]]) -> Preference
 
     v_k and w_k are the probabilities of the response shown first, in reply k of order (i, j) and of order (j, i).
 
-    A reply without a verdict is left out of its mean. Return a `NoVerdict` unless more than half of the replies in each
+    A reply without a verdict is left out of the mean. Return a `NoVerdict` unless more than half of the replies in each
     order have a verdict.
 
     >>> preference({(0, 1): [0.75, 1.0], (1, 0): [0.25, 0.5]}).value

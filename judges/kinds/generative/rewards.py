@@ -23,8 +23,8 @@ def verdict_reward(verdict: Verdict | NoVerdict, label: str, no_verdict: float =
     Without a verdict the reward is `no_verdict`, where NaN means a missing reward.
 
     RM-R1 (Chen et al. 2025, arXiv:2505.02387) uses 1 and -1, and J1 (Whitehouse et al. 2025, arXiv:2505.10320) 1 and 0.
-    Both give a reply without a verdict the lower value. With missing rewards a policy learns to give no verdict when it
-    is unsure (`research/studies/generative`).
+    Both papers give a reply without a verdict the lower value. With missing rewards a policy learns to give no verdict
+    when it is unsure (`research/studies/generative`).
 
     >>> verdict_reward(Verdict("A"), "A"), verdict_reward(Verdict("tie"), "A")
     (1.0, 0.0)

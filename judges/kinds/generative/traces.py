@@ -18,7 +18,7 @@ WRONG, ONE_ORDER, NO_VERDICT = "wrong verdict", "right in one order only", "no v
 
 
 class Traces(NamedTuple):
-    """Training conversations, two for every kept pair, and the reason why each other pair was dropped."""
+    """Training conversations, two per kept pair, and the reason for each dropped pair."""
 
     records: list[Record]
     ids: list[str]

@@ -27,7 +27,7 @@ def route(
     reward_model: RewardModel | None = None,
     name: str = "",
 ) -> Judging:
-    """Judge a case with the strong judge if p_i, the probability that this is needed, is high; else with the cheap one.
+    """Judge a case with the strong judge if the probability p_i that it is needed is high, else with the cheap judge.
 
     p_i is the rule's P(the strong judge is needed), from metadata and prompt, and from the margin and spread of
     `reward_model` if there is one. Set either `threshold` or `budget`, in [0, 1]. `threshold`: strong judge where p_i
@@ -38,7 +38,7 @@ def route(
     limits = [(name, value) for name, value in (("threshold", threshold), ("budget", budget)) if value is not None]
     if len(limits) != 1 or not 0 <= limits[0][1] <= 1:
         raise UsageError(
-            f"a routing judge needs a threshold or a budget in [0, 1], got threshold {threshold} and budget {budget}"
+            f"a routing judge needs either threshold or budget in [0, 1], got threshold {threshold} and budget {budget}"
         )
     if rule.needs and reward_model is None:
         raise UsageError(f"the {rule.name} reads the {rule.needs[0]} of a reward model; give reward_model")
@@ -95,7 +95,7 @@ def _add_routing(case: Case, judgment: Judgment, need: Need, choice: str) -> Jud
 
 
 def routing_counts(judgments: Sequence[Judgment]) -> dict[str, int]:
-    """Count the routed judgments, those by the strong judge, and those without a probability from the rule."""
+    """Count the routed judgments, judgments by the strong judge, and judgments without a probability from the rule."""
     routed = [criterion for judgment in judgments for criterion in judgment.criteria if criterion.name == ROUTED]
     return {
         "routed": len(routed),

@@ -44,7 +44,7 @@ class Distilled:
     def _need(self, features: CaseFeatures, probability: float) -> Need:
         if missing := [name for name in self.needs if name not in features.rewards]:
             return Need(float("nan"), f"The case has no {missing[0]}.")
-        return Need(probability, f"A small classifier reads {probability:.2f} from the prompt and its metadata.")
+        return Need(probability, f"A small classifier predicts {probability:.2f} from the prompt and its metadata.")
 
     def save(self, folder: Path) -> None:
         """Save the classifier as a reward model, and the settings of the rule."""

@@ -36,7 +36,7 @@ class CaseFeatures(NamedTuple):
     response_length: float
     """Mean length of the responses."""
     length_difference: float
-    """log2 of the longest over the shortest response, >= 0. An empty response counts as one character."""
+    """log2 of the ratio of the longest to the shortest response, >= 0. An empty response counts as one character."""
     markdown: float
     """Mean number of Markdown marks of a response."""
     markdown_difference: float
@@ -133,7 +133,7 @@ METADATA = tuple(name for name in NUMBERS if name not in REWARDS)
 def feature_numbers(features: Sequence[CaseFeatures], names: Sequence[str] = METADATA) -> np.ndarray:
     """Return the named features [N, F] in float64. Lengths are transformed to log2(1 + characters)."""
     if unknown := [name for name in names if name not in NUMBERS]:
-        raise UsageError(f"no feature '{unknown[0]}' of a case; the features are {', '.join(NUMBERS)}")
+        raise UsageError(f"unknown feature '{unknown[0]}'; the features are {', '.join(NUMBERS)}")
     return np.array([[NUMBERS[name](each) for name in names] for each in features], np.float64).reshape(
         len(features), len(names)
     )

@@ -92,13 +92,13 @@ def _reason(terms: Mapping[str, float]) -> str:
     """Return a sentence with the largest terms for and against the strong judge.
 
     >>> _reason({"prompt length": 0.5, "code": -0.25, "maths": 0.0})
-    'Most for the strong judge is prompt length (+0.50), most against it code (-0.25).'
+    'The main reason for the strong judge is prompt length (+0.50); the main reason against it is code (-0.25).'
     """
     highest, lowest = (pick(terms, key=lambda name: terms[name]) for pick in (max, min))
-    above = f"most for the strong judge is {highest} ({terms[highest]:+.2f})" if terms[highest] > 0 else ""
-    below = f"most against {'it' if above else 'the strong judge is'} {lowest} ({terms[lowest]:+.2f})"
+    above = f"the main reason for the strong judge is {highest} ({terms[highest]:+.2f})" if terms[highest] > 0 else ""
+    below = f"the main reason against {'it is' if above else 'the strong judge is'} {lowest} ({terms[lowest]:+.2f})"
     parts = [above, below if terms[lowest] < 0 else ""]
-    sentence = ", ".join(part for part in parts if part) or "no input is above or below its mean"
+    sentence = "; ".join(part for part in parts if part) or "no input is above or below its mean"
     return f"{sentence[0].upper()}{sentence[1:]}."
 
 
@@ -161,7 +161,7 @@ def fit_logistic(
 def load_probe(
     folder: Path, settings: Mapping[str, Any], *, cache: Path | None = None, trust_remote_code: bool = False
 ) -> Probe:
-    """Load a saved probe. Raise an error if its encoder's weights differ from those of the fit."""
+    """Load a saved probe. Raise an error if its encoder's weights differ from the weights used in the fit."""
     try:
         linear = LinearProbe(**load_file(folder / WEIGHTS))
         inputs, encoder, facts = tuple(settings["inputs"]), settings["encoder"], settings["facts"]

@@ -48,7 +48,7 @@ def save_rule(folder: Path, rule: str, settings: Mapping[str, Any]) -> None:
 
 
 def load_rule(source: str | Path, **options: Any) -> RoutingRule:
-    """Load a probe or distilled rule from its folder. `options` are passed to its loader."""
+    """Load a probe or distilled rule from its folder. `options` are passed to the rule's `load_NAME`."""
     folder = Path(source)
     settings = read_settings(folder)
     module = import_module(f".{settings['rule']}", __package__)
@@ -61,7 +61,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
     try:
         settings = from_json((folder / FILE).read_text(encoding="utf-8"))
         if settings["rule"] not in SAVED:
-            raise ValueError(f"its rule is '{settings['rule']}'; the rules are {', '.join(SAVED)}")
+            raise ValueError(f"unknown rule '{settings['rule']}'; the rules are {', '.join(SAVED)}")
     except UNREADABLE as error:
         raise DataError(f"{folder / FILE}: no routing rule ({error}); fit a rule, and give its folder") from error
     return settings

@@ -229,7 +229,7 @@ class Forward:
         return self._rounded(self.read)
 
     def step(self, tokens: Int[Tensor, " N"]) -> Float[Tensor, "M V"]:
-        """Return the logits after one more token in each of M rows, a multiple of N; repeatable before `advance`."""
+        """Return the logits after one more token in each of M rows, a multiple of N. `advance` completes the step."""
         tokens = tokens.repeat(self.rows // len(tokens))[:, None]
         return self._run(tokens, self._positions, self._step_mask())
 
@@ -330,7 +330,7 @@ class StaticLayer(DynamicLayer):
         return self.keys[:, :, : self.visible], self.values[:, :, : self.visible]
 
     def get_seq_length(self) -> int:
-        """Return the number of positions before the next query. 0 before the prompts."""
+        """Return the number of positions before the next query; 0 before the first forward pass."""
         return max(0, self.visible - 1)
 
 

@@ -43,7 +43,7 @@ class Counters:
 
 
 class SessionModel(NamedTuple):
-    """A model of a session, and whose logits it returns: those of the base model, of guides, or of both."""
+    """A model of a session, and whether it returns the logits of the base model, of guides or of both."""
 
     forward: Forward
     base: int
@@ -70,7 +70,7 @@ class Session:
         self.weighted = (weights != 0).tolist()
         """Whether row n uses guide g, as nested lists [N][G]."""
         self.used = used
-        """Indices of the guides in use among the guides of the engine."""
+        """Indices of the used guides in the engine's list of guides."""
         self.prompt_tokens = prompt_tokens
         self.room = capacity
         """Number of tokens that fit into each row's context."""
@@ -86,13 +86,13 @@ class Session:
         """Return the logits after the prompts."""
         logits = self._logits([part.forward.start() for part in self._parts])
         for part in self._parts:
-            self._count(part, part.forward.width)
+            self._count_pass(part, part.forward.width)
         return logits
 
     def grow(self) -> tuple[int, ...]:
         """Count one more step; return the number of slots that this step reads in each model."""
         for part in self._parts:
-            self._count(part, 1)
+            self._count_pass(part, 1)
         return tuple(part.forward.grow() for part in self._parts)
 
     def step(self, tokens: Int[Tensor, " N"]) -> Logits:
@@ -110,7 +110,7 @@ class Session:
             return Logits(base, guides[0][:, None])
         return Logits(base, torch.stack(guides, 1) if guides else base[:, None][:, :0])
 
-    def _count(self, part: SessionModel, positions: int) -> None:
+    def _count_pass(self, part: SessionModel, positions: int) -> None:
         self._counters.forwards += 1
         self._counters.base += part.base
         self._counters.guide += part.guides
@@ -223,7 +223,7 @@ def shared_annealing(requests: Sequence[Request]) -> Annealing | None:
     """Return the temperature schedule of all requests. Raise `UsageError` if they differ."""
     schedules = {request.annealing for request in requests}
     if len(schedules) > 1:
-        raise UsageError("requests of one batch have different annealing of the temperature; decode them separately")
+        raise UsageError("requests of a batch must have the same temperature annealing; decode them separately")
     return next(iter(schedules), None)
 
 

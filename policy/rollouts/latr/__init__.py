@@ -27,8 +27,8 @@ def latr(
     LATR 2025, arXiv:2510.24302. p_1 >= p_2 are the two largest probabilities of the next token. A branch is pruned if
     the edit distance of its next r = `lookahead` tokens to its parent's is less than `least` per token. The constants
     are those of the released code. A group has a sample, its branches, the branches of these (earlier first), and
-    further samples up to the group size. Ours: a completion is finished before it branches, and the released schedule
-    that mixes in plain samples is left out. The trainer computes the log-probabilities; evaluation only samples.
+    further samples up to the group size. Unlike the released code, a completion is finished before it branches, and no
+    schedule mixes in plain samples. The trainer computes the log-probabilities; evaluation only samples.
     """
     if not (0 < second <= 0.5 and 0 < gap <= 1 and 0 <= least <= 1 and lookahead >= 1):
         raise ValueError(

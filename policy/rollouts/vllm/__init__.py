@@ -100,7 +100,7 @@ class _Rollouts(TrainerCallback):
         self.stop()
 
     def on_evaluate(self, args, state, control, **kwargs):
-        """Stop the server after an evaluation that follows training, since it may be the last."""
+        """Stop the server after an evaluation that follows training, which may be the last evaluation."""
         if not self.training:
             self.stop()
 

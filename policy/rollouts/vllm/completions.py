@@ -27,8 +27,8 @@ def server_rollouts(
     the trained one: its log-probabilities are returned, and ratios are relative to them. Start vLLM's server with
     `--logprobs-mode processed_logprobs`, so that they include temperature and truncation.
 
-    Groups are distributed over the servers. If a server fails, its groups go to the other servers, and it is not used
-    for an increasing delay. Raise `DataError` if all servers fail.
+    Groups are distributed over the servers. If a server fails, its groups go to the other servers, and the server
+    pauses for an increasing delay. Raise `DataError` if all servers fail.
     """
     servers = [url.rstrip("/") for url in addresses(urls, "--rollout_server")]
     for url in servers:

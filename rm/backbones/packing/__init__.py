@@ -1,6 +1,6 @@
 """Packing: many sequences in one row without padding, with shared prefixes computed once and scores unchanged.
 
-In sorted order, every sequence starts with a prefix shared with the previous one, and only the rest is computed:
+In sorted order, sequence x_i shares its first s_i tokens with the previous one, and only the rest is computed:
 
     x_i = x_{i-1}[:s_i] + rest_i            Σ_i |rest_i| tokens instead of N max_i |x_i|
 
@@ -58,7 +58,7 @@ def common_prefix_length(first: Ids, second: Ids, least: int = LEAST) -> int:
 
 
 def prefix_batches(rows: Sequence[Row], batch_tokens: int, least: int = LEAST) -> list[list[Row]]:
-    """Split sorted, distinct sequences into batches of at most `batch_tokens` computed tokens, or a single sequence.
+    """Split sorted, distinct sequences into batches of at most `batch_tokens` computed tokens, or of one long sequence.
 
     >>> prefix_batches([[1, 2, 3], [1, 2, 4], [1, 2, 5], [7]], 4, least=2)
     [[[1, 2, 3], [1, 2, 4]], [[1, 2, 5], [7]]]
@@ -77,7 +77,7 @@ def prefix_batches(rows: Sequence[Row], batch_tokens: int, least: int = LEAST) -
 
 
 class Span(NamedTuple):
-    """Part of a sequence: the last `queries` entries of `path`, the indices of all its tokens up to the span's end."""
+    """The last `queries` tokens of a sequence's beginning; `path` has the indices of all tokens of that beginning."""
 
     path: np.ndarray
     queries: int
@@ -235,7 +235,7 @@ AttentionInterface.register(NAME, attend)
 
 @contextmanager
 def packed_attention(model: Any) -> Iterator[None]:
-    """Switch the model to packed attention within the context, in which no thread may run it on other inputs."""
+    """Switch the model to packed attention within the context; no other thread may run the model meanwhile."""
     before = model.config._attn_implementation
     model.set_attn_implementation(NAME)
     try:

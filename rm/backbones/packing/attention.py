@@ -53,38 +53,38 @@ def set_attention(model: Any, name: str | None) -> None:
 def _attention_error(model: Any, name: str, reason: str) -> UsageError:
     kind = model.config.model_type
     return UsageError(
-        f"--attn_implementation {name} does not work with this {kind} here ({reason}); "
+        f"--attn_implementation {name} does not work with this {kind} model ({reason}); "
         "use sdpa or eager, or leave the option out"
     )
 
 
 def check_padding_free(model: Any, name: str | None, max_length: int | None) -> None:
-    """Raise `UsageError` unless the model and a named attention support packed rows up to `max_length` tokens."""
+    """Raise `UsageError` unless model and attention (None: the model's) support packed rows of `max_length` tokens."""
     limit, kind = packing_limit(model), model.config.model_type
     if not (name in (None, "sdpa") or _is_flash(name)):
         raise UsageError(
-            f"--padding_free needs --attn_implementation sdpa or FlashAttention, not {name}; leave one of the two out"
+            f"--padding_free needs --attn_implementation sdpa or FlashAttention, not {name}; remove one of the two"
         )
     if not limit:
         raise UsageError(
             f"--padding_free supports decoders in which every layer is plain softmax attention, unlike this {kind}; "
-            "leave it out"
+            "remove the option"
         )
     if limit < (max_length or sys.maxsize):
         raise UsageError(
-            f"--padding_free supports sequences up to the sliding window of this {kind}, {limit} tokens, and "
-            f"--max_length is {max_length or 'not set'}; lower it, or leave --padding_free out"
+            f"--padding_free supports sequences up to the sliding window of this {kind}, {limit} tokens, but "
+            f"--max_length is {max_length or 'not set'}; lower --max_length, or remove --padding_free"
         )
 
 
 @contextmanager
 def padding_free(model: Any, name: str | None = None) -> Iterator[None]:
-    """Compute padded batches without their padding within the context, by a named attention implementation.
+    """Compute padded batches without their padding within the context, with the attention implementation `name`.
 
     The backbone reads the distinct sequences of a batch as one row, and its hidden states are put back to [N, L, D]
     before the head; states at padding are undefined. By default (as for scoring) a prefix that sequences share is
-    computed once; FlashAttention computes every sequence in full. Gradient checkpointing needs the context around the
-    backward pass too.
+    computed once; FlashAttention computes every sequence in full. With gradient checkpointing, the backward pass must
+    run within the context too.
     """
     trunk: Any = language_model_of(model).base_model
     flash = name is not None and _is_flash(name)

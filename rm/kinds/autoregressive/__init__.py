@@ -13,7 +13,7 @@ from .._settings import BackboneSettings, EosSettings, LabelSettings, StreamSett
 
 
 def autoregressive() -> Kind:
-    """r(x, y) = β Σ_t log π_r(y_t | x, y_<t) of a causal language model π_r; adapters of GenARM, PARM or UniARM."""
+    """Reward r(x, y) = β Σ_t log π_r(y_t | x, y_<t) of a causal language model π_r; for GenARM, PARM or UniARM."""
     return Kind(
         __name__,
         "model:load_autoregressive",
@@ -43,7 +43,7 @@ class AutoregressiveSettings(LabelSettings, BackboneSettings, EosSettings, Strea
         ),
         Rule(
             lambda settings: settings.concentration != 0.5 and settings.preferences != "dirichlet",
-            "--concentration {concentration} is for --preferences dirichlet; leave one of them out",
+            "--concentration {concentration} is for --preferences dirichlet; remove one of them",
         ),
     )
     adapter: str = setting(

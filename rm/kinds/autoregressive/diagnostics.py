@@ -51,7 +51,7 @@ class GuideDiagnostics(NamedTuple):
 
 
 def pair_diagnostics(gaps: np.ndarray, lengths: np.ndarray, wins: np.ndarray) -> tuple[float, float, float, int]:
-    """Return length correlation, accuracy, accuracy without length, and number of pairs with a preference.
+    """Return length correlation, accuracy, accuracy with length regressed out, and number of pairs with a preference.
 
     `gaps` are Δ [B], `lengths` are |y0| - |y1| [B], `wins` are P(y0 better) [B].
 
@@ -89,7 +89,7 @@ class ContextSpread:
             self.entropies += float(-(chances * logprobs).sum())
 
     def values(self) -> tuple[float, float]:
-        """Return Σ_v SD_c[p(v | c)] and the mean entropy in nats."""
+        """Return Σ_v SD_c[p(v | c)] over tokens v and prompts c, and the mean entropy in nats."""
         means = self.sums / self.contexts
         spread = (self.squares / self.contexts - means.square()).clamp_min(0).sqrt().sum()
         return float(spread), self.entropies / self.contexts
@@ -134,7 +134,7 @@ def _measure(
 
 
 def _context_logits(model: Any, inputs: dict[str, Tensor]) -> Tensor:
-    """Return the logits [M, V] that predict the completions' tokens, at the preference set last."""
+    """Return the logits [M, V] that predict the completions' tokens, at the current preference."""
     tokens, attention = inputs["tokens"], inputs["attention"]
     columns = torch.arange(tokens.shape[1], device=tokens.device)
     predicted = (columns >= inputs["start"][:, None].clamp_min(1)) & attention.bool() & ~inputs["tool_results"]
@@ -265,11 +265,11 @@ class CollapseMonitor(Monitor):
 
 
 def collapsed_objectives(measured: Mapping[str, GuideDiagnostics], base: float, limit: float) -> list[str]:
-    """Return the objectives for which the guide has collapsed: it ignores its context and predicts no more than length.
+    """Return the objectives for which the guide has collapsed: it ignores context and predicts no better than length.
 
     With all weight on the objective, the context sensitivity is below `limit` times the base model's, and the accuracy
-    without length is at most 1/2 + 1 / √n over n pairs (two standard errors of chance). The second condition is needed
-    because a bag of words can predict labels without context.
+    with length regressed out is at most 1/2 + 1 / √n over n pairs (two standard errors of chance). The second condition
+    is needed because a bag of words can predict labels without context.
     """
     return [
         name
@@ -279,5 +279,5 @@ def collapsed_objectives(measured: Mapping[str, GuideDiagnostics], base: float, 
 
 
 def flatten(diagnostics: Mapping[str, GuideDiagnostics]) -> dict[str, float]:
-    """Return all measures with the objective's name appended."""
+    """Return all measures by name, with the objective's name appended."""
     return {f"{key}_{name}": value for name, at in diagnostics.items() for key, value in at._asdict().items()}

@@ -68,7 +68,7 @@ class AutoregressiveRewardModel:
     def logprobs(
         self, examples: Sequence[Example], *, preference: Preference | None = None, batch_tokens: int = 16_384
     ) -> list[np.ndarray]:
-        """Return log π_r + c_t in nats of every completion token, the last ones of `encoder.encode(example).ids`."""
+        """Return log π_r + c_t in nats of every completion token: the last tokens of `encoder.encode(example).ids`."""
         if self.adapter is not None and self.adapter.settings.follows_preference:
             with torch.inference_mode():
                 self.adapter.set_preference(preference or self.preference)
@@ -252,7 +252,7 @@ def resolve_settings(source: str, saved: Mapping[str, Any], **arguments: Any) ->
     for name, value in arguments.items():
         if saved.get(name) is not None and value not in (None, saved[name]):
             stated = f"{source} was saved with {name} {saved[name]}, got {value}"
-            raise UsageError(f"{stated}; leave the argument out, or start from the base")
+            raise UsageError(f"{stated}; remove the argument, or start from the base model")
     values = {name: value if saved.get(name) is None else saved[name] for name, value in arguments.items()}
     return {name: value for name, value in values.items() if value is not None}
 

@@ -155,7 +155,7 @@ class PreferenceTask(Task):
         return self.sequence_logistic(gap, wins, alpha, **extra).mean(), gap
 
     def labelled_gaps(self, outputs: Tensor, inputs: dict[str, Tensor], step: int) -> tuple[Tensor, Tensor]:
-        """Return Δ(α) and 1/2 + Σ_k α_k (w_k - 1/2) over the labelled objectives, at the preferences of `loss`."""
+        """Return Δ(α) and label 1/2 + Σ_k α_k (w_k - 1/2) of labelled objectives k, at the preferences of `loss`."""
         alpha = self._preferences(self._draws(inputs["pair_index"].tolist(), step)).to(outputs)
         return outputs, 0.5 + (alpha * (inputs["wins"] - 0.5).nan_to_num(0.0)).sum(dim=1)
 

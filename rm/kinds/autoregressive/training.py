@@ -119,7 +119,7 @@ def betas_of(settings: AutoregressiveSettings) -> list[float]:
         try:
             beta = float(value)
         except ValueError as error:
-            raise UsageError(f"--objective_betas are NAME=β, such as helpful=0.5; got '{text}'") from error
+            raise UsageError(f"--objective_betas must be NAME=β, such as helpful=0.5; got '{text}'") from error
         if name not in betas:
             raise UsageError(f"--objective_betas: no objective '{name}'; {did_you_mean(name, settings.objectives)}")
         betas[name] = beta

@@ -27,7 +27,7 @@ class BoostedRewardModel:
     def __init__(self, stages: Sequence[RewardModel], names: Sequence[str], weights: Sequence[float]):
         objectives = {stage.contract.objectives for stage in stages}
         if len(stages) < 2 or len(objectives) != 1:
-            raise UsageError(f"boosting has two or more stages with the same objectives, got {sorted(objectives)}")
+            raise UsageError(f"boosting needs two or more stages with the same objectives, got {sorted(objectives)}")
         if len(weights) != len(stages) or not np.isfinite(weights).all():
             raise UsageError(f"{len(stages)} stages need as many finite weights, got {list(weights)}")
         self.members, self.names, self.weights = list(stages), list(names), [float(weight) for weight in weights]
@@ -83,7 +83,7 @@ def load_boosted(source: str, **options: Any) -> BoostedRewardModel:
         raise DataError(f"{folder / SETTINGS}: not the settings of a boosted model ({error}); retrain it") from error
     model = BoostedRewardModel([load_reward_model(name, **options) for name in names], names, weights)
     if model.contract != load_contract(folder):
-        raise DataError(f"{source}: its stages have changed since it was built; build it again")
+        raise DataError(f"{source}: its stages have changed since it was built; build the model again")
     return model
 
 
@@ -101,7 +101,7 @@ def stage_gaps(stages: Sequence[RewardModel], pairs: Sequence[PreferencePair]) -
     gaps = []
     for number, stage in enumerate(stages, start=1):
         if len(stage.contract.objectives) != 1:
-            raise UsageError(f"a stage has one objective, got {', '.join(stage.contract.objectives)}")
+            raise UsageError(f"a stage must have one objective, got {', '.join(stage.contract.objectives)}")
         gaps.append(finite_gaps(stage.rate(examples)[:, 0], pairs, f"stage {number}"))
     return gaps
 
@@ -116,7 +116,7 @@ def stage_weights(gaps: Sequence[Gaps], wins: Gaps, shrink: float) -> list[float
 
 
 def stage_weight(before: Gaps, stage: Gaps, wins: Gaps, shrink: float) -> float:
-    """argmin_{λ >= 0} mean_b -p log σ(Δ + λδ) - (1 - p) log σ(-Δ - λδ) + ½ s λ²
+    """Return argmin_{λ >= 0} mean_b -p log σ(Δ + λδ) - (1 - p) log σ(-Δ - λδ) + ½ s λ²
 
     Δ = `before`, δ = `stage`, p = `wins`; the line search of boosting, Friedman 2001, doi:10.1214/aos/1013203451. s =
     `shrink` > 0 keeps λ finite if a stage orders every pair correctly. λ is 0 if the stage contradicts the labels.

@@ -8,7 +8,7 @@ from .combination import parse_rule
 
 
 def ensemble() -> Kind:
-    """r(x, y) = mean_m z_m - λ std_m z_m, or another combination of the members' standardised rewards z_m."""
+    """r(x, y) = mean_m z_m - λ std_m z_m for a pessimism λ, or another combination of standardised rewards z_m."""
     return Kind(__name__, "model:load_ensemble", "training:EnsembleTraining", EnsembleSettings, reads_data=False)
 
 
@@ -19,7 +19,7 @@ class MemberSettings(Settings):
     rules = (
         Rule(
             lambda settings: len(settings.members) < 2,
-            "an ensemble or a boosted reward model has two or more --members, got {members}",
+            "an ensemble or a boosted reward model needs two or more --members, got {members}",
         ),
     )
     members: list[str] = setting(
@@ -50,6 +50,6 @@ class EnsembleSettings(MemberSettings, CombinationSettings):
     rules = (
         Rule(
             lambda settings: any("," in member for member in settings.members),
-            "--members {members}: a comma separates the members of an ensemble; rename the folder whose name has one",
+            "--members {members}: a comma separates the members of an ensemble; rename the folder with a comma",
         ),
     )

@@ -43,17 +43,17 @@ def lowest() -> Combine:
 def mean_std(weight: float) -> Combine:
     """r = mean_m r_m - λ std_m r_m, λ = `weight` >= 0; the paper subtracts the variance   arXiv:2310.02743"""
     if not weight >= 0:
-        raise UsageError(f"mean_std: weight is >= 0, got {weight}")
+        raise UsageError(f"mean_std: weight must be >= 0, got {weight}")
     return lambda members, _: members.mean(axis=0) - weight * deviation(members)
 
 
 def softmin(beta: float) -> Combine:
     """r = -(1/β) log (Σ_m exp(-β r_m) / M): the mean at β = 0, the minimum at β = inf, decreasing in β
 
-    The pessimistic reward of arXiv:2606.09073, equal weights; its β is 1/β here. `beta` >= 0, in 1 / units of reward.
+    Pessimistic reward of arXiv:2606.09073 (whose β is our 1/β), equal weights. `beta` >= 0, in 1 / units of reward.
     """
     if not beta >= 0:
-        raise UsageError(f"softmin: beta is >= 0, got {beta}")
+        raise UsageError(f"softmin: beta must be >= 0, got {beta}")
     if beta == 0:
         return mean()
     if np.isinf(beta):
@@ -97,12 +97,12 @@ RULES: dict[str, Callable[..., Combine]] = {
 def combine_by(rule: MemberRule) -> Combine:
     """Return the function of a rule; raise `UsageError` for an unknown name or wrong arguments."""
     if rule.name not in RULES:
-        raise UsageError(f"no rule '{rule.name}' to combine members; {did_you_mean(rule.name, RULES)}")
+        raise UsageError(f"unknown rule '{rule.name}' for combining members; {did_you_mean(rule.name, RULES)}")
     factory: Any = RULES[rule.name]
     parameters = [*signature(factory).parameters]
     if sorted(parameters) != sorted(rule.arguments):
         form = f"{rule.name}({', '.join(f'{name}=...' for name in parameters)})" if parameters else rule.name
-        raise UsageError(f"the rule '{rule.name}' is written {form}, got {dict(rule.arguments)}")
+        raise UsageError(f"the rule '{rule.name}' must be written as {form}, got {dict(rule.arguments)}")
     return factory(**rule.arguments)
 
 
@@ -112,7 +112,7 @@ def parse_rule(text: str) -> MemberRule:
     try:
         rule = MemberRule(spec.name, {name: float(value) for name, value in spec.arguments.items()})
     except ValueError as error:
-        raise UsageError(f"--combine {text}: its arguments are numbers, as in mean_std(weight=1)") from error
+        raise UsageError(f"--combine {text}: its arguments must be numbers, as in mean_std(weight=1)") from error
     combine_by(rule)
     return rule
 

@@ -38,9 +38,9 @@ class EnsembleRewardModel(UncertainRewardModel):
     ):
         objectives = {member.contract.objectives for member in members}
         if len(members) < 2 or len(objectives) != 1:
-            raise UsageError(f"an ensemble has two or more members with the same objectives, got {sorted(objectives)}")
+            raise UsageError(f"ensembles need two or more members with the same objectives, got {sorted(objectives)}")
         if not pessimism >= 0:
-            raise UsageError(f"pessimism is a weight >= 0, got {pessimism}")
+            raise UsageError(f"pessimism must be >= 0, got {pessimism}")
         if rule is not None and pessimism:
             raise UsageError(f"an ensemble takes a pessimism or a rule, not both; got {pessimism} and '{rule.name}'")
         super().__init__(rule or MemberRule("mean_std", {"weight": pessimism}))

@@ -21,7 +21,7 @@ class EnsembleTraining(Training[EnsembleSettings]):
     def read(self, sources: Sequence[str], held_out: Sequence[str]) -> TrainingData:
         """Return empty data; raise `UsageError` if any data are named, since an ensemble is not trained."""
         if sources or held_out:
-            raise UsageError("an ensemble combines trained reward models; leave --data and --eval_data out")
+            raise UsageError("an ensemble combines trained reward models; remove --data and --eval_data")
         return TrainingData(Judged([], []), Judged([], []), RowReport(), RowReport())
 
     def prepare(self, data: TrainingData) -> Prepared:

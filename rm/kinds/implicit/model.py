@@ -41,7 +41,7 @@ class ImplicitRewardModel:
         self.contract = encoder.contract
 
     def logprobs(self, examples: Sequence[Example], *, batch_tokens: int = 16_384) -> list[np.ndarray]:
-        """Return log π - log π_ref in nats of every completion token (the last ones of `encoder.encode(x).ids`)."""
+        """Return log π - log π_ref in nats of every completion token (the last of `encoder.encode(x).ids`)."""
         rows = [self.encoder.encode_completion(example) for example in examples]
         both = (model_logprobs(model, rows, batch_tokens) for model in (self.policy, self.reference))
         return [policy - reference for policy, reference in zip(*both, strict=True)]
@@ -76,14 +76,14 @@ def load_implicit(
     contract = load_contract(folder) if (folder / SETTINGS).exists() else None
     saved = _read(folder) if contract else {}
     if reference is None and not saved:
-        raise UsageError(f"the implicit reward of {source} needs the model that it was trained from; give a reference")
+        raise UsageError(f"the implicit reward of {source} needs a reference; give the model that it was trained from")
     reference = reference and absolute_name(reference)
     settings: dict[str, Any] = {"policy": saved.get("policy") or absolute_name(source), "reference": None, "beta": 0.1}
     settings |= resolve_settings(source, saved, reference=reference, beta=beta)
     check_beta(settings["beta"])
     backbone = content_hash([settings["policy"], settings["reference"], settings["beta"]])
     if contract and contract.backbone != backbone:
-        raise DataError(f"{folder / SETTINGS}: its models and beta are not those of {FILE}; restore the saved file")
+        raise DataError(f"{folder / SETTINGS}: its models and beta differ from {FILE}; restore the saved file")
     fixed = vars(contract) if contract else {}
     limits = resolve_settings(source, fixed, max_length=max_length, bos=bos, eos=eos)
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)

@@ -12,7 +12,7 @@ from .._settings import ClassifierSettings, EosSettings, LabelSettings
 
 
 def latent() -> Kind:
-    """r(x, y) = w · h_T,   h_0 the last hidden state of the conversation, h_t the hidden state after input h_{t-1}"""
+    """r(x, y) = w · h_T after T latent steps: h_0 is the last hidden state, h_t the state after the input h_{t-1}"""
     return Kind(
         __name__, "model:load_latent", "training:LatentTraining", LatentSettings, LatentContract, by_gradient=True
     )
@@ -35,7 +35,7 @@ class LatentSettings(LabelSettings, ClassifierSettings, EosSettings):
         0, "Optimizer steps of stage 1, which trains without latent steps.", range=AT_LEAST_0, advanced=True
     )
     latent_alignment: float = setting(
-        1.0, "Weight of latent steps' divergence from the rationale, in nats.", range=AT_LEAST_0, advanced=True
+        1.0, "Weight of the divergence (nats) of latent steps from the rationale.", range=AT_LEAST_0, advanced=True
     )
     latent_price: float = setting(
         0.01, "Price of a latent step for the depth head, in units of accuracy.", range=AT_LEAST_0, advanced=True

@@ -44,11 +44,11 @@ class LatentScores(NamedTuple):
 
 
 class LatentRewardModel(SavedClassifier[Encoder]):
-    """r(x, y) = w · h_T,   h_0 the last hidden state of the conversation, h_t the hidden state after input h_{t-1}
+    """r(x, y) = w · h_T of T latent steps: h_0 is a conversation's last hidden state, h_t the state after input h_{t-1}
 
     After LASAR (arXiv:2605.10207, known to us by its abstract). The scoring contract defines T: `latent_steps`, or, if
-    `latent_depth` is `head`, argmax_t (V h_0 + c)_t in 0, ..., `latent_steps` (the smallest of equal ones) with the
-    parameters V and c of the depth head. See `steps.LatentSteps` for a single step.
+    `latent_depth` is `head`, argmax_t (V h_0 + c)_t in 0, ..., `latent_steps` (the smallest if several are equal) with
+    the parameters V and c of the depth head. See `steps.LatentSteps` for a single step.
     """
 
     contract: LatentContract
@@ -124,8 +124,8 @@ def put_heads(model: Any, depths: int | None, seed: int) -> None:
     """Add the scalar head to a language model and, unless `depths` is None, a depth head that selects one of `depths`.
 
     The scalar head is initialised from the seed with the model's `initializer_range`. The depth head starts with
-    probability `P_DEEPEST` for the largest number of steps, so that it continues a training with a fixed
-    number. With equal probabilities, a small model's steps forgot what they had learned (`research/studies/latent`).
+    probability `P_DEEPEST` for the largest number of steps, so that it can continue a training with a fixed number.
+    With equal probabilities, a small model unlearned its latent steps (`research/studies/latent`).
     """
     width = model.get_output_embeddings().weight.shape[1]
     like = {"device": model.device, "dtype": model.dtype}
@@ -247,7 +247,7 @@ def _new_contract(
 def _with_depth(
     contract: LatentContract, model: Any, latent_steps: int | None, latent_depth: Depth | None, max_length: int | None
 ) -> LatentContract:
-    """Return the contract with these steps, depth and length; raise an error if they exceed its context."""
+    """Return the contract with these steps, depth and length; raise an error if they exceed the model's context."""
     steps = contract.latent_steps if latent_steps is None else latent_steps
     if steps < 0:
         raise UsageError(f"latent_steps must be a number of steps >= 0, got {steps}")
@@ -261,7 +261,7 @@ def _with_depth(
         )
     depth = latent_depth or contract.latent_depth
     if depth not in ("fixed", "head"):
-        raise UsageError(f"latent_depth is fixed or head, got '{depth}'")
+        raise UsageError(f"latent_depth must be 'fixed' or 'head', got '{depth}'")
     return replace(contract, latent_steps=steps, latent_depth=depth, max_length=length)
 
 

@@ -18,7 +18,7 @@ def aligned_tokens(lengths: Int[Tensor, " N"], steps: int) -> Int[Tensor, "N T"]
 
 
 def bidirectional_kl(logits: Float[Tensor, "*M V"], other: Float[Tensor, "*M V"]) -> Float[Tensor, "*M"]:
-    """½ KL(p ‖ q) + ½ KL(q ‖ p) = ½ Σ_v (p_v - q_v)(log p_v - log q_v), in nats, >= 0"""
+    """½ KL(p ‖ q) + ½ KL(q ‖ p) = ½ Σ_v (p_v - q_v)(log p_v - log q_v) in nats, of the logits' distributions p and q"""
     log_p, log_q = logits.float().log_softmax(dim=-1), other.float().log_softmax(dim=-1)
     return 0.5 * ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(dim=-1)
 
@@ -47,7 +47,7 @@ def reinforce(
 
     REINFORCE, Williams 1992. π_c and π_r are the softmax of the depth head's logits for the two completions, T and U
     are the `samples` from them. The baseline b is the exact expected return, without gradient: the scores after fewer
-    steps are by-products of those after more. With b, the loss of a pair does not depend on its batch.
+    steps are by-products of the scores after more. With b, the loss of a pair does not depend on its batch.
     """
     rows = torch.arange(len(returns), device=returns.device)
     log_chosen, log_rejected = chosen.log_softmax(dim=-1), rejected.log_softmax(dim=-1)

@@ -43,7 +43,7 @@ class LatentSteps:
         return self.state
 
     def select(self, rows: Int[Tensor, " M"]) -> None:
-        """Continue with some of the rows."""
+        """Keep the given rows for further steps."""
         if self.cache is not None:
             self.cache.reorder_cache(rows)
         self.attention, self.position, self.state = self.attention[rows], self.position[rows], self.state[rows]
@@ -64,12 +64,12 @@ def latent_states(
     """Return h_0, ..., h_T of every sequence for T = `steps`; differentiable. See `LatentSteps`."""
     run = LatentSteps(model, tokens, attention)
     if steps and run.cache is None:
-        raise UsageError("latent steps need the cache, which gradient checkpointing disables; leave it out")
+        raise UsageError("latent steps need the cache, which gradient checkpointing disables; turn checkpointing off")
     return torch.stack([run.state, *(run.advance() for _ in range(steps))], dim=1)
 
 
 def states_after(run: LatentSteps, steps: Int[Tensor, " N"]) -> Float[Tensor, "N D"]:
-    """Return h_{T_n} of every row n; rows that have taken their steps leave the batch."""
+    """Return h_{T_n} of every row n after its T_n steps; finished rows leave the batch."""
     final, rows = run.state, torch.arange(len(steps), device=steps.device)
     for step in range(1, int(steps.max()) + 1):
         going = (steps[rows] >= step).nonzero()[:, 0]

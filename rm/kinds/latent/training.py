@@ -80,13 +80,13 @@ class Outputs(NamedTuple):
     depths: Float[Tensor, "M S"]
     """Logits of the depth head; zeros if the model has none."""
     divergences: Float[Tensor, "M S"]
-    """Divergence of step t from its token of the rationale, in nats; 0 for t = 0 and without a rationale."""
+    """Divergence (nats) of latent step t from its aligned rationale token; 0 for t = 0 and without a rationale."""
     rationale_nll: Float[Tensor, " M"]
     """Mean of -log p over a rationale's tokens, in nats; 0 without a rationale."""
 
 
 class LatentTask(Task):
-    """L = L_BT(r_T) + λ D + μ L_rationale + L_depth, in nats, each a mean over the batch
+    """L = L_BT(r_T) + λ D + μ L_rationale + L_depth in nats, with weights λ and μ; each term is a mean over the batch
 
     L_BT = -log σ(r_T(chosen) - r_T(rejected)) on the scores after T steps. D compares p_t, which the LM head reads from
     the latent state h_t, with q_t, the same model's prediction of token m(t) of the written rationale when it reads the
@@ -94,9 +94,9 @@ class LatentTask(Task):
     negative log-likelihood of the rationale's tokens, which keeps the LM head a language model.
 
     Stage 1, the first `stage_1_steps` optimizer steps: T = 0 and D = 0. Stage 2 with `latent_depth` fixed: T is the
-    contract's and D the mean over steps. With a depth head: T is drawn from it for every completion, D compares the
-    last step only, with the rationale's last token, and L_depth is `objectives.reinforce` with a `price` per step. The
-    depth head reads h_0 without gradient. Evaluation takes the number of steps that scoring takes.
+    contract's number of steps and D the mean over them. With a depth head: T is drawn from it for every completion, D
+    compares the last step only, with the rationale's last token, and L_depth is `objectives.reinforce` with a `price`
+    per step. The depth head reads h_0 without gradient. Evaluation takes the number of steps that scoring takes.
 
     The stages, D and the depth head are described in LASAR's abstract (arXiv:2605.10207); λ, μ, m(t), q_t and h_0
     without gradient, and the price are ours.
@@ -126,7 +126,7 @@ class LatentTask(Task):
                 "rationale_rejected, or set --latent_alignment 0"
             )
         if stated and not head_reads_last_states(self.reward_model.language_model):
-            raise DataError("this model's logits are not the LM head of its last hidden states; leave rationales out")
+            raise DataError("this model's logits are not the LM head of its last hidden states; remove rationales")
 
     def collate(self, rows: Sequence[LatentRow]) -> dict[str, Tensor]:
         """Collate rows into 2B sequences, the chosen ones first, and the same sequences with their rationales."""
@@ -254,7 +254,7 @@ def _divergences(
     starts: Int[Tensor, " M"],
     tokens: Int[Tensor, "M T"],
 ) -> Float[Tensor, "M T"]:
-    """Return the divergence of every latent state from its token of the rationale; 0 without a rationale."""
+    """Return the divergence of every latent state from the rationale token aligned with it; 0 without a rationale."""
     predicting = (starts[:, None] + tokens - 2).clamp_min(0)  # the state before the token, counted from 1
     with torch.no_grad():
         teacher = head_logits(model, read.gather(1, predicting[..., None].expand(-1, -1, read.shape[-1])))
@@ -273,7 +273,7 @@ class LatentTraining(PairTraining, ClassifierTraining):
         settings, pairs, held = self.settings, data.train.pairs, data.held_out.pairs
         model = self.build(pairs)
         if model.contract.latent_steps and self.arguments.gradient_checkpointing:
-            raise UsageError("--gradient_checkpointing disables the cache that latent steps need; leave the flag out")
+            raise UsageError("--gradient_checkpointing disables the cache that latent steps need; remove the flag")
         self.report(f"the first sequence reads: {model.encoder.render(pairs[0].examples[0])[:300]!r}")
         encoding, counts = self._encode(model, pairs, "data")
         eval_rows = self._encode(model, held, "eval_data")[0].rows if held else None

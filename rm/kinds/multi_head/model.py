@@ -45,7 +45,7 @@ class MultiHeadRewardModel(UncertainRewardModel):
     def on(
         cls, body: ScalarRewardModel, pairs: Sequence[PreferencePair], objective: str, rule: MemberRule, fit: HeadFit
     ) -> "MultiHeadRewardModel":
-        """Fit the heads on a trained reward model, with the pairs that are labelled for the objective."""
+        """Fit the heads on a trained reward model, each with the pairs labelled for its objective."""
         check_body(body)
         labelled = [pair for pair in pairs if not np.isnan(pair.chance(objective))]
         if not labelled:
@@ -79,7 +79,7 @@ class MultiHeadRewardModel(UncertainRewardModel):
 def check_body(body: ScalarRewardModel) -> None:
     """Raise `UsageError` if a model has several rewards, or if its reward is not a head's output at the last token."""
     if len(body.contract.objectives) != 1:
-        raise UsageError(f"heads are fitted to one reward, and this model has {', '.join(body.contract.objectives)}")
+        raise UsageError(f"heads are fitted to one reward, but this model has {', '.join(body.contract.objectives)}")
     if decoder_head(body.model) is None:
         name = body.model.config.model_type
         raise UsageError(f"a '{name}' reward model has no head at its last token, as this kind needs; give a decoder")

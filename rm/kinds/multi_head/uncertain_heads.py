@@ -75,11 +75,11 @@ class HeadFit:
     def __post_init__(self) -> None:
         """Raise `UsageError` for invalid values."""
         if self.form not in FORMS:
-            raise UsageError(f"the form of the heads' loss is one of {', '.join(FORMS)}, got '{self.form}'")
+            raise UsageError(f"the form of the heads' loss must be one of {', '.join(FORMS)}, got '{self.form}'")
         if not (self.heads >= 2 and self.steps >= 1 and self.batch >= 1 and self.learning_rate > 0):
             raise UsageError(
-                f"heads >= 2, steps and batch >= 1, learning_rate > 0; got {self.heads}, {self.steps}, {self.batch}, "
-                f"{self.learning_rate}"
+                f"heads must be >= 2, steps and batch >= 1, learning_rate > 0; got {self.heads}, {self.steps}, "
+                f"{self.batch}, {self.learning_rate}"
             )
 
 

@@ -27,7 +27,7 @@ WEIGHTS = "objective_weights.json"
 
 
 class MultiObjectiveRewardModel(ScalarRewardModel):
-    """Rewards (r_1, ..., r_K, Σ_k w_k r_k) with weights w_k. The head has a row for each, also for the weighted sum."""
+    """Rewards (r_1, ..., r_K, Σ_k w_k r_k) with weights w_k. The head has a row for each of these rewards."""
 
     def __init__(self, model: Any, encoder: Encoder, weights: Mapping[str, float]):
         super().__init__(model, encoder)
@@ -87,11 +87,11 @@ def with_overall(model: ScalarRewardModel, weights: Mapping[str, float]) -> Mult
     """Set the last output of a model's head, `overall`, to the weighted sum of its other outputs."""
     *names, last = model.contract.objectives
     if last != OVERALL:
-        raise UsageError(f"the last objective has to be '{OVERALL}', got {', '.join(model.contract.objectives)}")
+        raise UsageError(f"the last objective must be '{OVERALL}', got {', '.join(model.contract.objectives)}")
     weights = checked_weights(weights, names)
     head = last_linear(model.model, len(names) + 1)
     if head is None:
-        raise UsageError(f"this model has no linear head of {len(names) + 1} outputs; leave --weights out")
+        raise UsageError(f"this model has no linear head of {len(names) + 1} outputs; remove --weights")
     w = torch.tensor([*weights.values()], dtype=torch.float64, device=head.weight.device)
     for tensor in [head.weight] + ([] if head.bias is None else [head.bias]):
         tensor[-1] = torch.tensordot(w, tensor[:-1].double(), 1).to(tensor.dtype)
@@ -105,11 +105,11 @@ def checked_weights(weights: Mapping[str, float], objectives: Sequence[str]) -> 
     """Return a finite weight for every objective, in the objectives' order; a negative weight marks a cost."""
     for name in weights:
         if name not in objectives:
-            raise UsageError(f"no objective '{name}' to weigh; {did_you_mean(name, objectives)}")
+            raise UsageError(f"unknown objective '{name}' in the weights; {did_you_mean(name, objectives)}")
     if absent := [name for name in objectives if name not in weights]:
         raise UsageError(f"the weights {dict(weights)} lack {', '.join(absent)}; add {absent[0]}=0 for no weight")
     if not all(np.isfinite(weight) for weight in weights.values()) or not any(weights.values()):
-        raise UsageError(f"weights are finite numbers and not all 0, got {dict(weights)}")
+        raise UsageError(f"weights must be finite numbers and not all 0, got {dict(weights)}")
     return {name: float(weights[name]) for name in objectives}
 
 
@@ -139,8 +139,8 @@ def labelled_overall(pairs: Sequence[PreferencePair]) -> list[PreferencePair]:
     labelled = [pair for pair in pairs if not np.isnan(pair.chance(OVERALL))]
     if not labelled:
         raise DataError(
-            f"none of {len(pairs)} pairs has an '{OVERALL}' label to learn weights from; add some, or give them with "
-            "--weights NAME=NUMBER,..."
+            f"none of {len(pairs)} pairs has an '{OVERALL}' label to learn weights from; add labels, or give the "
+            "weights with --weights NAME=NUMBER,..."
         )
     return labelled
 
@@ -175,5 +175,5 @@ def _check_sum(model: MultiObjectiveRewardModel) -> None:
     if not ((overall - torch.stack(parts).sum(0)).abs() <= tolerance * size).all():
         raise DataError(
             f"the overall reward is not the sum of the objectives weighted by {model.weights}; the head has been "
-            "changed since, train again"
+            "changed; train again"
         )

@@ -110,7 +110,7 @@ class ObjectivesTask(Task):
         for name, counts in label_counts(rows, self.objectives).items():
             if not counts["pairs"] + counts["scores"]:
                 raise DataError(
-                    f"none of {len(rows)} rows has a label or a score for '{name}'; add some, or leave it out of "
+                    f"none of {len(rows)} rows has a label or a score for '{name}'; add some, or remove it from "
                     "--objectives"
                 )
         for k, (name, loss) in enumerate(self.pair_losses.items()):
@@ -140,7 +140,7 @@ class ObjectivesTask(Task):
         return torch.stack([labelled.sum(), (~inputs["stated"][:, 1].isnan()).sum()])
 
     def loss(self, model: Any, inputs: dict[str, Tensor], step: int = 0) -> tuple[Tensor, Tensor]:
-        """Return mean pair and score loss [2], and rewards and loss of each label [B, 3, K] (NaN if none)."""
+        """Return the mean pair and score losses [2], and each label's two rewards and loss [B, 3, K] (NaN if none)."""
         K = len(self.objectives)
         rewards = sequence_scores(model, inputs["tokens"], inputs["attention"])[:, :K].float()
         second = inputs["second"]
@@ -178,7 +178,7 @@ class ObjectivesTask(Task):
         return losses
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        """Compute the loss of all rows as one batch, per objective accuracy and RMSE, and the mean accuracy."""
+        """Compute the loss of all rows as one batch, accuracy and RMSE per objective, and the mean accuracy."""
         outputs, stated = np.asarray(prediction.predictions, float), np.asarray(prediction.label_ids, float)
         rewards, losses, finite = outputs[:, :2], outputs[:, 2], ~np.isnan(stated)
         of_pairs, errors = losses[finite[:, 0]], losses[finite[:, 1]]
@@ -225,7 +225,7 @@ class ObjectivesTraining(ScalarTraining):
             labelled_overall(data.held_out.pairs or data.train.pairs)
         losses = {name: self.pair_loss() for name in names}
         if "other" in losses[names[0]].requires:
-            raise UsageError(f"--loss {self.settings.loss} is for a single objective; leave --objectives out")
+            raise UsageError(f"--loss {self.settings.loss} is for a single objective; remove --objectives")
         model = self.build(data.train, (*names, OVERALL) if weights else tuple(names))
         encoding = self._encode(model, data.train, "data")
         held = data.held_out.pairs or data.held_out.completions
@@ -254,7 +254,7 @@ class ObjectivesTraining(ScalarTraining):
         return weighted, facts | {"weights": weighted.weights}
 
     def configured_weights(self) -> dict[str, float] | None:
-        """Return the given weights; None if they are learned or absent."""
+        """Return the weights that the user set; None if weights are learned or absent."""
         text = self.settings.weights
         if text in (None, LEARNED, POSITIVE):
             return None

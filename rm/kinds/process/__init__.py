@@ -13,7 +13,7 @@ from .._settings import ClassifierSettings, RowSettings
 
 
 def process() -> Kind:
-    """p_t = σ(w · h_t + b), P(step t is correct); the scoring contract states how the p_t are aggregated."""
+    """p_t = σ(w · h_t + b) = P(step t is correct); the scoring contract states how the p_t are aggregated."""
     return Kind(
         __name__,
         "model:load_process",
@@ -47,7 +47,7 @@ class ProcessSettings(RowSettings, ClassifierSettings):
     rules = (
         Rule(
             lambda settings: settings.step_separator == "",
-            "--step_separator is empty; leave it out to separate steps by blank lines",
+            "--step_separator is empty; remove it to separate steps by blank lines",
         ),
         Rule(
             lambda settings: neutral_label(settings.neutral) is None,

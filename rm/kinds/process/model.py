@@ -222,5 +222,5 @@ def _new_contract(
 
 def _checked_aggregate(aggregate: str) -> Any:
     if aggregate not in AGGREGATES:
-        raise UsageError(f"no aggregate '{aggregate}' of the steps' scores; {did_you_mean(aggregate, AGGREGATES)}")
+        raise UsageError(f"unknown aggregate '{aggregate}' of step scores; {did_you_mean(aggregate, AGGREGATES)}")
     return aggregate

@@ -5,5 +5,5 @@ from ..scalar import ScalarContract
 
 
 def r2m() -> Kind:
-    """r = φ((1 - ω) Ĥ + ω H), with Ĥ from the policy's hidden states          Huang et al. 2026, arXiv:2601.22664"""
+    """r = φ((1 - ω) Ĥ + ω H), reward token H, Ĥ from policy states, weight ω  Huang et al. 2026, arXiv:2601.22664"""
     return Kind(__name__, "model:load_r2m", contract=ScalarContract)

@@ -56,15 +56,15 @@ class ScalarSettings(PairLossSettings, StreamSettings):
             lambda settings: (
                 len(settings.objectives) < 2 and (settings.weights or "regression_weight" in changed_settings(settings))
             ),
-            "--weights and --regression_weight belong to several objectives; name them with --objectives",
+            "--weights and --regression_weight need several objectives; name them with --objectives",
         ),
         Rule(
             lambda settings: settings.weights is not None and OVERALL in settings.objectives,
-            f"'{OVERALL}' is the sum that --weights defines; leave it out of --objectives, or leave --weights out",
+            f"'{OVERALL}' is the sum that --weights defines; remove it from --objectives, or remove --weights",
         ),
         Rule(
             lambda settings: settings.stream and settings.weights,
-            "--weights need the rewards of all pairs; leave --stream or --weights out",
+            "--weights need the rewards of all pairs; remove --stream or --weights",
         ),
         Rule(
             lambda settings: settings.stream and not settings.model,

@@ -33,7 +33,7 @@ def timed_gaps(model: RewardModel, pairs: Sequence[PreferencePair], name: str) -
 
 
 def with_soft_labels(pairs: Sequence[PreferencePair], objective: str) -> list[PreferencePair]:
-    """Return the pairs, in which the teacher's σ(Δ) replaces missing labels for the objective."""
+    """Return the pairs, with missing labels for the objective replaced by the teacher's σ(Δ)."""
     chances = [(pair, (1 + math.tanh(pair.gaps[OTHER] / 2)) / 2) for pair in pairs]
     return [pair if objective in pair.wins else replace(pair, wins={objective: chance}) for pair, chance in chances]
 

@@ -147,7 +147,7 @@ def _is_from_trl(source: str) -> bool:
 def apply_normalisation(model: Any, source: str) -> dict[str, float]:
     """Fold OpenRLHF's normalisation (v - mean) / std into a value head; return it as fields of the contract.
 
-    config.json contains the mean and standard deviation of the rewards v after training, and whether they are applied.
+    config.json contains the mean and standard deviation of the rewards v after training, and whether to apply them.
     """
     stated = {name: model.config.to_dict().get(name) for name in ("mean", "std")}
     if None in stated.values():
@@ -155,8 +155,8 @@ def apply_normalisation(model: Any, source: str) -> dict[str, float]:
     mean, std = stated["mean"], stated["std"]
     if not model.config.to_dict().get("normalize_reward"):
         warnings.warn(
-            f"{source}: rewards are not normalised by the mean {mean} and std {std} in its config.json; OpenRLHF does "
-            "this only where normalize_reward is true there",
+            f"{source}: rewards are not normalised by the mean {mean} and std {std} in its config.json; OpenRLHF "
+            "normalises only if normalize_reward is true there",
             stacklevel=2,
         )
         return {}

@@ -106,7 +106,7 @@ class ListTask(Task):
         return self.list_loss(rewards, scores).mean(), rewards
 
     def evaluate(self, model: Any, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the mean loss; for each list, its decided and correct pairs, and whether its best is ranked first."""
+        """Return the mean loss; for each list, its decided and correct pairs, and whether the best item ranks first."""
         loss, rewards = self.loss(model, inputs)
         scores, missing = inputs["stated"], inputs["stated"].isnan()
         gaps, wins = pairs_of_lists(rewards, scores)
@@ -121,7 +121,7 @@ class ListTask(Task):
         return pairs_of_lists(outputs, inputs["stated"])
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        """Compute the accuracy over pairs of different scores, and how often the best has the highest reward."""
+        """Compute the accuracy over pairs of different scores, and how often the best item has the highest reward."""
         pairs, right, best = np.asarray(prediction.predictions, float).T
         return {"accuracy": float(right.sum() / pairs.sum()) if pairs.sum() else NAN, "best_found": float(best.mean())}
 
@@ -141,8 +141,8 @@ class ListTraining(ScalarTraining):
         settings = self.settings
         if settings.teacher or settings.stream or settings.center_rewards_coefficient:
             raise UsageError(
-                f"--loss {settings.loss} reads ranked lists; leave --teacher, --stream and "
-                "--center_rewards_coefficient out, or use a pair loss"
+                f"--loss {settings.loss} reads ranked lists; remove --teacher, --stream and "
+                "--center_rewards_coefficient, or use a pair loss"
             )
 
     def load_rows(self, sources: Sequence[str]) -> tuple[Judged, RowReport]:

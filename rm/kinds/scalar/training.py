@@ -184,7 +184,7 @@ class ScalarTraining(StreamedTraining, ClassifierTraining):
                 )
             loss = replace(loss, other=teacher)
         if loss.other is not None and self.streams:
-            raise UsageError(f"--loss {self.settings.loss} reads another model's gaps of all pairs; leave --stream out")
+            raise UsageError(f"--loss {self.settings.loss} reads another model's gaps of all pairs; remove --stream")
         return loss
 
     def build(self, data: Judged, objectives: tuple[str, ...]) -> ScalarRewardModel:

@@ -240,15 +240,15 @@ def test_a_tournament_is_watched_beside_points_and_a_judge_labels_pairs_for_r2m(
 
 def test_what_cannot_be_asked_is_told_in_a_sentence():
     for spec, message in (
-        ("judge(kind=pointwise)", "a judge as a reward takes one model, got 0"),
-        ("judge(endpoint=http://127.0.0.1:9/v1)", "takes one model, got 0"),
+        ("judge(kind=pointwise)", "a judge as a reward must have one model, got 0"),
+        ("judge(endpoint=http://127.0.0.1:9/v1)", "must have one model, got 0"),
         ("judge(model=a)", "--model a is a model at a server"),
         (
             "judge(model=a, endpoint=http://127.0.0.1:9/v1, max_tokens=many)",
             "'max_tokens' must be a whole number, got 'many'",
         ),
         ("judge(model=a, endpoint=http://127.0.0.1:9/v1, retries=x)", "'retries' must be a whole number, got 'x'"),
-        ("judge(kind=panel, model=a, endpoint=http://127.0.0.1:9/v1)", "combines judges; in"),
+        ("judge(kind=panel, model=a, endpoint=http://127.0.0.1:9/v1)", "combines judges; give"),
         ("judge(model=a, endpoint=http://127.0.0.1:9/v1, flop=1)", "no argument 'flop'"),
         ("judge(kind=rubric, model=a, endpoint=http://127.0.0.1:9/v1)", "needs a file; give it with --rubric"),
         ("judge(kind=pointwize, model=a, endpoint=http://127.0.0.1:9/v1)", "did you mean 'pointwise'"),

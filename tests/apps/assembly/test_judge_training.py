@@ -142,7 +142,7 @@ def test_a_run_that_was_cut_off_goes_on_where_it_was_and_asks_nothing_again(stag
 def test_what_cannot_be_trained_is_said(train):
     for words, code, says in (
         (["--teacher", "no_folder"], 2, "--teacher: no folder 'no_folder'; write 'local=FOLDER'"),
-        (["--teacher", "model=M"], 2, "--model M is a model at a server; give its address with --endpoint"),
+        (["--teacher", "model=M"], 2, "--model M is a model at a server; give the server's address with --endpoint"),
         (["--teacher", "local=a, colour=red"], 2, "--teacher: no setting 'colour'"),
         (["--stage", "rl", "--teacher", "local=a"], 2, "--teacher writes traces, which --stage rl does not use"),
         (["--stage", "sft", "--no_verdict", "0"], 2, "--no_verdict sets a reward, which --stage sft does not use"),

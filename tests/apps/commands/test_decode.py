@@ -152,7 +152,7 @@ def test_a_guide_per_objective_shares_the_bases_weights(base, prompts, tmp_path,
     code, lines, _ = run(capsys, "--base", base, "--arm", *named, "--preference", "helpful=1,harmless=0", *asked)
     assert lines[-1]["forwards"] % 2 == 0  # the other guide is not read
     _, _, err = run(capsys, "--base", base, "--arm", *arms, *asked)
-    assert "several reward models need an objective each, as name=folder" in err
+    assert "several reward models must be given as OBJECTIVE=FOLDER each" in err
 
 
 def test_unguided_completions_have_weight_0_and_no_preference(base, prompts, capsys):
@@ -166,7 +166,7 @@ def test_bad_input_gets_one_sentence(arm, prompts, capsys):
     for words, sentence in (
         (["--preference", "helpful=0.5,harmless=0.6"], "sums to 1.1"),
         (["--preference", "helpful"], "a preference is name=share"),
-        (["--preference", "helpful=1,harmless=0", "--sweep", "3"], "leave one of them out"),
+        (["--preference", "helpful=1,harmless=0", "--sweep", "3"], "remove one of the two settings"),
         (["--preference", "helpful=1,harmless=0", "--temperature", "-1"], "--temperature must be at least 0 and"),
         (["--preference", "helpful=1,harmless=0", "--output", "answers.txt"], "--output must end with .jsonl"),
         (["--preference", "helpful=1,harmless=0", "--data", "nowhere.txt"], "--data: no file nowhere.txt"),

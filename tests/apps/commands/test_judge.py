@@ -80,7 +80,10 @@ def test_a_routing_judge_chooses_by_a_guideline_before_it_asks(judge):
         assert code == 0, err
         assert facts["judges"]["mixed"]["routes"] == {"routed": 8, "to_strong": 5, "undecided": 2}
         assert facts["models"]["large"]["calls"] == 2 * 5 and facts["models"]["small"]["calls"] == 8 + 2 * 3
-        assert "5 of 8 cases went to the strong judge, 2 of them because" in (folder / "report.md").read_text()
+        assert (
+            "5 of 8 cases went to the strong judge, 2 of them as the rule was undecided"
+            in (folder / "report.md").read_text()
+        )
         rows = pq.read_table(folder / "judgments.parquet").to_pylist()
         assert {row["criteria"][0]["name"] for row in rows} == {"routed"} and rows[0]["orders"][0] == []
     for words, message in (
@@ -201,10 +204,13 @@ def test_a_reward_models_code_runs_only_where_that_was_asked_for(monkeypatch):
 def test_a_case_that_cannot_be_used_is_refused_with_its_place(judge, tmp_path):
     for row, message in (
         ({"answers": ["a", "b"], "best": 2}, "best (2,) is not within answers 0 to 1"),
-        ({"answers": ["a", "b"], "best": "0"}, "'best' is the index of the right answer or a list of indices, got '0'"),
+        (
+            {"answers": ["a", "b"], "best": "0"},
+            "'best' must be the index of the right answer or a list of indices, got '0'",
+        ),
         ({"answers": "a", "best": 0}, "'answers' must be a list of texts, or of lists of messages, got a"),
         ({"answers": ["a", "b"]}, "no column 'best'"),
-        ({"answers": ["a", "b"], "best": 0, "authors": "x"}, "'authors' is a list with the name of each"),
+        ({"answers": ["a", "b"], "best": 0, "authors": "x"}, "'authors' must be a list with the name of each"),
         ({"answers": ["a", "b"], "best": 0, "authors": ["x"]}, "1 authors for 2 answers"),
     ):
         code, _, err, folder = judge(data=write(tmp_path / "bad.jsonl", [{"prompt": "q"} | row]))

@@ -123,7 +123,7 @@ def test_fix_writes_dates_as_text_and_decimals_as_numbers_and_refuses_binary_dat
     assert written == [row | stated for row in rows(3)]
     pq.write_table(pa.Table.from_pylist([row | {"raw": b"\xff"} for row in rows(3)]), tmp_path / "raw.parquet")
     assert main(["lint", str(tmp_path / "raw.parquet"), "--fix", str(tmp_path / "raw.jsonl")]) == 3
-    assert "binary data cannot be written as JSON: b'\\xff'; leave its column out" in capsys.readouterr().err
+    assert "binary data cannot be written as JSON: b'\\xff'; remove its column" in capsys.readouterr().err
     assert not [*tmp_path.glob("raw*.jsonl")]
 
 

@@ -245,7 +245,7 @@ def test_a_part_of_a_benchmark_is_named_and_no_figure_of_the_model_index(model, 
     assert main(["card", str(model), "--runs", str(run)]) == 0
     card = (model / "README.md").read_text()
     assert "model-index" not in yaml.safe_load(card.split("---\n")[1])
-    assert f"### pairs (a part of it)\n\n**{note}**" in card and "unscored, 7 cut." in card
+    assert f"### pairs (a part of it)\n\n**{note}**" in card and "unscored, 7 truncated." in card
 
 
 def assert_calibrated(model: Path, measured: Path, card: str) -> None:
@@ -266,7 +266,7 @@ def test_a_run_of_another_model_is_refused(model, measured, capsys, tmp_path):
     """The other linear model has the same contract and other scores."""
     other = measured / "eval-other"
     assert load_contract(model).hash() == load_contract(measured / "other").hash()
-    refused(["card", model, "--runs", other], 3, "has the contract of .*<b>rm but other scores", capsys)
+    refused(["card", model, "--runs", other], 3, "has the contract of .*<b>rm, but different scores", capsys)
     run = Path(shutil.copytree(measured / "eval-<b>rm", tmp_path / "run"))
     (run / "summary.json").write_text((run / "summary.json").read_text().replace(load_contract(model).hash(), "feed"))
     refused(["card", model, "--runs", run], 3, "no model with the contract .*, only feed", capsys)
@@ -308,4 +308,6 @@ def test_the_last_parity_is_shown_if_it_is_of_this_contract(model, capsys):
     assert re.search(r"\| kept golden scores \| 0 \| \S+ \| same \|", (model / "README.md").read_text())
     found = json.loads((model / "parity.json").read_text())
     (model / "parity.json").write_text(json.dumps(found | {"contract": "feed"}))
-    refused(["card", model, "--overwrite", "True"], 3, "parity.json: of contract feed, .*run parity again", capsys)
+    refused(
+        ["card", model, "--overwrite", "True"], 3, "parity.json: results of contract feed, .*run parity again", capsys
+    )

@@ -124,7 +124,7 @@ def test_a_wrong_function_is_refused_with_its_signature(capsys):
         (
             ["eval", "--model", "m", "--benchmark", "mine.py:words", "--data", "rows.jsonl"],
             2,
-            "a suite of rows is (row)",
+            "a function of rows needs (row)",
         ),
     ):
         assert run(*words, "--output", "out") == code, words

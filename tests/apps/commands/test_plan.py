@@ -72,13 +72,13 @@ def test_what_cannot_be_planned_is_told_in_a_sentence(plan, tmp_path):
         ("--model 7b --adapter none --lora_r 8", 2, "--lora_r 8 is the rank of an adapter"),
         ("--model 7b --lora_r 8 --lora_target_modules query", 2, "no layer of qwen2.5-7b is called query"),
         ("--model 7b --lora_r 8 --from_layer 28", 2, "--from_layer must lie in 0..27 for qwen2.5-7b, got 28"),
-        ("--model 7b --length 40000", 2, "qwen2.5-7b has 32768 positions for 40000 tokens"),
+        ("--model 7b --length 40000", 2, "qwen2.5-7b has 32768 positions, too few for 40000 tokens"),
         ("--model 7b --job decode --adapter none", 2, "--guide shared is an adapter of the base"),
         ("--model 7b --job decode --guide_model 1b", 2, "--guide_model is a guide with separate weights"),
         ("--model 7b --critic", 2, "--critic has no effect on --job train; leave it out, or set --job rl"),
         ("--model 7b --job score --optimizer sgd", 2, "leave it out, or set --job train or rl"),
         ("--model 7b --job rl --batch 8 --guide late", 2, "--guide has no effect on --job rl"),
-        ("--model EMPTY", 3, "no config.json can be read there"),
+        ("--model EMPTY", 3, "cannot read its config.json"),
     ):
         found, _, said = plan(*(str(tmp_path) if word == "EMPTY" else word for word in words.split()))
         assert found == code and sentence in said, words

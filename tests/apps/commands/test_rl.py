@@ -237,7 +237,7 @@ def test_a_reward_model_is_no_policy_and_a_server_that_is_not_there_is_named(rl,
         part.save_pretrained(tmp_path / "theirs")
     for flags, message in (
         (["--model", rl_world / "rm"], "a reward model of kind 'scalar'; give a causal language model"),
-        (["--model", tmp_path / "theirs"], ": a reward model; give a causal language model"),
+        (["--model", tmp_path / "theirs"], " is a reward model; give a causal language model"),
         (["--rollout_server", "http://127.0.0.1:9/"], "http://127.0.0.1:9/v1/models: no response"),
     ):
         code, _, err, _ = rl("--reward", GOLD, *flags, "--overwrite")

@@ -164,7 +164,7 @@ def test_lint_tells_what_is_doubtful_and_fails_for_what_is_no_rubric(capsys, tmp
     rows = write(tmp_path / "twice.jsonl", [rubric_row("a", rubric_of(["number"]))] * 2)
     code, _, err = call(capsys, "rubrics", "lint", tmp_path / "bad.toml", rows, "direct_answer")
     assert code == 5 and "2 of 3 files cannot be read as rubrics" in err
-    assert "bad.toml: rule 'r1': the type is must or forbid, got 'should'" in err
+    assert "bad.toml: rule 'r1': the type must be 'must' or 'forbid', got 'should'" in err
     assert "twice.jsonl" in err and "no other row has, got 'a'" in err
 
 

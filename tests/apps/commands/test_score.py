@@ -69,7 +69,7 @@ def test_a_conversation_beyond_max_length_is_refused_or_cut_and_counted(score, m
     examples = [Example(user_turn(row["prompt"]), row["completion"]) for row in (ROW, LONG)]
     own = load_reward_model(str(model)).rate(examples)
     assert [row["reward"] for row in rows] == pytest.approx(own[:, 0].tolist(), abs=1e-6)
-    with pytest.warns(UserWarning, match="50% of the completions rated are longer than the model reads"):
+    with pytest.warns(UserWarning, match="50% of the rated completions are longer than the model reads"):
         assert rl.load(model).rate(examples) == pytest.approx(own, abs=1e-6)
 
 
@@ -127,7 +127,7 @@ def test_cut_pairs_are_counted_and_equal_ones_abstain(evaluated):
     code, output, folder = evaluated(PAIR, LONG_PAIR)
     assert code == 0 and json.loads(output.out)["truncated"] == {"rm": 1}
     report, manifest = (folder / "report.md").read_text(), json.loads((folder / "manifest.json").read_text())
-    assert "rm: 1 of 2 cases are longer than the model reads, and were cut." in report
+    assert "rm: 1 of 2 cases exceed the maximum length and were truncated." in report
     assert "a tie is wrong" not in report and manifest["truncated"] == {"rm": 1}
     (row,) = json.loads((folder / "summary.json").read_text())["rows"]
     assert (row["truncated"], row["unscored"], row["ties"]) == (1, 1, 0)
@@ -157,13 +157,13 @@ def test_raters_scores_calibrate_an_interval_beside_the_same_rewards(score, mode
     assert row["low"] == pytest.approx(row["reward"], abs=1e-5)
     assert row["high"] == pytest.approx(row["reward"] + 18, abs=1e-5)
     code, _, err, _ = score("--data", data, "--calibrate", write(tmp_path / "few.jsonl", rated[:9]))
-    assert code == 2 and "an interval of level 0.9 is calibrated on 19 scores or more, got 9" in err
+    assert code == 2 and "an interval of level 0.9 needs at least 19 calibration scores, got 9" in err
     assert score("--data", data, "--level", "0.5")[0] == 2, "level needs calibrate"
     cut = write(tmp_path / "cut.jsonl", [*rated, LONG | {"id": "long", "reward": 1.0}])
     code, _, err, _ = score("--data", data, "--calibrate", cut)
     assert code == 3 and "calibrate: 1 of 20 conversations exceed the model's max_length, first 'long'" in err
     code, _, err, _ = score("--data", data, "--calibrate", cut, "--on_long", "truncate")
-    assert code == 0 and "calibrate: 1 of 20 conversations exceed the model's max_length and were cut" in err
+    assert code == 0 and "calibrate: 1 of 20 conversations exceed the model's max_length and were truncated" in err
 
 
 def test_rows_without_a_score_are_null_and_counted(score, tmp_path, monkeypatch):

@@ -63,7 +63,7 @@ def test_a_run_appears_as_it_is_written_and_is_followed_to_its_name_when_it_is_f
 
 
 def test_only_listed_names_open_anything(root, tmp_path):
-    opened, missing = open_root(root), "there is no run .* here; choose one of the list"
+    opened, missing = open_root(root), "there is no run .* here; choose a run in the list"
     ids = ("..", "../runs/eval", "eval/..", "eval/../eval", "./eval", "eval/", "/etc/passwd", "", None, "eval\0")
     for id in (*ids, ".hidden/eval", str(root / "eval")):
         with pytest.raises(UsageError, match=missing):

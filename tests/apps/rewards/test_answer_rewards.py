@@ -123,7 +123,7 @@ def test_cited_chunks():
     rate = context(run=facts(chunks=[1, 3, 4]), reward=source)
     examples = [Example(A, f"{cited} wax"), Example(A, cited), Example(A, "wax"), Example(A, f"{cited * 2} wax")]
     assert rate(examples) == pytest.approx([1 + 5 / 14, 0.5 / 14, 1, 1])
-    with pytest.raises(UsageError, match="beta > 0"):
+    with pytest.raises(UsageError, match="beta must be > 0"):
         context(run=facts(chunks=[1]), reward=source, beta=0.0)
 
 

@@ -79,7 +79,7 @@ def test_client_and_server_take_the_same_token(serve, model):
         url = serve(model, token=token)
         for sent in (token, token.strip()):
             assert ScoringClient(url, sent, patience=1).rate(example) == pytest.approx(model.rate(example), abs=1e-6)
-        with pytest.raises(UsageError, match="needs its token"):
+        with pytest.raises(UsageError, match="requires a token"):
             ScoringClient(url, "wrong", patience=1).rate(example)
 
 

@@ -99,7 +99,7 @@ def test_where_all_are_full_or_fail_slowly_it_comes_again_until_its_patience_end
     assert clock.slept == [2.0] and fleet.asked == {"a": 1, "b": 2}
     clock.slept.clear()
     fleet = Fleet([busy(429, "3")] * 9, [httpx.ConnectError("gone")] * 9)
-    with pytest.raises(UsageError, match=r"none of http://a, http://b answers for 7 s, the last: .*raise patience"):
+    with pytest.raises(UsageError, match=r"none of http://a, http://b answers for 7 s; last reason: .*raise patience"):
         fleet.open(patience=7).rate(EXAMPLES[:1])
     assert sum(clock.slept) <= 7
     # Each takes 10 s to fail, longer than the other's rest, so that one of them always seems to be up.
@@ -110,7 +110,7 @@ def test_where_all_are_full_or_fail_slowly_it_comes_again_until_its_patience_end
             return super().handle(request)
 
     fleet = Slow([httpx.ReadTimeout("slow")] * 9, [httpx.ReadTimeout("slow")] * 9)
-    with pytest.raises(UsageError, match=r"answers for 15 s, the last: no answer \(ReadTimeout\)"):
+    with pytest.raises(UsageError, match=r"answers for 15 s; last reason: no answer \(ReadTimeout\)"):
         fleet.open(patience=15).rate(EXAMPLES[:1])
     assert fleet.asked == {"a": 1, "b": 1}
 
@@ -171,7 +171,7 @@ def test_rewards_are_the_local_models_to_the_last_digit(serve, model, monkeypatc
         assert same(replicas.rate(rows), model.rate(rows)) and replicas.contract == model.contract
     assert np.array_equal(alone, np.concatenate([model.rate([one]) for one in rows[-8:]])), "the way loses no digit"
     monkeypatch.delenv("REWARDLAB_TOKEN")
-    with pytest.raises(UsageError, match="needs its token"), open_replicas(urls) as replicas:
+    with pytest.raises(UsageError, match="requires a token"), open_replicas(urls) as replicas:
         replicas.rate(rows[:1])
 
 

@@ -79,7 +79,7 @@ def test_of_a_long_response_sentences_are_removed_and_then_the_words_of_the_stro
     assert values["the word 'w9y'"] == 5.0 and explanation.remainder == pytest.approx(0)
     pieces = explanation.attribution.pieces[0]
     assert "".join(pieces.texts) == text and "W0x w1y. " in pieces.texts and "W8x " in pieces.texts
-    assert np.isnan(pieces.values[0, -1]) and pieces.note == "3 words at the end were not removed."
+    assert np.isnan(pieces.values[0, -1]) and pieces.note == "3 words at the end were not tested."
 
 
 def test_what_interacts_is_not_explained():

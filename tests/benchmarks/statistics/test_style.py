@@ -86,7 +86,7 @@ def test_majority_prefers_the_place_where_right_answers_stand():
     *_, last, short = majority()([*three, two])
     assert last.scores == (-2.0, -1.0, 0.0) and short.scores == (-2.0, -1.0)
     always = [pair(str(i), "x", "y", 1) for i in range(3)]
-    assert all("always is at position 2" in judged.abstained for judged in majority()(always))
+    assert all("is always at position 2" in judged.abstained for judged in majority()(always))
     several = [Case("a", user_turn("q"), ("a", "b"), (0, 1))]
     assert "no case has one right" in majority()(several)[0].abstained
     names = [baseline.name for baseline in all_baselines()]

@@ -341,7 +341,7 @@ def test_a_row_with_images_is_refused_with_one_sentence(tmp_path):
     row = memory_rows()[0] | {"image": "cat.png"}
     (tmp_path / "rows.jsonl").write_text(json.dumps(row))
     for name in ("mem_rewardbench", "judgebench"):
-        with pytest.raises(DataError, match=r"rows.jsonl:1: the row has 'image', and only text is scored"):
+        with pytest.raises(DataError, match=r"rows.jsonl:1: the row has 'image', but only text is scored"):
             load("benchmarks.suites", name)().cases([str(tmp_path / "rows.jsonl")])
 
 
@@ -375,7 +375,7 @@ def test_preferences_move_with_their_responses_and_are_stored(tmp_path):
     case = Case("c", (), ("a", "b", "c"), best=(0,), preferences=((0, 2), (1, 2)))
     assert swap_responses(case).preferences == ((2, 0), (1, 0))
     assert repeat_response(case).preferences == pair_of(case).preferences == ()
-    with pytest.raises(ValueError, match="a preference is a pair of its answers"):
+    with pytest.raises(ValueError, match="a preference must be a pair of its answers"):
         Case("c", (), ("a", "b"), preferences=((0, 2),))
     data, run = tmp_path / "rows.jsonl", tmp_path / "run"
     data.write_text("\n".join(map(json.dumps, if_rows())))

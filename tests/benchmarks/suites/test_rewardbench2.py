@@ -48,7 +48,10 @@ def test_a_measure_that_no_scored_prompt_has_counts_as_zero(path):
     ("row", "message"),
     [
         ({"id": "tie:0", "subset": "Ties"}, "'Ties/tie:0' is not the id of a Ties row; the ids of Ties are ref:NUMBER"),
-        ({"id": "f9", "subset": "Factuality", "chosen": ["a", "b"]}, "2 chosen answers of Factuality: only Ties have"),
+        (
+            {"id": "f9", "subset": "Factuality", "chosen": ["a", "b"]},
+            "2 chosen answers of Factuality: only rows of Ties may have",
+        ),
     ],
 )
 def test_a_row_that_the_formula_does_not_count_is_refused(row, message, path):

@@ -180,7 +180,7 @@ REASONS = r"missing response|empty completion|(no )?column '|chosen and rejected
 
 UNKNOWN = {
     "auto_j": ({"label": 7}, r"unknown label 7: labels are 0, 1 and 2"),
-    "best_of_16": ({"gpt4_preference_vs_reference": [None] * 3}, "no annotation"),
+    "best_of_16": ({"gpt4_preference_vs_reference": [None] * 3}, "no response has an annotated preference"),
     "evalbiasbench": ({"label": 3}, "unknown label 3: labels are 1 and 2"),
     "judgebench": ({"label": "A=B"}, "unknown label 'A=B': labels are A>B, B>A"),
     "llmbar": ({"label": "1"}, "unknown label '1': labels are 1 and 2"),
@@ -192,14 +192,14 @@ UNKNOWN = {
     "rmb": ({"category_path": "elsewhere/x"}, "unknown category path 'elsewhere/x'"),
     "xstest": ({"final_label": "4_other"}, "unknown label '4_other': labels are 1_full_compliance"),
     "if_rewardbench": ({"preference_graph": []}, "'preference_graph' has no preference"),
-    "m_rewardbench": ({"subset": "hep-basic"}, "unknown subset 'hep-basic': it is one of alpacaeval-easy"),
+    "m_rewardbench": ({"subset": "hep-basic"}, "unknown subset 'hep-basic': it must be one of alpacaeval-easy"),
     "ppe_correctness": (
         {"scores": [True, True]},
         r"the conflict pair \[0, 1\] is not one right and one wrong response",
     ),
-    "ppe_preference": ({"winner": "both"}, "unknown winner 'both': it is one of model_a, model_b, tie"),
-    "prmbench": ({"classification": "other"}, "unknown classification 'other': it is one of redundency, circular"),
-    "rubricbench": ({"domain": "poetry"}, "unknown domain 'poetry': it is one of general, focus"),
+    "ppe_preference": ({"winner": "both"}, "unknown winner 'both': it must be one of model_a, model_b, tie"),
+    "prmbench": ({"classification": "other"}, "unknown classification 'other': it must be one of redundency, circular"),
+    "rubricbench": ({"domain": "poetry"}, "unknown domain 'poetry': it must be one of general, focus"),
 }
 
 

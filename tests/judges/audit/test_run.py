@@ -296,7 +296,9 @@ def test_every_probe_is_one_call_and_what_cannot_be_audited_is_left_out_or_refus
 def test_a_judge_is_trusted_once_there_are_enough_pairs_and_the_report_says_what_speaks_against_it():
     few, many = (trusts(audited(Adder(reads=9.0), sums(n))) for n in (60, 300))
     assert [one.answer for one in many] == ["yes"] * 3
-    assert str(many[2]).startswith("May be trusted for rewarding a policy: yes, because every figure lies within")
+    assert str(many[2]).startswith(
+        "May be trusted for rewarding a policy: yes, because the whole interval of every figure lies within"
+    )
     assert few[2].answer == "not shown"
     assert "wins of one token may lie outside its limit: 0.0 % [0.0, 6.0]" in str(few[2])
     found = audited(Adder(reads=9.0), attacks={name: ATTACKS[name] for name in ("verbosity", "markdown")})

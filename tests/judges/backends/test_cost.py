@@ -76,7 +76,7 @@ def test_prices_come_from_a_file_and_those_that_make_no_sense_are_refused(tmp_pa
     with pytest.raises(UsageError, match="no prices for 'smal'; did you mean 'small'"):
         read_prices(file, "smal")
     for name in ("odd", "half"):
-        with pytest.raises(DataError, match=f"'{name}' needs the numbers prompt and completion"):
+        with pytest.raises(DataError, match=f"'{name}' needs the numbers 'prompt' and 'completion'"):
             read_prices(file, name)
     with pytest.raises(DataError, match="not a readable TOML file of prices"):
         read_prices(tmp_path / "absent.toml", "small")

@@ -276,8 +276,8 @@ def test_settings_that_make_no_sense_are_refused_and_a_missing_package_is_told(m
         ({"base_url": "https://host/v1?key=secret"}, "environment variable OPENAI_API_KEY instead"),
         ({"base_url": ["http://a/v1", "b/v1"]}, "base_url must be an address such as .*, got 'b/v1'"),
         ({"base_url": "[http://a/v1, http://a/v1]"}, "base_url names http://a/v1 twice"),
-        ({"concurrency": 0}, "concurrency is 1 or more, got 0"),
-        ({"timeout": 0.0}, "timeout is a number of seconds > 0, got 0.0"),
+        ({"concurrency": 0}, "concurrency must be 1 or more, got 0"),
+        ({"timeout": 0.0}, "timeout must be a number of seconds > 0, got 0.0"),
         ({"max_cost": 1.0}, "needs prices"),
         ({"max_cost": 1.0, "options": {"n": 2}}, "max_cost does not support the option n"),
     ]:

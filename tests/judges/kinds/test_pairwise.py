@@ -130,5 +130,5 @@ def test_a_contract_changes_with_every_setting():
         pairwise(chat, sampling=Sampling(temperature=0.5)), pairwise(scripted(longer, name="other")),
     ]  # fmt: skip
     assert len({one.contract for one in made}) == 5 and made[0].contract == pairwise(chat).contract
-    with pytest.raises(UsageError, match="flip is tie or abstain, got 'guess'"):
+    with pytest.raises(UsageError, match="flip must be tie or abstain, got 'guess'"):
         pairwise(chat, flip="guess")  # type: ignore[arg-type]

@@ -42,9 +42,9 @@ def test_what_is_equal_after_truncation_abstains_and_a_report_counts_what_was_no
     (row,) = report.rows
     assert (row.truncated, row.omitted, row.scored, row.unscored) == (2, 1, 3, 2)
     findings = " ".join(report.findings)
-    assert "rm: 2 of 5 cases are longer than the model reads, and were cut." in findings
+    assert "rm: 2 of 5 cases exceed the maximum length and were truncated." in findings
     assert "the chat template leaves out text of 1 of 5 cases, such as 'moss'" in findings
-    assert "rm: 2 cases are unscored, since a right and a wrong response were the same to it." in findings
+    assert "rm: 2 cases are unscored: right and wrong responses were identical to the model." in findings
 
 
 def test_long_cases_and_responses_that_the_template_makes_equal_are_refused_or_skipped():

@@ -65,12 +65,12 @@ def test_a_folder_that_is_not_whole_or_was_changed_and_settings_that_do_not_exis
         encoder.save(tmp_path)
         stored = json.loads((tmp_path / "encoder.json").read_text())
         (tmp_path / "encoder.json").write_text(json.dumps(stored | {name: value}))
-        with pytest.raises(DataError, match="not those that were saved"):
+        with pytest.raises(DataError, match="have changed since saving"):
             load_encoder(tmp_path)
     encoder.save(tmp_path)
     small(replace(SMALL, facets=2)).save(tmp_path / "other")
     (tmp_path / "other" / "pooling.safetensors").replace(tmp_path / "pooling.safetensors")
-    with pytest.raises(DataError, match="not the weights of these settings"):
+    with pytest.raises(DataError, match="the weights do not fit the settings"):
         load_encoder(tmp_path)
     encoder.save(tmp_path)
     weights = load_file(tmp_path / "model.safetensors")
@@ -79,9 +79,9 @@ def test_a_folder_that_is_not_whole_or_was_changed_and_settings_that_do_not_exis
     with pytest.raises(DataError, match=r"the weights lack norm\.weight"):
         load_encoder(tmp_path)
     for wrong, message in [
-        ({"pooling": "cls"}, "pooling is facets or mean, got 'cls'"),
-        ({"similarity": "sum"}, "similarity is mean or max"),
-        ({"granularities": ("word",)}, "granularities are some of sentence, segment, text"),
+        ({"pooling": "cls"}, "pooling must be facets or mean, got 'cls'"),
+        ({"similarity": "sum"}, "similarity must be mean or max"),
+        ({"granularities": ("word",)}, "granularities must be some of sentence, segment, text"),
         ({"facets": 0}, "facets must be a number >= 1, got 0"),
     ]:
         with pytest.raises(UsageError, match=message):

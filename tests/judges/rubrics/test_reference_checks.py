@@ -57,14 +57,16 @@ def test_points_and_checks_of_another_shape_are_refused():
     assert key_points([[["a", "b"], ["c"]]]) == ((("a", "b"), ("c",)),)
     assert checks_of([{"weight": 1, "has": "x", "most": 3}]) == (FormCheck(1, has="x", most=3),) and checks_of([]) == ()
     for values in [[], "a", ["a"], [["a"]], [[[]]], [[["a", ""]]], [[["a"], []]], [[[1]]]]:
-        with pytest.raises(ValueError, match="keywords are a list of points, each a list of wordings, each a list of"):
+        with pytest.raises(
+            ValueError, match="keywords must be a list of points, each a list of wordings, each a list of"
+        ):
             key_points(values)
     for values, message in [
-        ({}, "checks are a list of objects, got {}"),
+        ({}, "checks must be a list of objects, got {}"),
         ([{"has": "x"}], "check 1 must have a weight and some of has, lacks, least, most"),
         ([{"weight": 1, "code": "def f(): ..."}], "check 1 must have a weight and some of"),
         ([{"weight": 1, "has": "x"}, {"weight": 1, "has": "("}], "check 2: not a regular expression"),
-        ([{"weight": 1, "most": "3"}], "check 1: 'most' is of the wrong type, '3'"),
+        ([{"weight": 1, "most": "3"}], "check 1: 'most' has the wrong type, got '3'"),
         ([{"weight": 1}], "check 1 has no condition"),
     ]:
         with pytest.raises(ValueError, match=message):

@@ -42,14 +42,14 @@ def test_a_rubric_comes_back_from_toml_and_json_and_what_is_wrong_is_named_with_
         ("no rubric", "no JSON object"),
         ("[]", "an object with rules and principles is expected, got list"),
         ('{"rules": [], "principles": []}', "at least one rule or principle"),
-        ('{"rule": []}', "unknown field 'rule'; there is rules, principles, source"),
+        ('{"rule": []}', "unknown field 'rule'; the fields are rules, principles, source"),
         ('{"rules": {"id": "r1"}}', "'rules' must be a list, got dict"),
         ('{"rules": [{"id": "r1", "type": "must", "criterion": "c"}]}', r"rules\[0\]: 'test' is missing"),
         (
             '{"rules": [{"id": 1, "type": "must", "criterion": "c", "test": "t"}]}',
             r"rules\[0\]: 'id' must be a str, got 1",
         ),
-        ('{"rules": [{"id": "r", "type": "may", "criterion": "c", "test": "t"}]}', "must or forbid, got 'may'"),
+        ('{"rules": [{"id": "r", "type": "may", "criterion": "c", "test": "t"}]}', "'must' or 'forbid', got 'may'"),
         ('{"rules": [{"id": "r", "type": "must", "criterion": " ", "test": "t"}]}', "criterion is empty"),
         ('{"principles": [{"id": "p", "description": "d", "weight": 0}]}', "a number other than 0"),
         ('{"principles": [{"id": "p", "description": "d", "weight": true}]}', "'weight' must be a float, got True"),
@@ -67,7 +67,7 @@ def test_doubtful_rubrics_are_told_why():
 
     for criterion, issue in (
         ("Is short and names a source.", "looks compound"), ("Gives an insightful reply.", "vague: 'insightful'"),
-        ("Is like Answer A.", "refers to one of the answers: 'Answer A'"), ("c", "0 % of the rules' weight is on"),
+        ("Is like Answer A.", "refers to one of the answers: 'Answer A'"), ("c", "0 % of the rules' weight is of"),
     ):  # fmt: skip
         assert issue in issues(Rubric((Rule("r", "must", criterion, "t"),)))
     assert "7 rules" in issues(Rubric(tuple(rule(f"r{i}", "forbid") for i in range(7))))
@@ -127,7 +127,7 @@ def test_healthbench_scores_by_hand_and_more_harm_scores_lower():
     rubric = healthbench({"rubrics": rows})
     scores = [points(rubric, {"c1": met, "c2": harm}) for met, harm in ((0.0, 1.0), (1.0, 0.0), (1.0, 1.0))]
     assert scores == pytest.approx([-1.6, 1.0, -0.6])
-    with pytest.raises(ValueError, match="criterion 1: points are a number other than 0, got 'many'"):
+    with pytest.raises(ValueError, match="criterion 1: 'points' must be a number other than 0, got 'many'"):
         healthbench({"rubrics": [{"criterion": "x", "points": "many"}]})
     with pytest.raises(ValueError, match="no column 'rubrics'"):
         healthbench({"prompt": []})
@@ -147,7 +147,7 @@ def test_a_json_file_of_criteria_with_points_is_a_rubric(tmp_path):
     for values, sentence in (
         (
             [{"criterion": "x", "points": 0}],
-            "criterion 1: points are a number other than 0, got 0; correct it",
+            "criterion 1: 'points' must be a number other than 0, got 0; correct or remove it",
         ),
         ([{"criterion": "x"}], "no column 'points': the row has criterion"),
         ([{"criterion": " ", "points": 1}], "principle 'c1': description is empty"),

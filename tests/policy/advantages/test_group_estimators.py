@@ -133,7 +133,9 @@ def test_outliers_do_not_move_the_centre_and_the_centre_moves_with_the_rewards()
 
 def test_of_verdicts_it_is_the_more_frequent_one_not_the_mean_and_that_is_warned_of():
     verdicts = torch.tensor([0.0] * 11 + [1.0] * 5, dtype=torch.float64)
-    with pytest.warns(UserWarning, match="if rewards have two values, the centre is the more frequent one; use grpo"):
+    with pytest.warns(
+        UserWarning, match="the rewards have only two values, so the centre is the more frequent one; use grpo"
+    ):
         found = are(shape=0.5)(verdicts, of_groups(torch.arange(16) // 4))
     assert abs(found[0].item()) < 0.01 and verdicts.mean() > 0.3
 

@@ -52,7 +52,7 @@ def test_an_outcome_belongs_to_the_last_step_and_progress_ends_at_the_first_wron
     # with progress the second completion's right second step does not count after its wrong first one
     found = positionwise(progress=True, epsilon=0.0)(rewards([0.0, 0.0, 0.0]), batch())
     assert not found[0, 1:].any() and not found[1, 1:].any()
-    with pytest.raises(ValueError, match="least must be at least 2 completions, got 1"):
+    with pytest.raises(ValueError, match="`least` must be 2 or more completions, got 1"):
         positionwise(least=1)
 
 

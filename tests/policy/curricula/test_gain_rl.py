@@ -35,7 +35,9 @@ def test_a_narrow_window_has_shares_and_kinds_are_numbers():
     """The window is a kind behind the last one, where every weight exp(-(i - m)² / 2s²) is 0 in floating point."""
     step = gain_rl(width=0.01, speed=0.0)
     assert step({"middle": 2.0}, {"0": [1.0], "1": []})[1] == {"0": 0.0, "1": 1.0}
-    with pytest.raises(UsageError, match="gain_rl: kinds must be numbers, such as 0, 1 and 2, got math, 1"):
+    with pytest.raises(
+        UsageError, match="gain_rl: names of prompt kinds must be numbers, such as 0, 1 and 2, got math, 1"
+    ):
         step({}, {"math": [], "1": []})
 
 

@@ -129,7 +129,7 @@ def test_preferences_prompts_and_engines_that_make_no_sense_are_refused(base, wo
     ]:
         with pytest.raises(UsageError, match=sentence):
             decode(engine, requests(preference))
-    with pytest.raises(UsageError, match="the guide takes no preference, got .* leave it out"):
+    with pytest.raises(UsageError, match="the guide takes no preference, got .* remove the preference"):
         decode(SeparateModels(decoding_model(base, words), make_guide("lora", ("helpful",))), requests(EVEN))
     by_objective = SeparateModels(decoding_model(base, words), {"helpful": make_guide("lora", ("helpful",))})
     with pytest.raises(UsageError, match="a preference is missing; give shares of helpful"):

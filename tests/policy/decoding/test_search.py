@@ -66,7 +66,7 @@ def test_a_reward_model_scores_by_objective_or_by_preference_and_needs_no_other_
     for settings, sentence in [
         ({}, "score by one of them, or by a preference"),
         ({"objective": "helpfull"}, "no objective 'helpfull' in this model; did you mean 'helpful'"),
-        ({"objective": "helpful", "preference": EVEN}, "by an objective or by a preference"),
+        ({"objective": "helpful", "preference": EVEN}, "by either an objective or a preference"),
         ({"preference": {"helpful": 1.0}}, "has no share for harmless"),
     ]:
         with pytest.raises(UsageError, match=sentence):
@@ -109,7 +109,7 @@ def test_equals_stay_in_the_order_of_sampling_and_what_has_no_score_comes_last(e
 
 
 def test_what_makes_no_sense_is_refused(engine):
-    with pytest.raises(UsageError, match="n from 1 on, got 0"):
+    with pytest.raises(UsageError, match="n must be at least 1, got 0"):
         best_of_n(engine, requests(1, EVEN), 0, mean_logprob())
     with pytest.raises(UsageError, match=r"one number per candidate, \[2\], got shape \(\)"):
         best_of_n(engine, requests(1, EVEN), 2, lambda candidates: 1.0)

@@ -164,7 +164,7 @@ def test_a_wave_is_full_when_rows_tokens_or_cache_are():
     for narrow in (room, room._replace(rows=9, tokens=29), room._replace(rows=9, blocks=11)):
         assert list(waves([5, 5, 5], 3, narrow)) == [[0, 1], [2]]
     assert list(waves([], 3, room)) == []
-    refused = "prompt 1 has 9 tokens, its completion up to 3; a pair .* raise max_num_batched"
+    refused = "prompt 1 has 9 tokens, its completion up to 3; such a pair .* raise max_num_batched"
     with pytest.raises(UsageError, match=refused):
         list(waves([5, 9], 3, Capacity(rows=4, tokens=17, blocks=100, block=4, context=64)))
 

@@ -138,7 +138,7 @@ def test_completions_without_a_reward_are_never_drawn_and_draws_depend_on_seed_a
 
 def test_what_uniform_refuses():
     for settings in ({"keep": 0}, {"keep": 1, "batches": 0}):
-        with pytest.raises(ValueError, match="uniform: keep and batches must be at least 1, got"):
+        with pytest.raises(ValueError, match="uniform: `keep` and `batches` must be at least 1, got"):
             uniform(**settings)
     without = past_of([0.0])
     with pytest.raises(ValueError, match="no rewards"):

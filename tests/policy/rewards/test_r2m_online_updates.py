@@ -204,7 +204,7 @@ def test_a_state_goes_on_where_it_was_and_one_of_another_run_or_body_is_refused(
         (source(rounds=20), "has rounds 10, but this run has 20; resume with"),
         (source(learns="nothing"), "has learns head, but this run has nothing"),
         (OnlineR2M(R2MRewardModel.on(scalar, 64, 8), 10), r"widths \[64, 64, 16\]"),
-        (OnlineR2M(R2MRewardModel.on(untaught(base, words, 1), 64, 16), 10, FAST), "feedback reward has body"),
+        (OnlineR2M(R2MRewardModel.on(untaught(base, words, 1), 64, 16), 10, FAST), "reward model has body"),
     ):
         with pytest.raises(DataError, match=message):
             other.load(source().state())

@@ -118,7 +118,7 @@ class Failing(Members):
 FAILS = {
     "rate": "raised RuntimeError: no server",
     "spread": "raised RuntimeError: no server",
-    "shape": "returned members' scores of shape (2, 2, 1) for 3 completions",
+    "shape": "returned member scores of shape (2, 2, 1) for 3 completions",
 }
 
 
@@ -211,7 +211,7 @@ class Cut(TwoHeads):
 
 def test_completions_that_a_model_reads_cut_are_counted_and_warned_of_once():
     sources = RewardSources({"heads": Cut(), "length": lengths})
-    with pytest.warns(UserWarning, match="reward 'heads': 67% of the completions rated .* were truncated") as warned:
+    with pytest.warns(UserWarning, match="reward 'heads': 67% of the rated completions .* were truncated") as warned:
         sources(EXAMPLES)
         sources(EXAMPLES)
     assert sources.facts() == {"heads/truncated": pytest.approx(2 / 3)} and len(warned) == 1

@@ -65,7 +65,7 @@ def test_the_estimator_is_the_thinkers_and_refuses_what_makes_no_sense():
     )
     with pytest.raises(ValueError, match="needs two rewards, joint and solo, got 3"):
         ccpo()(torch.ones(4, 3), rollout([0] * 4))
-    with pytest.raises(ValueError, match="need weights of 1, got"):
+    with pytest.raises(ValueError, match="must have weight 1, got"):
         ccpo([1.0, 0.5])
     with pytest.raises(ValueError, match=r"lam must be at least 0, got -0\.1"):
         ccpo(lam=-0.1)
@@ -112,7 +112,7 @@ def test_what_cannot_be_paired_or_counted_twice_is_refused():
         ccpo_thinker(joint="r.joint", solo="r.solo").check(dr_grpo(), ["r.joint", "r.solo"])
     assert ccpo_thinker(joint="r.joint", solo="r.solo").check(dr_grpo(), ["r.joint"]) is None
     for made, names in ((ccpo_thinker, {"joint": "r.joint", "solo": "r.solo"}), (ccpo_solver, {"reward": "r"})):
-        with pytest.raises(ValueError, match=r"decay must be in \[0, 1\) and least at least 1, got 1.0 and 10"):
+        with pytest.raises(ValueError, match=r"decay must be in \[0, 1\) and `least` 1 or more, got 1.0 and 10"):
             made(**names, decay=1.0)
     empty = Rewards(torch.full((2, 2), NAN), ("r.joint", "r.solo"))
     assert ccpo_thinker(joint="r.joint", solo="r.solo").change({"seen": 0}, empty, rollout([0, 0]))[0] == {"seen": 0}

@@ -87,7 +87,7 @@ def test_the_estimator_is_the_policys_and_refuses_what_makes_no_sense():
     for settings, message in (
         ({"loc": "are"}, "loc=are needs a shape"),
         ({"loc": "median"}, "loc is mean or are, got 'median'"),
-        ({"weights": [1.0, 0.0, 1.0, 1.0]}, "weights of 1, got"),
+        ({"weights": [1.0, 0.0, 1.0, 1.0]}, "weight 1, got"),
     ):
         with pytest.raises(ValueError, match=message):
             dacr(gamma=0.5, **settings)

@@ -34,7 +34,7 @@ def test_sampled_logprobs_are_those_of_the_annealed_distribution(base, words):
     logp = (logits / (0.8 * HOT.factors(torch.arange(12)))[:, None]).log_softmax(-1)
     assert found.sampled.tolist() == pytest.approx(logp[range(12), list(found.tokens)].tolist(), abs=1e-4)
     other = Request(PROMPT, seed=3, max_new_tokens=12)
-    with pytest.raises(UsageError, match="different annealing"):
+    with pytest.raises(UsageError, match="same temperature annealing"):
         decode(SeparateModels(policy), [request, other], progress=False)
 
 

@@ -102,7 +102,7 @@ def test_completions_of_another_tokenizer_are_encoded_again_and_keep_their_log_p
     assert found.completions == [[97, 98, 233, 0], [0]] and found.texts == said.texts
     assert found.logprobs == [[pytest.approx(-3.5 / 4)] * 4, [pytest.approx(-0.25)]]
     assert read(path, StepHashes("ids", "words", "messages"), 2, Letters()) == said
-    with pytest.raises(DataError, match=r"of other prompts \(messages, here others\)"):
+    with pytest.raises(DataError, match=r"to other prompts \(messages, here others\)"):
         read(path, StepHashes("ids", "letters", "others"), 2, Letters())
 
 
@@ -166,14 +166,14 @@ def test_a_file_appears_whole_an_equal_one_is_kept_and_another_is_refused(tmp_pa
         SAID._replace(logprobs=[[-0.6, -1.0, -2.0], [-0.25]]),
         AgentCompletions([[5, 6], [7, 8]], [[-0.5, -1.0], [-2.0, -0.25]]),
     ):
-        with pytest.raises(DataError, match=r"one.safetensors has other completions .* use an empty folder"):
+        with pytest.raises(DataError, match=r"one.safetensors differs from the completions .* use an empty folder"):
             store(path, other, ASKED)
 
 
 def test_what_cannot_be_learnt_from_is_refused(tmp_path):
     path = tmp_path / "one.safetensors"
     store(path, SAID, ASKED)
-    others = r"its completions are of other prompts \(prompts, here others\); give all agents the same data"
+    others = r"its completions belong to other prompts \(prompts, here others\); give all agents the same data"
     for asked, number, reason in (
         (StepHashes("others", "words"), 2, others),
         (StepHashes("prompts", "letters"), 2, r"another tokenizer \(words, here letters\) and without texts"),

@@ -241,7 +241,7 @@ def test_refusals():
         for make in (cbs, partial(replaying.cbs, batches=2)):
             with pytest.raises(ValueError, match=reason):
                 make(**settings)
-    with pytest.raises(ValueError, match="keep and longest must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="`keep` and `longest` must be at least 1, got 0"):
         cbs(keep=0, longest=6, **PLAIN, **RIDGE)
     with pytest.raises(ValueError, match="no entropies"):
         cbs(keep=2, longest=6, **PLAIN, **RIDGE)({}, rewards(), rollout()._replace(entropy=None))

@@ -95,5 +95,5 @@ def test_mpo_trains_on_one_side_of_the_gap_by_hand():
     assert mpo(gap=0.5, side="large")({}, scores, batch)[1].tolist() == pytest.approx([1.25, 0, 1.25, 1.25, 1.25, 0])
     assert not mpo(gap=9.0, side="large")({}, scores, batch)[1].any()
     for settings in ({"gap": 0.0, "side": "large"}, {"gap": 1.0, "side": "both"}):
-        with pytest.raises(ValueError, match="gap must be above 0 and side small or large"):
+        with pytest.raises(ValueError, match="gap must be above 0 and side 'small' or 'large'"):
             mpo(**settings)

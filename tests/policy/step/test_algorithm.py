@@ -171,7 +171,7 @@ def test_an_estimator_that_cannot_read_its_rewards_is_refused():
         Penalty(0.1, "reward")
     with pytest.raises(ValueError, match="a KL penalty in the reward: the rollout has no log-probabilities"):
         made(penalty=Penalty(0.1, "completion"))(rewards([1, 3, 0, 4]), rollout(base=None))
-    with pytest.raises(ValueError, match="cannot use a KL penalty in the reward; put it in the loss"):
+    with pytest.raises(ValueError, match="cannot use a KL penalty in the reward; move it to the loss"):
         made(apart=True, penalty=Penalty(0.1, "completion"))
     with pytest.raises(ValueError, match="no reward is called 'rihgt'"):
         made(shares={"rihgt": 1.0})(rewards([1, 3, 0, 4]), rollout())

@@ -113,8 +113,8 @@ def test_missing_rewards_are_warned_of_when_they_occur_for_the_first_time():
         none.warning(whole) == "none of 4 completions has a reward (missing: right 4, style 4), so none is trained on"
     )
     assert some.warning(whole + none) == (
-        "3 of 4 completions lack some of their rewards (missing: right 0, style 3); 2 are trained on the others, 1 are "
-        "left out, see --on_missing"
+        "3 of 4 completions lack some of their rewards (missing: right 0, style 3); 2 are trained on the rest, 1 are "
+        "dropped; see --on_missing"
     )
     before = whole + none + some
     assert none.warning(before) == some.warning(before) == whole.warning(before) == ""

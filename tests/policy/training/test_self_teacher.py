@@ -38,7 +38,7 @@ def test_the_advantage_is_what_the_teacher_adds_to_the_log_probability():
                       teacher=teacher, total=torch.tensor([1.0, 0.0, NAN]))  # fmt: skip
     found = sdpo(weight=2.0, keep=0.5).change({}, torch.tensor([1.0, -1.0, 0.0]), rollout)[1]
     assert found.tolist() == [[1.5, -0.5], [-0.5, 0.0], [0.0, 0.0]]
-    with pytest.raises(ValueError, match="weight must be above 0"):
+    with pytest.raises(ValueError, match="`weight` must be above 0"):
         sdpo(weight=0.0)
 
 

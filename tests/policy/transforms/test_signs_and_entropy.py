@@ -133,7 +133,7 @@ def test_weights_by_difficulty_by_hand_and_their_refusals():
     assert state == start and not same.any()
     with pytest.raises(ValueError, match="lam must be above 0"):
         ha_dw(lam=0.0)
-    with pytest.raises(ValueError, match=r"in \[0, 1\], got -1 to 1; leave ha_dw out"):
+    with pytest.raises(ValueError, match=r"in \[0, 1\], got -1 to 1; remove ha_dw"):
         changed(ha_dw(), torch.zeros(2), rated(column(1.0, -1.0)))
     with pytest.raises(ValueError, match="the rollout has no rewards"):
         changed(ha_dw(), torch.ones(1), rated(column(1.0))._replace(total=None))

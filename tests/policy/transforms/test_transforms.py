@@ -232,7 +232,7 @@ def test_every_step_of_the_way_is_told_and_the_state_goes_on_from_a_checkpoint()
     other.load(json.loads(json.dumps(composed.state)))
     other(torch.ones(2), a_rollout())
     assert other.state == {"a": {"runs": 2}, "b": {"runs": 2}}
-    with pytest.raises(ValueError, match="the state is of the transforms a, not of a, b"):
+    with pytest.raises(ValueError, match="the state has the transforms a, not a, b"):
         other.load({"a": {}})
 
 

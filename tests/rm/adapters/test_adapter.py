@@ -271,7 +271,7 @@ def test_without_a_preference_nothing_is_computed_or_merged():
 
 def test_settings_that_make_no_adapter_are_refused():
     for changes, sentence in [
-        ({"kind": "dora"}, "lora, pblora or moslora, got 'dora'"),
+        ({"kind": "dora"}, "'lora', 'pblora' or 'moslora', got 'dora'"),
         ({"kind": "lora"}, "a plain LoRA has one objective"),
         ({"kind": "moslora", "shared_rank": 4}, "shared_rank >= 0 \\(0 unless pblora"),
         ({"kind": "moslora", "texts": ("one",)}, "2 objectives have 1 texts"),

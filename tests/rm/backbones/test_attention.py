@@ -82,7 +82,7 @@ def test_flash_attention_reads_each_sequence_by_its_offsets(monkeypatch):
 def test_backbones_that_cannot_be_packed_are_refused_and_an_adapter_with_dropout_is_not():
     for name in PLAIN:
         kind, sizes = PLAIN[name]
-        with pytest.raises(UsageError, match=f"^--padding_free supports .*, unlike this {kind}; leave it out$"):
+        with pytest.raises(UsageError, match=f"^--padding_free supports .*, unlike this {kind}; remove the option$"):
             check_padding_free(model_of(kind, sizes), None, None)
     # Its dropout is on while it is trained on, and would make any two states differ
     lora = LoraConfig(task_type=TaskType.SEQ_CLS, r=4, lora_dropout=0.5, init_lora_weights=False)
@@ -97,7 +97,7 @@ def test_attention_that_cannot_be_packed_sequences_beyond_the_window_and_what_is
     model = model_of(*PACKED["mistral, sliding"][:2])
     check_padding_free(model, None, 20)
     for max_length in [21, None]:
-        with pytest.raises(UsageError, match="the sliding window of this mistral, 20 tokens, and --max_length"):
+        with pytest.raises(UsageError, match="the sliding window of this mistral, 20 tokens, but --max_length"):
             check_padding_free(model, None, max_length)
     for name in ["flash_attention_2", "flsh"]:
         model = model_of("gpt2", GPT2)

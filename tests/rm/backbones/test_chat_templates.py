@@ -57,7 +57,7 @@ BAD = {
     "{{ lipsum(n=1000000) }}": "made-up text",
     "{% macro a() %}{{ a() }}{% endmacro %}{{ a() }}": "calls itself without an end",
     MACROS + "{{ a39() }}": "more than 20,000 steps",
-    "{% for m in messages %}" + "y" * (LARGEST + 1) + "{% endfor %}": "characters, more than the 65,536",
+    "{% for m in messages %}" + "y" * (LARGEST + 1) + "{% endfor %}": "characters, more than the limit of 65,536",
 }
 
 

@@ -222,7 +222,7 @@ def test_files_keep_beta_and_names_and_are_refused_if_damaged(policy, tmp_path, 
     assert settings == {"policy": policy, "reference": reference, "beta": 0.1}
     assert not [*(tmp_path / "implicit").glob("*.safetensors")]
     file.write_text(json.dumps(settings | {"reference": policy}))
-    with pytest.raises(DataError, match=r"implicit.json: its models and beta are not those of scoring.json"):
+    with pytest.raises(DataError, match=r"implicit.json: its models and beta differ from scoring.json"):
         load_reward_model(str(tmp_path / "implicit"))
     file.write_text(json.dumps({"beta": 0.1}))
     with pytest.raises(DataError, match="does not name a policy and a reference"):
@@ -261,7 +261,7 @@ def test_two_vocabularies_or_no_reference_are_refused(policy, tokenizer, tmp_pat
     save_lm(tmp_path / "larger", larger)
     with pytest.raises(DataError, match=f"token '<extra>' is absent in the first and {len(tokenizer)} in the second"):
         load_implicit(policy, reference=str(tmp_path / "larger"))
-    with pytest.raises(UsageError, match="needs the model that it was trained from; give a reference"):
+    with pytest.raises(UsageError, match="needs a reference; give the model that it was trained from"):
         load_implicit(policy)
 
 

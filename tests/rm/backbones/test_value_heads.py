@@ -115,7 +115,7 @@ def test_a_lora_with_a_value_head_beside_it_and_what_a_trainer_leaves_is_no_obst
 
 def test_a_head_of_another_width_and_a_damaged_one_are_refused(words, head, tmp_path):
     folder = as_llama_factory(language_model(words, hidden=32), words, tmp_path / "rm", head)
-    with pytest.raises(DataError, match=r"the head has shape \(1, 64\) and the model needs \(1, 32\)"):
+    with pytest.raises(DataError, match=r"the head has shape \(1, 64\), but the model needs \(1, 32\)"):
         load_reward_model(str(folder))
     (folder / "value_head.safetensors").write_bytes(b"x" * 20)
     with pytest.raises(DataError, match=r"value_head.safetensors: damaged .*fetch it again"):

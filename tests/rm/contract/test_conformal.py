@@ -8,10 +8,10 @@ def test_the_bounds_leave_the_same_number_of_residuals_out_on_each_side():
     residuals = np.array([5.0, 1, 4, 2, 3, 9, 8, 7, 6, np.nan])
     # 9 residuals: k = ⌊10 · 0.4 / 2⌋ = 2 of level 0.6, and 1 of level 0.8
     assert residual_bounds(residuals, 0.6) == (2.0, 8.0) and residual_bounds(residuals, 0.8) == (1.0, 9.0)
-    with pytest.raises(UsageError, match=r"level 0\.81 is calibrated on 10 scores or more, got 9"):
+    with pytest.raises(UsageError, match=r"level 0\.81 needs at least 10 calibration scores, got 9"):
         residual_bounds(residuals, 0.81)
     assert residual_bounds(np.arange(19.0), 0.9) == (0.0, 18.0)
-    with pytest.raises(UsageError, match="calibrated on 19 scores or more, got 18"):
+    with pytest.raises(UsageError, match="at least 19 calibration scores, got 18"):
         residual_bounds(np.arange(18.0), 0.9)
 
 

@@ -145,13 +145,13 @@ def test_a_table_a_stream_and_rated_answers_keep_calls_and_tools(tmp_path):
 
 def test_what_cannot_be_read_is_one_sentence_with_its_row(tmp_path):
     for row, says in [
-        (ROW | {"images": ["a.png"]}, "the row has 'images', and only text is scored"),
+        (ROW | {"images": ["a.png"]}, "the row has 'images', but only text is scored"),
         (ROW | {"audio": {"path": "a.wav"}}, "the row has 'audio'"),
         (conversation() | {"prompt": [QUESTION | {"content": [{"type": "image"}]}]}, "the kind 'image' in 'prompt'"),
         (conversation() | {"prompt": [QUESTION | {"images": ["a.png"]}]}, "a message of 'prompt' has 'images'"),
         (conversation() | {"prompt": [calling("Paris") | {"role": "user"}]}, "its role must be assistant"),
-        (conversation() | {"chosen": [calling("Paris"), RESULT]}, "'chosen' is not one assistant turn"),
-        (conversation() | {"chosen": [ANSWER, ANSWER]}, "'chosen' is not one assistant turn"),
+        (conversation() | {"chosen": [calling("Paris"), RESULT]}, "'chosen' must be one assistant turn"),
+        (conversation() | {"chosen": [ANSWER, ANSWER]}, "'chosen' must be one assistant turn"),
         (conversation() | {"chosen": [{"role": "assistant", "content": None}]}, "is not {role, content} with text"),
         (conversation() | {"chosen": [{"role": "assistant", "tool_calls": [{"id": "x"}]}]}, "a tool call in 'chosen'"),
         (conversation(tools="get_weather"), "'tools' is not JSON"),

@@ -114,7 +114,7 @@ BAD = {
     "one of chosen and rejected is text": ROW | {"chosen": [ANSWER]},
     "differ before their last turn": {"chosen": [USER, ANSWER], "rejected": [{"role": "user", "content": "?"}, ANSWER]},
     "have no common beginning": {"chosen": "abc", "rejected": "xyz"},
-    "is not one assistant turn after the prompt": {"prompt": "Hi", "chosen": [USER], "rejected": [ANSWER]},
+    "must be one assistant turn after the prompt": {"prompt": "Hi", "chosen": [USER], "rejected": [ANSWER]},
 }
 
 

@@ -63,5 +63,5 @@ def test_draws_lie_on_the_simplex_with_their_mean_spread_and_share_of_vertices()
     assert {*map(tuple, vectors.vertex_sampler(2)(50, generator()).tolist())} == {(0.0, 1.0), (1.0, 0.0)}
     grid = {tuple(np.round(one, 6)) for one in vectors.simplex_grid(2, 4)}
     assert {tuple(np.round(one, 6)) for one in vectors.grid_sampler(2, 4)(200, generator()).tolist()} == grid
-    with pytest.raises(UsageError, match="concentration > 0"):
+    with pytest.raises(UsageError, match="concentration must be > 0"):
         vectors.dirichlet(2, 0.0)

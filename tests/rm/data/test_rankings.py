@@ -59,7 +59,7 @@ def test_a_stream_has_all_pairs_of_a_ranking_and_goes_on_behind_it(tmp_path):
     [
         ({"completions": [{"rank": 0, "completion": "a"}, {"completion": "b"}]}, "item 2 of 'completions' is {'compl"),
         ({"completions": [{"rank": "first", "completion": "a"}]}, "a whole number as rank: item 1"),
-        ({"completions": [{"rank": 0, "text": "a"}]}, "a completion is not {rank, completion}"),
+        ({"completions": [{"rank": 0, "text": "a"}]}, "a completion must be {rank, completion}"),
         ({"completions": [{"rank": 3, "completion": turn("a")}] * 2}, "no preference: all 2 completions have rank 3"),
         ({"completions": "a"}, "no column 'chosen': the row has completions, context"),
     ],

@@ -83,7 +83,7 @@ def test_a_row_that_cannot_be_used_is_named_with_its_reason(tmp_path):
     for row, sentence in [
         (PLAIN | {"labels": [1]}, "labels do not fit the steps: 2 steps, and labels: 1"),
         (PLAIN | {"labels": "10"}, "labels do not fit the steps: 2 steps, and labels: '10'"),
-        (PLAIN | {"labels": [1, -1]}, r"a label is true, false, none or a number in \[0, 1\]: -1"),
+        (PLAIN | {"labels": [1, -1]}, r"a label must be true, false, none or a number in \[0, 1\], got -1"),
         (PLAIN | {"labels": [None, None]}, "no step is labelled"),
         (PLAIN | {"steps": ["a", " "]}, "empty completion: 'step 2'"),
         (PLAIN | {"steps": [], "labels": []}, "no steps"),

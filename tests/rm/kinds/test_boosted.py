@@ -62,7 +62,7 @@ def test_it_is_the_weighted_sum_and_what_makes_no_chain_is_refused():
         BoostedRewardModel([Fixed([1.0]), Fixed([1.0])], ["a", "b"], [1.0])
     several = Fixed([1.0, 2.0], ("helpful", "harmless"))
     pair = PreferencePair("p", user_turn("q"), "kind stone", "rude stone")
-    with pytest.raises(UsageError, match="a stage has one objective, got helpful, harmless"):
+    with pytest.raises(UsageError, match="a stage must have one objective, got helpful, harmless"):
         BoostedRewardModel.fitted([several, several], ["a", "b"], [pair])
     with pytest.raises(DataError, match="no pair has a label for 'harmless'"):
         BoostedRewardModel.fitted([Fixed([1.0, 0.0])] * 2, ["a", "b"], [pair], objective="harmless")

@@ -84,7 +84,7 @@ def test_a_fit_depends_on_its_seed_only_and_what_cannot_be_fitted_is_refused():
     assert torch.equal(one, again) and not torch.equal(one, other)
     for wrong, sentence in [
         ({"form": "mse"}, "one of regression, bradley_terry, got 'mse'"),
-        ({"heads": 1}, "heads >= 2, .* got 1"),
+        ({"heads": 1}, "heads must be >= 2, .* got 1"),
     ]:
         with pytest.raises(UsageError, match=sentence):
             HeadFit(**wrong)

@@ -73,11 +73,14 @@ def test_no_rule_depends_on_the_members_order_and_every_one_keeps_agreement(memb
 
 def test_a_rule_that_makes_no_sense_is_refused():
     for rule, sentence in [
-        (rules.MemberRule("softmax", {"beta": 1}), "no rule 'softmax' to combine members; did you mean 'softmin'"),
-        (rules.MemberRule("softmin"), r"written softmin\(beta=...\), got {}"),
-        (rules.MemberRule("min", {"beta": 1}), "'min' is written min, got"),
-        (rules.MemberRule("softmin", {"beta": -1.0}), "beta is >= 0, got -1"),
-        (rules.MemberRule("mean_std", {"weight": math.nan}), "weight is >= 0, got nan"),
+        (
+            rules.MemberRule("softmax", {"beta": 1}),
+            "unknown rule 'softmax' for combining members; did you mean 'softmin'",
+        ),
+        (rules.MemberRule("softmin"), r"must be written as softmin\(beta=...\), got {}"),
+        (rules.MemberRule("min", {"beta": 1}), "'min' must be written as min, got"),
+        (rules.MemberRule("softmin", {"beta": -1.0}), "beta must be >= 0, got -1"),
+        (rules.MemberRule("mean_std", {"weight": math.nan}), "weight must be >= 0, got nan"),
         (rules.MemberRule("brme", {"share": 1.5}), r"share must lie in \[0, 1\], got 1.5"),
     ]:
         with pytest.raises(UsageError, match=sentence):

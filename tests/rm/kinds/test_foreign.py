@@ -133,7 +133,7 @@ def test_an_adapter_with_a_head_of_two_classes_is_read_as_peft_does(words, tmp_p
     assert model.rate(EXAMPLES)[:, 0] == pytest.approx(expected, abs=1e-6)
     model.save(tmp_path / "saved")
     assert np.array_equal(load_reward_model(str(tmp_path / "saved")).rate(EXAMPLES), model.rate(EXAMPLES))
-    with pytest.raises(UsageError, match="the head of the adapter has 2 outputs, and 1 are to be loaded"):
+    with pytest.raises(UsageError, match="the head of the adapter has 2 outputs, but 1 objectives are requested"):
         load_scalar(str(folder), fresh=True)
 
 

@@ -20,7 +20,7 @@ def test_a_kind_is_a_package_that_loads_and_trains(name):
     kind = kind_of(name)
     assert kind.name == name and next(iter(signature(kind.load).parameters)) == "source"
     if not kind.trainer:
-        with pytest.raises(UsageError, match=f"a {name} reward model is not trained"):
+        with pytest.raises(UsageError, match=f"kind '{name}' cannot be trained"):
             _ = kind.training
         return
     training = kind.training if isinstance(kind.training, type) else Training

@@ -77,7 +77,7 @@ def test_the_gradient_reaches_the_embeddings_through_every_step():
 def test_gradient_checkpointing_and_models_without_a_cache_that_passes_a_gradient_are_refused():
     model = language_model().train()
     model.gradient_checkpointing_enable()
-    with pytest.raises(UsageError, match="gradient checkpointing disables; leave it out"):
+    with pytest.raises(UsageError, match="gradient checkpointing disables; turn checkpointing off"):
         latent_states(model, *pad(ROWS), 1)
     assert latent_states(model, *pad(ROWS), 0).shape == (3, 1, 32)
     config = AutoConfig.for_model("bert", is_decoder=False, intermediate_size=64, **SIZES)
@@ -177,10 +177,10 @@ def test_settings_that_do_not_fit_are_refused(base, tmp_path, tokenizer):
     saved = str(tmp_path / "rm")
     scalar_from_config(small_config(tokenizer, hidden=32), tokenizer).save(tmp_path / "scalar")
     for error, message, source, options in [
-        (UsageError, "trained with latent_steps 3, .* got 5: leave", saved, {"latent_steps": 5}),
+        (UsageError, "trained with latent_steps 3, .* got 5: remove", saved, {"latent_steps": 5}),
         (UsageError, "trained with latent_depth 'fixed'", saved, {"latent_depth": "head"}),
         (UsageError, "a number of steps >= 0, got -1", saved, {"fresh": True, "latent_steps": -1}),
-        (UsageError, "fixed or head, got 'free'", saved, {"fresh": True, "latent_depth": "free"}),
+        (UsageError, "'fixed' or 'head', got 'free'", saved, {"fresh": True, "latent_depth": "free"}),
         (UsageError, "max_length 64 and 3 latent .* exceed the 64 positions .* at most 61", base, LONG),
         (DataError, "not a latent reward model; train one", base, {}),
         (UsageError, "of kind 'scalar'; start from its backbone", str(tmp_path / "scalar"), {"fresh": True}),

@@ -70,7 +70,7 @@ def test_rows_that_rate_nothing_and_weights_that_make_no_sense_are_refused(tmp_p
     for row, sentence in [
         ({"helpful": "three"}, "the score 'helpful' is not a finite number: 'three'"),
         ({"helpful": True}, "the score 'helpful' is not a finite number: True"),
-        ({"scores": 3}, "scores are {objective: number}, got 3"),
+        ({"scores": 3}, "scores must be {objective: number}, got 3"),
         ({"kind": 3}, "no column 'helpful': the row has completion, kind, prompt"),
         ({"scores": {"kind": 3}, "helpful": 3}, "no score for helpful, harmless"),
     ]:
@@ -79,7 +79,7 @@ def test_rows_that_rate_nothing_and_weights_that_make_no_sense_are_refused(tmp_p
             load_judged(path, NAMES)
     for weights, sentence in [
         ({"helpful": 1.0}, "lack harmless; add harmless=0"),
-        ({"helpful": 1.0, "harmles": 1.0}, "no objective 'harmles' to weigh; did you mean 'harmless'"),
+        ({"helpful": 1.0, "harmles": 1.0}, "unknown objective 'harmles' in the weights; did you mean 'harmless'"),
         ({"helpful": NAN, "harmless": 1.0}, "finite numbers and not all 0"),
         ({"helpful": 0.0, "harmless": 0.0}, "finite numbers and not all 0"),
     ]:

@@ -114,7 +114,7 @@ def test_aggregates_by_hand(model, alone):
     other = model.with_aggregate("product")
     assert close(other.rate(EXAMPLES), [some.prod(0) for some in alone])
     assert other.contract.hash() != model.contract.hash()
-    with pytest.raises(UsageError, match="no aggregate 'prod'.*did you mean 'product'"):
+    with pytest.raises(UsageError, match="unknown aggregate 'prod'.*did you mean 'product'"):
         model.with_aggregate("prod")
 
 

@@ -262,7 +262,7 @@ def test_damaged_files_and_an_edited_contract_are_one_sentence_and_a_kind_runs_n
         load_reward_model(str(rm))
     ScoringContract(kind="runpy:run_path").save(rm)
     (rm / "__main__.py").write_text("raise SystemExit('ran')")
-    with pytest.raises(DataError, match="no kind 'runpy:run_path' of reward model"):
+    with pytest.raises(DataError, match="unknown kind 'runpy:run_path'"):
         load_reward_model(str(rm))
 
 

@@ -123,7 +123,7 @@ def test_which_groups_have_a_loss():
 def test_settings_that_are_none_are_refused():
     with pytest.raises(ValueError, match=r"steps >= 1 and floor in \[0, 1\]; got 0, 0, 0.6"):
         omega(0, 0, 0.6)
-    with pytest.raises(ValueError, match=r"alpha is a share in \[0, 1\], got 1.5"):
+    with pytest.raises(ValueError, match=r"alpha must lie in \[0, 1\], got 1.5"):
         grebt(1.5)
-    with pytest.raises(ValueError, match="spread is one of full, stopgrad, got 'half'"):
+    with pytest.raises(ValueError, match="spread must be one of full, stopgrad, got 'half'"):
         group_entropy(scores(SCORES), spread="half")

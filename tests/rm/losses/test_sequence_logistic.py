@@ -103,5 +103,5 @@ def test_gradients_are_those_of_the_formula_and_settings_that_mean_nothing_are_r
         assert torch.autograd.gradcheck(lambda gap, loss=loss: loss(gap, WINS, ALPHA, scores=scores), (gap,)), form
     betas = [{"beta": beta} for beta in (0.0, [0.1, -1.0], [])]
     for wrong in (*betas, {"weight": -1.0}, {"label_smoothing": 0.5}, {"form": "hinge"}):
-        with pytest.raises(UsageError, match="global form is one of scalarised|beta > 0"):
+        with pytest.raises(UsageError, match="global form must be one of scalarised|beta must be > 0"):
             sequence_logistic(**wrong)

@@ -154,7 +154,7 @@ FAULTS = [
     ),
     ("wrong pooling (mean)", {}, mean_pooling),
     ("pad token scored as content", {}, padding_as_content),
-    ("re-initialised head or other weights: it reads the same tokens", {}, fresh_head),
+    ("re-initialised head or other weights: the backend reads the same tokens", {}, fresh_head),
     ("other template", {}, other_template),
     ("other template", CLOSED, plain_template),
 ]
@@ -175,13 +175,13 @@ def test_what_nothing_explains_or_has_no_scores_is_said(model):
     ours = model.rate(examples())
     assert found(model, lambda _: BackendScores(ours * 1.5 + 0.25)).culprit == "scores times 1.5 plus 0.25"
     noise = BackendScores(ours + np.random.default_rng(0).normal(size=ours.shape))
-    assert found(model, lambda _: noise).culprit.endswith("it does not report its tokens")
+    assert found(model, lambda _: noise).culprit.endswith("the backend does not report its tokens")
     assert (
         found(model, lambda _: BackendScores(np.full_like(ours, np.nan))).culprit
         == "scores that are missing or not finite"
     )
     other = compare_backend(model, examples(), ours, "x", BackendScores(np.zeros((12, 2))), 1.0)
-    assert other.culprit == "scores of shape (12, 2), where the model gives (12, 1)" and not other.passed
+    assert other.culprit == "scores of shape (12, 2), but the model's have (12, 1)" and not other.passed
     one = found(model, lambda _: BackendScores(np.empty(0), because="refused: no padding token"))
     assert one.culprit == "refused: no padding token" and one.largest == np.inf and not one.passed
 

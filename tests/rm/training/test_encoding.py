@@ -30,7 +30,7 @@ def test_pairs_that_are_all_left_out_name_the_cause_and_its_remedy():
 
 def test_pairs_that_differ_in_unknown_words_alone_need_another_tokenizer():
     pair = PreferencePair("0", user_turn("bees"), "zyxw", "qvut")
-    with pytest.raises(DataError, match="1 identical .* no tokens for what differs; start from another --model$"):
+    with pytest.raises(DataError, match="1 identical .* no tokens for the differences; start from another --model$"):
         encode_pairs(encoder(64, tokenizer()), [pair], "overall")
 
 

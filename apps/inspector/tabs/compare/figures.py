@@ -84,7 +84,7 @@ def scatter(points: list[Point], first: Side, second: Side) -> go.Figure:
         "only the second right": (PALETTE[0], [p for p in points if p.second > 0 >= p.first]),
         "neither right": (PALETTE[6], [p for p in points if p.first <= 0 and p.second <= 0]),
     }
-    figure = go.Figure([_cloud(name, *group, first) for name, group in groups.items() if group[1]])
+    figure = go.Figure([_scatter_trace(name, *group, first) for name, group in groups.items() if group[1]])
     line = {"color": "rgba(128, 128, 128, 0.8)", "width": 1, "dash": "dash"}
     figure.add_hline(0, line=line)
     figure.add_vline(0, line=line)
@@ -92,7 +92,7 @@ def scatter(points: list[Point], first: Side, second: Side) -> go.Figure:
     return set_title(layout(figure, x=x, y=y, height=440), "Margins", METRICS["margin"])
 
 
-def _cloud(name: str, colour: str, some: list[Point], side: Side) -> go.Scatter:
+def _scatter_trace(name: str, colour: str, some: list[Point], side: Side) -> go.Scatter:
     """Return the points of one group of cases as a trace of the scatter plot."""
     return go.Scatter(
         x=[point.first for point in some],
@@ -109,7 +109,7 @@ def _cloud(name: str, colour: str, some: list[Point], side: Side) -> go.Scatter:
 def drawn_note(shown_points: int, total: int) -> str:
     """Return a sentence with the number of cases in the figure."""
     if shown_points == total:
-        return f"{total:,} cases have a margin on both sides."
+        return f"{total:,} cases have a margin from both scorers."
     return f"{shown_points:,} of the {total:,} cases with two margins are drawn, chosen with seed {SEED}."
 
 

@@ -94,7 +94,7 @@ def _files(first: Path, second: Path) -> dict[str, Path]:
 
 
 def _stamps(first: Side, second: Side) -> list[tuple]:
-    """Return a stamp of the files of both runs, used in the cache key of results."""
+    """Return times and sizes of the files of both runs, which are part of the cache key of results."""
     return [stamp(side.folder, (ITEMS, SCORES, SUMMARY)) for side in (first, second)]
 
 
@@ -103,7 +103,7 @@ def check(first: Side, second: Side) -> int:
     headings = [read_heading(side.folder) for side in (first, second)]
     for side, heading in zip((first, second), headings, strict=True):
         if side.scorer not in heading.scorers:
-            raise UsageError(f"run '{side.id}' has no scorer '{side.scorer}'; choose one of the list")
+            raise UsageError(f"run '{side.id}' has no scorer '{side.scorer}'; choose a scorer of this run")
     names = Path(first.id), Path(second.id)
     check_suites(names[0], headings[0].suite, names[1], headings[1].suite)
     cases, changed = _count_shared_cases(first.folder, second.folder, *_stamps(first, second))

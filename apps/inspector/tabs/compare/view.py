@@ -15,7 +15,7 @@ from .pairs import pairs_html, parse_among
 
 SIZE = 20
 SIDES = (("run", "scorer", "First"), ("with", "other", "Second"))
-"""Names of the run and the scorer in the address, and the label, of each side."""
+"""For each side: the names of its run and its scorer in the address, and its label."""
 
 
 def view(site: Site, query: Query) -> View:
@@ -52,14 +52,14 @@ def complete_query(site: Site, query: Query) -> dict[str, str | None]:
     """Return run and scorer of both sides. Requested values are used if they exist."""
     run = site.pick(query.get("run"), JUDGED)
     scorer = site.scorers(run, query.get("scorer"))[1]
-    with_ = site.pick(query.get("with") or _partner(site, run), JUDGED)
+    with_ = site.pick(query.get("with") or _comparable_run(site, run), JUDGED)
     others, other = site.scorers(with_, query.get("other"))
     if (run, scorer) == (with_, other):
         other = next((name for _, name in others if name != scorer), other)
     return {"run": run, "scorer": scorer, "with": with_, "other": other}
 
 
-def _partner(site: Site, run: str | None) -> str | None:
+def _comparable_run(site: Site, run: str | None) -> str | None:
     """Return the first other complete run that shares cases with this run, or this run if there is none."""
     if not run:
         return None

@@ -52,8 +52,8 @@ class Item:
     def pair(self) -> tuple[int, int] | None:
         """Indices of the right response with the lowest score and the wrong response with the highest score.
 
-        The margin is the difference of their scores. Without scores, the first right and the first wrong response.
-        None if every response is right.
+        A judgment's margin is the difference of these two scores. Without scores, the first right and the first wrong
+        response. None if every response is right.
         """
         wrong = [index for index in range(len(self.answers)) if index not in self.best]
         if not (wrong and self.best):

@@ -68,7 +68,7 @@ def parse_filter_values(values: Mapping[str, Any]) -> FilterValues:
 
 
 def complete(asked: FilterValues, choices: Sequence[tuple[str, str]]) -> FilterValues:
-    """Return the values with a subset of the run. A missing section becomes the subset of its name, or all subsets."""
+    """Return the values with a subset of the run. A missing section becomes the subset of that name, or all subsets."""
     values, names = [value for _, value in choices], (asked.subset, (asked.subset or "").removeprefix(SECTION))
     return asked._replace(subset=next((name for name in names if name in values), EVERY))
 
@@ -121,7 +121,7 @@ def _range(name: str, text: str) -> tuple[int, int] | None:
         return min(int(match[1]), LONGEST), min(int(match[2]), LONGEST)
     if re.fullmatch(r"\s*\d*\s*-?\s*", text):  # empty, or the reader is still typing
         return None
-    raise UsageError(f"the {name} is a range of characters such as 100-200, or empty for any; got '{text}'")
+    raise UsageError(f"the {name} must be a range of characters such as 100-200, or empty for any; got '{text}'")
 
 
 def subset_choices(run: Run) -> list[tuple[str, str]]:

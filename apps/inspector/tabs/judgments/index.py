@@ -82,7 +82,7 @@ class Index:
     def lines(self, scorer: str) -> str:
         """Return the name of a table of a scorer's judgments: place, margin, outcome."""
         if scorer not in self.heading.scorers:
-            raise UsageError(f"no scorer '{scorer}' in this run; there is {', '.join(self.heading.scorers)}")
+            raise UsageError(f"no scorer '{scorer}' in this run; choose one of {', '.join(self.heading.scorers)}")
         return self._make(f"lines_{list(self.heading.scorers).index(scorer)}", _LINES, scorer=scorer, check=scorer)
 
     def gaps(self) -> str:
@@ -90,7 +90,7 @@ class Index:
         return self._make("gaps", _GAPS)
 
     def beaten(self) -> str:
-        """Return the name of a table with the places of cases that a baseline gets right."""
+        """Return the name of a table of the cases (column `place`) that a baseline gets right."""
         baselines = [self.lines(name) for name, role in self.heading.scorers.items() if role == "baseline"]
         right = [f"SELECT place FROM {name} WHERE margin > 0" for name in baselines]
         return self._make("beaten", " UNION ".join(right or ["SELECT place FROM cases WHERE false"]))
@@ -114,7 +114,7 @@ class Index:
         with self._lock:
             if search not in self._searches:
                 if len(self._searches) == SEARCHES:
-                    self._drop(self._searches.popitem(last=False)[1])
+                    self._drop_table(self._searches.popitem(last=False)[1])
                 number = next(k for k in range(SEARCHES) if f"found_{k}" not in self._searches.values())
                 self._searches[search] = self._make(f"found_{number}", _SEARCH_SQL, search=search)
             self._searches.move_to_end(search)
@@ -130,7 +130,7 @@ class Index:
                 self._made.add(name)
         return name
 
-    def _drop(self, name: str) -> None:
+    def _drop_table(self, name: str) -> None:
         self.query(f"DROP TABLE {name}")
         self._made.discard(name)
 
@@ -142,13 +142,13 @@ class Index:
         )
         if joined == judged > 0:
             return
-        self._drop(name)
+        self._drop_table(name)
         if not judged:
             raise DataError(f"{self.files['scores']} has no scores of {scorer}; {WAY_OUT}")
         stray = self.query(f'SELECT "case" FROM {SCORE_TABLE} ANTI JOIN cases USING ("case") LIMIT 1')
         if stray:
-            raise DataError(f"{self.files['scores']} scores '{stray[0][0]}', which {ITEMS} does not hold; {WAY_OUT}")
-        raise DataError(f"{self.files['items']} holds a case twice; {WAY_OUT}")
+            raise DataError(f"{self.files['scores']} scores '{stray[0][0]}', which {ITEMS} does not contain; {WAY_OUT}")
+        raise DataError(f"{self.files['items']} contains a case twice; {WAY_OUT}")
 
 
 _INDICES: OrderedDict[Path, tuple[Any, Index]] = OrderedDict()

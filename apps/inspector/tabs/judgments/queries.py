@@ -50,7 +50,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Filter:
-    """Filter of cases by the judgments of one scorer. None means any. The search ignores case."""
+    """Filter of cases by the judgments of one scorer. A field of None does not filter. The search ignores case."""
 
     scorer: str
     outcome: str = "all"
@@ -73,7 +73,7 @@ class Filter:
 
     def __post_init__(self):
         if self.outcome not in OUTCOMES:
-            raise UsageError(f"no outcome '{self.outcome}'; there is {', '.join(OUTCOMES)}")
+            raise UsageError(f"unknown outcome '{self.outcome}'; choose one of {', '.join(OUTCOMES)}")
         if self.max_margin is not None and not self.max_margin >= 0:
             raise UsageError(f"the largest |margin| must be a number >= 0, got {self.max_margin}")
         if self.gap is not None and self.gap != self.gap:
@@ -143,7 +143,7 @@ def _check_tables(tables: Index, scorers: Sequence[str] | dict[str, str]) -> Non
 def _matching_cases_sql(tables: Index, filter: Filter, order: str = "items") -> str:
     """Return SQL for the matching cases: row, margin, outcome, and the gap in length if sorted by it."""
     if order not in ORDERS:
-        raise UsageError(f"no order '{order}'; there is {', '.join(ORDERS)}")
+        raise UsageError(f"unknown order '{order}'; choose one of {', '.join(ORDERS)}")
     conditions = ["($outcome::VARCHAR = 'all' OR outcome = $outcome)"]
     if filter.subset is not None:
         conditions.append("place IN (SELECT place FROM cases WHERE list_contains($subset::VARCHAR[], subset))")

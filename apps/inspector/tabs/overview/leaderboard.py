@@ -22,7 +22,7 @@ TOOLS = (
 
 
 def boards_html(boards: Sequence[Board], ranks: Sequence[Groups] = ()) -> str:
-    """Return HTML with a filter field, and a table for every benchmark. `ranks` are the groups of each table."""
+    """Return HTML with a filter field, and a table for every benchmark. `ranks` are the models' ranks by table."""
     groups = ranks or [{} for _ in boards]
     tables = "".join(_board_html(board, index, groups[index]) for index, board in enumerate(boards))
     return TOOLS + tables if boards else ""

@@ -19,11 +19,11 @@ from ...run_list import ANSWERS, JUDGED, STUDY, TRAINED, Entry, Root, read_manif
 from ..training.log import Ends, Panel, Steps, change_of, log_of, panels, read_sources, read_steps, series
 
 MOST_RANKED = 20_000
-"""Largest number of cases for which the page groups models; for more, use `rewardlab board`."""
+"""Largest number of cases for which the page ranks models; for more, use `rewardlab board`."""
 POINTS = 120
 """Largest number of points of a curve."""
 CURVES = ("reward", "loss", "accuracy", "components", "KL")
-"""Panels of the training tab with curves in the overview; of the components, the first two watched ones."""
+"""Panels of the training tab whose curves the overview shows; for watched rewards, only the first two."""
 
 
 class Standing(NamedTuple):
@@ -37,7 +37,7 @@ class Standing(NamedTuple):
     baselines: Mapping[str, Interval]
     """Baseline -> its overall accuracy."""
     gain: Difference | None
-    """Overall accuracy minus the best baseline's, on the same cases. None without a baseline."""
+    """Overall accuracy minus the accuracy of the best baseline on the same cases. None without a baseline."""
     abstained: int
     date: str
     growing: bool = False
@@ -52,7 +52,7 @@ class Board(NamedTuple):
     suite: str
     version: str
     data: str
-    """Names of the files of the data. Empty for data that the suite loads."""
+    """Names of the data files. Empty if the suite loads its data from the Hub."""
     cases: int
     sections: tuple[str, ...]
     standings: tuple[Standing, ...]
@@ -118,7 +118,7 @@ def overview(root: Root) -> Overview:
             if entry.kind == TRAINED:
                 trainings.append(_training(entry))
             elif entry.growing and not (entry.path / SUMMARY).is_file():
-                jobs.append(_job(entry))
+                jobs.append(_job_progress(entry))
             elif entry.kind == JUDGED:
                 report, date, data, stored = _report(entry.path, stamp(entry.path, (SUMMARY, MANIFEST, SCORES)))
                 for standing in _standings(entry, report, date, stored):
@@ -129,7 +129,7 @@ def overview(root: Root) -> Overview:
         except DataError as error:
             unreadable.append(Unreadable(entry.id, str(error)))
     largest = sorted(standings.items(), key=lambda board: (board[0][0], -board[0][2], board[0][1:]))
-    boards = [_board(*key, rows) for key, rows in largest]
+    boards = [_sorted_board(*key, rows) for key, rows in largest]
     return Overview(tuple(boards), tuple(trainings), tuple(jobs), tuple(unreadable), others)
 
 
@@ -186,7 +186,7 @@ def _standings(entry: Entry, report: Report, date: str, stored: int) -> list[Sta
     ]
 
 
-def _board(suite: str, version: str, cases: int, data: Sequence[Any], standings: Sequence[Standing]) -> Board:
+def _sorted_board(suite: str, version: str, cases: int, data: Sequence[Any], standings: Sequence[Standing]) -> Board:
     sections = dict.fromkeys(name for standing in standings for name in standing.areas if name != OVERALL)
     names = ", ".join(name for name, _ in data)
     return Board(suite, version, names, cases, (*sections,), tuple(sorted(standings, key=_sort_key)))
@@ -200,7 +200,7 @@ def _sort_key(standing: Standing) -> tuple[bool, float, str, str]:
 def ranks(root: Root, board: Board) -> Mapping[tuple[str, str], int]:
     """Return (run, scorer) -> rank from 1 among the models, or among the references of a board without models.
 
-    A rank is a group of `rewardlab board`, which has baselines too: its scorers do not differ significantly.
+    The scorers of a rank do not differ significantly. Ranks are computed as by `rewardlab board`, without baselines.
 
     Empty for a board of one scorer, of too many cases for a page, or of runs that cannot be ranked together.
     """
@@ -258,7 +258,7 @@ def _max_steps(folder: Path) -> int | None:
 # ---- runs in progress ----
 
 
-def _job(entry: Entry) -> Job:
+def _job_progress(entry: Entry) -> Job:
     """Return the progress of an unfinished run."""
     done, share = _evaluation_progress(entry.path) if entry.kind == JUDGED else _training_progress(entry.path)
     changed = max((_change_time(entry.path, path.name) for path in entry.path.glob("*")), default=0.0)

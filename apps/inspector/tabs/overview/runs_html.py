@@ -91,7 +91,7 @@ def _job_html(job: Job) -> str:
     link = "?" + urlencode({"tab": "benchmarks", "run": job.run})
     title = link_html(link, text_html(job.run, 80)) if job.kind == "evaluation" else text_html(job.run, 80)
     progress = f"<p>{text_html(job.progress or 'No result is stored yet.')}</p>{_bar(job.share)}"
-    return _card(title, _age(job.changed), progress)
+    return _card(title, _age_text(job.changed), progress)
 
 
 def _bar(share: float | None) -> str:
@@ -101,7 +101,7 @@ def _bar(share: float | None) -> str:
     return f'<progress max="100" value="{100 * share:.0f}" aria-label="progress">{100 * share:.0f} %</progress>'
 
 
-def _age(changed: float) -> str:
+def _age_text(changed: float) -> str:
     """Return the time since the last change of a run as text, to recognise interrupted runs."""
     seconds = max(0.0, time.time() - changed)
     if not changed:

@@ -80,7 +80,7 @@ def _check_row(row: Mapping[str, Any]) -> None:
 
 
 def guides_of(row: Mapping[str, Any]) -> list[str]:
-    """Return the guides whose log-probabilities a row holds."""
+    """Return the guides whose log-probabilities a row contains."""
     return [name for name, value in row.items() if name not in OTHERS and isinstance(value, list)]
 
 

@@ -97,7 +97,7 @@ def _values(answer: ShownCompletion, colour: str) -> np.ndarray:
 
 
 def _main_guide_colours(answers: Sequence[ShownCompletion]) -> tuple[list[str], str]:
-    """Colour every token by the guide with the largest part of the push, with a strength that follows this part."""
+    """Colour every token by the guide with the largest part of the push, the more strongly the larger this part is."""
     names = _guides_with_parts(answers)
     parts = [_stack_parts(answer, names) for answer in answers]
     scale = scale_of([np.nanmax(part, axis=0, initial=0.0) for part in parts])

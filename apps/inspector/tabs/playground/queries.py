@@ -41,7 +41,7 @@ class Setting(NamedTuple):
         from .....policy.decoding.requests import Request
 
         if not prompt.strip():
-            raise UsageError("the prompt is empty; write what the model shall answer")
+            raise UsageError("the prompt is empty; enter a prompt for the model to answer")
         return Request(
             user_turn(prompt),
             dict(self.shares) or None,
@@ -66,7 +66,7 @@ def normalise_values(names: Sequence[str], raw: Sequence[float]) -> tuple[tuple[
 def sweep_settings(setting: Setting, over: str, steps: int, low: float, high: float) -> list[Setting]:
     """Return the setting at `steps` evenly spaced guidance weights, or preferences from objective a to b ("a → b").
 
-    From a to b, the sum of the shares of a and b moves from a to b. The shares of other objectives stay constant.
+    From a to b, the joint share of a and b is shifted from a to b. The shares of other objectives stay constant.
     """
     if not 2 <= steps <= MOST_SWEPT:
         raise UsageError(f"a sweep must have 2 to {MOST_SWEPT} steps, got {steps}")
@@ -91,7 +91,7 @@ def axis_objectives(over: str, names: Sequence[str]) -> tuple[str, str]:
     for first, second in combinations(names, 2):
         if over == f"{first} → {second}":
             return first, second
-    raise UsageError(f"no sweep '{over}'; there is {', '.join(axes_of(names))}")
+    raise UsageError(f"unknown sweep '{over}'; choose one of {', '.join(axes_of(names))}")
 
 
 def weights_of(setting: Setting, guides: Sequence[str]) -> dict[str, float]:
@@ -115,8 +115,8 @@ def settings_html(settings: Sequence[Setting]) -> str:
 def measures(answers: Sequence[ShownCompletion], rewards: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
     """Return measure -> value of each completion, for the axes of the figure.
 
-    Measures are the rewards of reward models, the base model's mean log-probability per token in nats, and for each
-    guide Σ_t log π_guide(y_t) in nats, its reward divided by the factor β. NaN if the guide was not evaluated.
+    Measures are the rewards of reward models, the base model's mean log-probability per token, and for each guide the
+    sum of the tokens' log-probabilities, in nats, which is its reward / β. NaN if the guide was not evaluated.
     """
     measured = {name: list(values) for name, values in rewards.items()}
     measured[BASE] = [float(np.mean(answer.base)) for answer in answers]

@@ -25,7 +25,7 @@ START = (
 )
 FILES = ("file-controls", "file-note", "file-prompt", "file-answers", "file-axes", "file-figure")
 CANCELLED = "Cancelled."
-WAITING = "Completions appear here, those of all settings beside each other."
+WAITING = "Completions appear here, side by side for all settings."
 SECONDS = 0.2  # between two looks at answers that are being written
 DECODING: dict[str, Any] = EACH | {"show_progress": "minimal", "concurrency_id": "decoding", "concurrency_limit": 8}
 """Options of decoding events. A visitor's new request cancels the previous one, so it must not queue behind it."""
@@ -71,7 +71,7 @@ def _decode(site: Site) -> None:
                 add, clear = button("Add setting"), button("Clear settings")
             over, steps, low, high, sweep = _sweep(names)
         with gr.Column(scale=3, min_width=320):
-            result = decoded, status, html, colour, figure, *axes = _results()
+            result = decoded, status, html, colour, figure, *axes = _result_components()
     controls, asks = [*sliders, *numbers], Asks()
 
     def add_one(settings_kept: list[Setting], *values: float) -> tuple[list[Setting], str]:
@@ -123,7 +123,7 @@ def _sweep(names: Sequence[str]) -> list[Any]:
         ]
 
 
-def _results() -> list[Any]:
+def _result_components() -> list[Any]:
     status = gr.HTML(note_html(WAITING), elem_id="status", apply_default_css=False)
     colour = gr.Radio([], label="Colour", visible=False, elem_id="colour")
     html = gr.HTML(elem_id="decoded", apply_default_css=False)
@@ -147,7 +147,7 @@ def _setting(names: Sequence[str], values: Sequence[float]) -> Setting:
 def _integer(value: float | None, name: str) -> int:
     given = number(value, name)
     if not float(given).is_integer():
-        raise UsageError(f"{name} is a whole number, got {given}")
+        raise UsageError(f"{name} must be a whole number, got {given}")
     return int(given)
 
 

@@ -18,7 +18,7 @@ COLOURS = [colour for colour in PALETTE if colour != "#999999"]
 
 
 class Area(NamedTuple):
-    """Overall, a section or a subset, with its number of cases."""
+    """A part of a benchmark (overall, a section or a subset), with its number of cases."""
 
     kind: str
     name: str
@@ -52,15 +52,15 @@ def list_areas(report: Report, most: int = MOST_SUBSETS) -> tuple[list[Area], in
         )
         for name in subsets
     }
-    listed = [Area("overall", OVERALL, report.cases), *_subsets(report, homes, "")]
+    listed = [Area("overall", OVERALL, report.cases), *_section_subsets(report, homes, "")]
     for section in sorted(sections, key=lambda section: section in homes.values()):
-        below = _subsets(report, homes, section)
+        below = _section_subsets(report, homes, section)
         size = sum(report.sizes[name] for name in members.get(section, ()))
         listed += [Area("section", section, size), *(area for area in below if area.name != section or len(below) > 1)]
     return listed, len(report.sizes) - len(largest)
 
 
-def _subsets(report: Report, homes: Mapping[str, str], section: str) -> list[Area]:
+def _section_subsets(report: Report, homes: Mapping[str, str], section: str) -> list[Area]:
     return [Area("subset", name, report.sizes[name]) for name, home in homes.items() if home == section]
 
 

@@ -24,7 +24,7 @@ def matrix_html(matrix: np.ndarray) -> str:
     levels = {name: float(np.mean([matrix[cell] for cell in cells])) for name, cells in rm_bench.LEVELS.items()}
     text = ", ".join(f"{name} {100 * share:.1f}" for name, share in levels.items())
     return (
-        f"<p>How often, in %, the right response in one style beats the wrong one in another: "
+        f"<p>How often, in %, the right response in one style beats the wrong response in another style: "
         f"{text} (hard: the plainer right response against the fancier wrong one).</p>"
         f"{with_csv(table_html(heads, rows, name='styles'))}"
     )
@@ -49,7 +49,7 @@ def calibration(margins: np.ndarray, run: str, scorer: str) -> go.Figure:
                 "color": PALETTE[0],
                 "opacity": 0.8,
             },
-            hovertemplate="claimed %{x:.3f}, right %{y:.3f}, %{customdata:,} cases<extra></extra>",
+            hovertemplate="predicted %{x:.3f}, right %{y:.3f}, %{customdata:,} cases<extra></extra>",
             **link_options(
                 cases_query(run, scorer, outcome="wrong", order="worst", margin=""),
                 [largest_margin(bin_.confidence) for bin_ in bins],
@@ -88,7 +88,7 @@ def calibration_html(margins: np.ndarray) -> str:
 
 
 def length_figure(lengths: Lengths, run: str, scorer: str) -> go.Figure:
-    """Draw the mean score by length with its standard error. The area of a point follows its number of responses."""
+    """Draw the mean score by length with its standard error. A point's area shows its number of responses."""
     x, y, errors, counts = (list(column) for column in zip(*lengths.bins, strict=True))
     figure = go.Figure(
         go.Scatter(
@@ -139,7 +139,7 @@ def length_html(row: Row, lengths: Lengths) -> str:
     style = row.style
     pairs = style.get("pairs", 0)
     within = (
-        f" Within the {pairs:,.0f} plain pairs, where the prompt is the same: {_slope(style['length_slope'])} standard "
+        f" Within the {pairs:,.0f} pairs of two responses to the same prompt: {_slope(style['length_slope'])} standard "
         f"deviations per doubling; accuracy over pairs of similar length {_percent(style['matched'])}, balanced over "
         f"longer and shorter right responses {_percent(style['balanced'])}."
         if pairs and "length_slope" in style

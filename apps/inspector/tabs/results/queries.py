@@ -15,7 +15,7 @@ STYLED = "rm_bench"
 
 
 def style_matrix(folder: Path, suite: str, scorer: str) -> np.ndarray | None:
-    """Return RM-Bench's style matrix [3, 3]: rate at which the right response of style i beats the wrong one of j.
+    """Return RM-Bench's style matrix [3, 3]: how often right responses of style i beat wrong responses of style j.
 
     The rate is averaged over the cases of each domain, then over domains. None for other suites.
     """
@@ -62,7 +62,7 @@ class Lengths(NamedTuple):
 
 
 def lengths_of(folder: Path, scorer: str) -> Lengths:
-    """Bin judged responses by log2 of their characters, in half doublings, and fit the least-squares slope.
+    """Bin judged responses by log2 of their length in characters (bin width 1/2), and fit the least-squares slope.
 
     Responses to all prompts are pooled, so differences between prompts may cause a slope. The report's `length_slope`
     is the slope within pairs.
@@ -96,8 +96,8 @@ def _files(folder: Path) -> dict[str, Path]:
 
 
 def row_of(report: Report, scorer: str) -> Row:
-    """Return the row of a scorer."""
+    """Return the row of a scorer in a report."""
     matching = next((row for row in report.rows if row.scorer == scorer), None)
     if matching is None:
-        raise UsageError(f"this run has no scorer '{scorer}'; choose one of the list")
+        raise UsageError(f"this run has no scorer '{scorer}'; choose a scorer from the list")
     return matching

@@ -19,7 +19,7 @@ from ..metrics import METRICS
 
 WAY_OUT = "start `rewardlab rl` again with --resume, or with --overwrite"
 SETS = "train", "held-out"
-"""Names of the lines of a reward model's training."""
+"""Names of the chart curves of a reward model's training."""
 MEAN = re.compile(r"rewards/.+/mean")
 Steps = Sequence[Mapping[str, float]]
 
@@ -33,14 +33,14 @@ class Sources(NamedTuple):
 
     def watches(self, component: str) -> bool:
         """Return whether a component is only logged. A component is named SOURCE, or SOURCE.OBJECTIVE."""
-        return not self._of(component, self.trained) and self._of(component, self.watched)
+        return not self._belongs_to(component, self.trained) and self._belongs_to(component, self.watched)
 
     def weight(self, component: str) -> float:
         """Return the weight of a component: the weight in the settings, else 0 if it is only logged, else 1."""
         return self.weights.get(component, float(not self.watches(component)))
 
     @staticmethod
-    def _of(component: str, sources: Sequence[str]) -> bool:
+    def _belongs_to(component: str, sources: Sequence[str]) -> bool:
         """Return whether a reward component belongs to one of the sources."""
         return any(component == source or component.startswith(f"{source}.") for source in sources)
 
@@ -123,7 +123,7 @@ class Panel(NamedTuple):
     definition: str = ""
 
     def label(self, line: Line) -> str:
-        """Return the name of a line beside lines of other panels."""
+        """Return a line's name in a list with other panels' lines, such as "loss, train"."""
         return f"{self.title}, {line.name}" if line.name in SETS else line.name
 
 
@@ -160,7 +160,7 @@ def panels(steps: Steps, sources: Sources) -> dict[str, Panel]:
 
 
 def reward_panels(steps: Steps, sources: Sources) -> dict[str, Panel]:
-    """Return a panel for each column that a reward logs of itself: updates of R2M, requests and cost of a judge."""
+    """Return a panel for each column that a reward function logs, such as R2M's updates or a judge's cost."""
     names = tuple(f"{name}/" for name in (*sources.trained, *sources.watched))
     logged = [column for column in columns(steps) if column.startswith(names)]
     return {column: Panel(column, "as logged", (Line(column, column),)) for column in logged}
@@ -177,7 +177,7 @@ class Ends(NamedTuple):
     first: float
     last: float
     error: float
-    """Standard error of their difference; NaN for means of one step each."""
+    """Standard error of last - first; NaN if each mean is over one step."""
 
 
 def change_of(values: Sequence[float]) -> Ends | None:

@@ -19,7 +19,7 @@ DASHES, SYMBOLS = ("solid", "dash"), ("circle", "diamond-open")  # trained on, w
 
 
 def moving_mean(values: Sequence[float], window: int) -> list[float]:
-    """Return the mean of each value and the window - 1 before it.
+    """Return the mean of each value and the `window` - 1 values before it.
 
     >>> moving_mean([1.0, 3.0, 5.0, 7.0], 2)
     [1.0, 2.0, 4.0, 6.0]

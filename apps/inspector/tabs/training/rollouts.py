@@ -65,7 +65,7 @@ def number_of(folder: Path, step: int) -> int:
     """Return the number of stored completions of a step. Raise `DataError` if there are none."""
     rows = _file(folder, step).metadata.num_rows
     if not rows:
-        raise DataError(f"the file of step {step} holds no completion; {WAY_OUT}")
+        raise DataError(f"the file of step {step} contains no completion; {WAY_OUT}")
     return rows
 
 
@@ -73,14 +73,14 @@ def read_answers(folder: Path, step: int, start: int, size: int) -> list[Rollout
     """Load `size` completions from position `start`, without token values other than advantages."""
     file = _file(folder, step)
     left_out = ("tokens", "logprobs", "policy_logprobs", "base", "values")
-    rows = _slice(file, start, size, [name for name in file.schema_arrow.names if name not in left_out])
+    rows = _load_rows(file, start, size, [name for name in file.schema_arrow.names if name not in left_out])
     return [_rollout(step, start + index, row) for index, row in enumerate(rows)]
 
 
 def read_answer(folder: Path, step: int, index: int) -> Rollout:
     """Load a completion with all stored values."""
     file = _file(folder, step)
-    rows = _slice(file, index, 1, file.schema_arrow.names)
+    rows = _load_rows(file, index, 1, file.schema_arrow.names)
     if not rows:
         raise UsageError(f"step {step} has {file.metadata.num_rows} completions, and none at index {index}")
     return _rollout(step, index, rows[0])
@@ -107,7 +107,7 @@ def _list(steps: Sequence[int]) -> str:
     return f"{steps[0]} to {steps[-1]}" if len(steps) > 1 else ", ".join(map(str, steps)) or "none"
 
 
-def _slice(file: pq.ParquetFile, start: int, size: int, names: list[str]) -> list[dict[str, Any]]:
+def _load_rows(file: pq.ParquetFile, start: int, size: int, names: list[str]) -> list[dict[str, Any]]:
     """Load some rows of the given columns. Raise `DataError` if the file is damaged."""
     try:
         return file.read(names).slice(max(0, start), size).to_pylist()
@@ -204,7 +204,7 @@ def _beginning(text: str) -> str:
 
 
 def _missing(value: float | None, decimals: int | None = None) -> str:
-    """Return a number as text, or the word missing."""
+    """Return a number as text, or "missing" for None."""
     return "missing" if value is None else number(value, decimals)
 
 
@@ -228,7 +228,7 @@ def answer_html(rollout: Rollout, sources: Sources) -> str:
 
 def _rewards_html(rollout: Rollout, sources: Sources) -> str:
     names = list(dict.fromkeys(name for stage in rollout.rewards.values() for name in stage))
-    heads = ["rewards after", *(f"{text_html(name)}{_weight(sources, name)}" for name in names), "trained on"]
+    heads = ["rewards after", *(f"{text_html(name)}{_weight_html(sources, name)}" for name in names), "trained on"]
     stages = {
         stage: [*(rewards.get(name) for name in names), total(rollout, sources, stage)]
         for stage, rewards in rollout.rewards.items()
@@ -241,7 +241,7 @@ def _rewards_html(rollout: Rollout, sources: Sources) -> str:
     return f'<div class="box scores">{table_html(heads, rows)}</div>'
 
 
-def _weight(sources: Sources, name: str) -> str:
+def _weight_html(sources: Sources, name: str) -> str:
     """Return the weight of a reward in a table heading as HTML. Empty for weight 1."""
     if sources.watches(name):
         return ' <span class="faint">watched</span>'

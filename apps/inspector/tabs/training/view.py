@@ -16,14 +16,14 @@ from . import queries as views
 from .waterfall import MEANING, NO_WATERFALL, waterfall, waterfall_figure
 
 OTHERS = ("reward_std", "watch/repetition", "grad_norm", "loss")
-"""Initial metric of the figure of a chosen metric: the first of these that the run logs."""
+"""Metrics that the figure with selectable metric shows by default: the first that the run logs."""
 MOST_WINDOW, SIZE = 50, 10  # steps of a mean, completions of a page
-NONE = "No completions were stored: start `rewardlab rl` with --rollout_steps N to store those of every Nth step."
+NONE = "No completions were stored: start `rewardlab rl` with --rollout_steps N to store every Nth step's completions."
 NO_TOKENS = "The tokens of this completion were not stored."
 
 
 def view(site: Site, query: Query) -> View:
-    """Return the figures of a run, on request with those of a second run, and the completions of a step."""
+    """Return the figures of a run, on request with the figures of a second run, and the completions of a step."""
     run = site.pick(query.get("run"), TRAINED)
     other = site.root.followed(query.get("with"), TRAINED)
     window = min(MOST_WINDOW, max(1, _integer(query.get("window"), 1)))
@@ -34,7 +34,7 @@ def view(site: Site, query: Query) -> View:
     choices = [("none", ""), *((entry.label, entry.id) for entry in site.root.entries(TRAINED) if entry.id != run)]
     lists += [select_html("with", "Beside", choices, other)] if len(choices) > 1 else []
     lists += [input_html("window", "Smoothing: mean of steps", window, type="number", min=1, max=MOST_WINDOW)]
-    logged = noted(lambda: _log(site, run, other, window, query), "progress")
+    logged = noted(lambda: _log_parts(site, run, other, window, query), "progress")
     chosen: dict[str, Any] = {}
     folder = site.root.find(run, TRAINED)
     completions = noted(lambda: _completions(folder, query, chosen), "rollout") if (folder / STEPS).is_file() else {}
@@ -52,7 +52,7 @@ def _integer(text: str | None, default: int = 0) -> int:
 # ---- what is logged ----
 
 
-def _log(site: Site, run: str, other: str | None, window: int, query: Query) -> Mapping[str, Any]:
+def _log_parts(site: Site, run: str, other: str | None, window: int, query: Query) -> Mapping[str, Any]:
     """Return the elements of the tab that show the logs of the run and of the second run."""
     entry = site.root.entry(run, TRAINED)
     steps, sources = log.read_steps(entry.path), log.read_sources(entry.path)
@@ -72,11 +72,11 @@ def _log(site: Site, run: str, other: str | None, window: int, query: Query) -> 
         "progress": views.progress_html(steps, sources, entry.growing, log.damaged_lines(entry.path)),
         "changes": views.changes_html(steps, beside, panels | own, run, other),
         **figures,
-        **_any_column(steps, beside, query.get("column"), window),
+        **_column_parts(steps, beside, query.get("column"), window),
     }
 
 
-def _any_column(steps: log.Steps, beside: log.Steps, column: str | None, window: int) -> Mapping[str, Any]:
+def _column_parts(steps: log.Steps, beside: log.Steps, column: str | None, window: int) -> Mapping[str, Any]:
     """Return the list of all columns, and the figure of the chosen column, by default the first of `OTHERS`."""
     names = log.columns(steps)
     column = column if column in names else next((name for name in OTHERS if name in names), "")
@@ -90,7 +90,7 @@ def _any_column(steps: log.Steps, beside: log.Steps, column: str | None, window:
 
 
 def _completions(folder: Path, query: Query, chosen: dict[str, Any]) -> Mapping[str, Any]:
-    """Return the completions of a step and one of them in full. `chosen` is filled with values of the address."""
+    """Return a step's completions, and the selected one in full; add the selection in the address to `chosen`."""
     steps = rollouts.steps_of(folder)
     if not steps:
         raise UsageError(NONE)

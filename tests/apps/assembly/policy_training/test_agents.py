@@ -243,8 +243,8 @@ def test_two_runs_wait_for_each_other_and_go_on(rl, other, tmp_path):
 
 def test_what_does_not_go_together_is_refused_before_anything_is_loaded(rl):
     for flags, reason in (
-        (["--agents", 2], "name its folder with --exchange"),
-        (["--exchange", "shared"], "between 2 agents or more, numbered from 0; got --agent 0 --agents 1"),
+        (["--agents", 2], "add its folder with --exchange"),
+        (["--exchange", "shared"], "needs 2 agents or more, numbered from 0; got --agent 0 --agents 1"),
         (["--exchange", "shared", "--agent", 2, "--agents", 2], "got --agent 2 --agents 2"),
         (["--exchange", "shared", "--agents", 3], "--num_generations is 4 and is shared by 3 agents"),
         (["--exchange", "shared", "--agents", 2, "--rollouts", "sage(r=1)"], "leave --rollouts out"),

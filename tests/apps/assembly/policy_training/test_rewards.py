@@ -110,9 +110,9 @@ def test_its_name_is_the_only_change(rl, rl_world):
 def test_what_cannot_be_run_is_told_in_a_sentence(rl, rl_world):
     for spec, message in (
         ("r2m(width=8)", "the argument 'model' is missing; write r2m(model=..., width=8)"),
-        ("r2m(model={rm}, control=stael)", "no control 'stael' of R2M; did you mean 'stale'"),
+        ("r2m(model={rm}, control=stael)", "unknown R2M control 'stael'; did you mean 'stale'"),
         ("r2m(model={rm}, groups=2)", "labels needs a labeller and a number of groups; got labels='' and groups=2"),
-        ("r2m(model={rm}, pair_from=luck)", "pair_from must be annotation or refreshed, got 'luck'"),
+        ("r2m(model={rm}, pair_from=luck)", "pair_from must be 'annotation' or 'refreshed', got 'luck'"),
         (f"r2m(model={{rm}}, alpha=0, labels={GOLD}, groups=99)", "an anchor labels 99 groups, but the cycle has"),
         ("r3m(model={rm})", "r3m(model="),
     ):

@@ -28,7 +28,9 @@ def test_a_new_run_has_the_corrected_figures_in_its_report_and_is_verified(judge
     stored = json.loads((folder / "corrections.json").read_text())
     assert stored["figures"] == facts["corrected"] and stored["width"] == 0.3
     report = (folder / "report.md").read_text()
-    assert "qwen pairwise, win rate of the labelled response: 100.0 by the judge; by 5 human labels among 8" in report
+    assert (
+        "win rate of the labelled response: 100.0 according to the judge; corrected by 5 human labels among 8" in report
+    )
     assert "Corrected by human labels" in err
     code, facts, err = call(capsys, "verify", folder)
     assert code == 0 and facts["verified"] is True, err

@@ -104,14 +104,17 @@ def test_settings_that_contradict_are_refused_before_any_request(run, tmp_path, 
         (["--examples", "retrieved"], "--examples_from is missing"),
         (["--examples_from", "x.jsonl"], "--examples_from belongs to --examples"),
         (["--examples", "nearest", "--examples_from", "x"], "--examples must be one of retrieved, random, oracle"),
-        (["--examples", "retrieved", "--examples_from", "x", "--retriever", "none"], "--retriever is tfidf, bm25 or a"),
+        (
+            ["--examples", "retrieved", "--examples_from", "x", "--retriever", "none"],
+            "--retriever must be tfidf, bm25 or a",
+        ),
         (
             ["--examples", "retrieved", "--examples_from", "x", "--retriever_index", "i"],
             "--retriever_index needs an encoder",
         ),
         (["--rubric", "retrieved"], "--rubrics_from is missing"),
-        (["--rubrics_from", "x.jsonl"], "--rubrics_from is read for --rubric"),
-        (["--rubric", "random", "--rubrics_from", "none.jsonl"], "no file of rubrics 'none.jsonl'"),
+        (["--rubrics_from", "x.jsonl"], "--rubrics_from requires --rubric"),
+        (["--rubric", "random", "--rubrics_from", "none.jsonl"], "'none.jsonl' is not a file of rubrics"),
         (["--kind", "rubric", "--examples", "random", "--examples_from", "{own}"], "pairwise and pointwise judges"),
     ):
         own = write(tmp_path / "own.jsonl", lengths(3))

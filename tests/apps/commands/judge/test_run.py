@@ -105,19 +105,19 @@ def test_what_cannot_be_run_is_told_in_a_sentence(judge, server):
         (["--kind", "reward_model"], "write reward_model(model=FOLDER)"),
         (["--rubric", "direct_answre"], "no rubric file 'direct_answre'; did you mean 'direct_answer'"),
         (["--score", "best"], "--score must be one of gated, weighted"),
-        (["--together", "pairwise"], "--together is panel, cascade, route or consistent, got 'pairwise'"),
+        (["--together", "pairwise"], "--together must be panel, cascade, route or consistent, got 'pairwise'"),
         (["--together", "cascade(gap=1)"], "combines 2 judges (cheap, strong), got 1: qwen pairwise"),
         (["--max_cost", "1"], "--max_cost 1 needs prices; give --prompt_price and --completion_price, or --prices"),
         (
             ["--completion_price", "1"],
-            "--prompt_price and --completion_price need each other; give both prices, 0 if a price is zero",
+            "--prompt_price and --completion_price must be used together; give both, with 0 for a price of zero",
         ),
         ([*map(str, PRICED), "--max_cost", "1e-9"], "--max_cost 1e-09 is too low: a single request may cost up to"),
         (["--limit", "0"], "--limit must be at least 1"),
-        (["--levels", "none.toml"], "no file of levels 'none.toml'; it has criteria and score1_description"),
+        (["--levels", "none.toml"], "'none.toml' is no file of levels with criteria and score1_description"),
         (["--names", "qwen=gpt"], "--names belongs to --audit; add --audit"),
         (["--audit", "--other_author", "gpt"], "--other_author belongs to --names; add --names"),
-        (["--audit", "--names", "gpt"], "--names is MODEL=AUTHOR or JUDGE=AUTHOR, got 'gpt'"),
+        (["--audit", "--names", "gpt"], "--names must be MODEL=AUTHOR or JUDGE=AUTHOR, got 'gpt'"),
         (["--audit", "--names", "qwen=gpt"], "no author besides 'gpt' to compare with; name one with"),
         (["--audit", "--names", "qwn=gpt", "--other_author", "l"], "no judge 'qwn'; there is qwen pairwise"),
         (["--audit", "--chance", "luck"], "--chance must be one of bradley_terry, shares, got 'luck'"),
@@ -131,7 +131,7 @@ def test_what_cannot_be_run_is_told_in_a_sentence(judge, server):
 def test_a_model_needs_an_endpoint_and_a_judge_a_model(capsys, tmp_path):
     data = write(tmp_path / "pairs.jsonl", lengths(2))
     for words, message in (
-        (["--model", "qwen"], "give its address with --endpoint"),
+        (["--model", "qwen"], "give the server's address with --endpoint"),
         ([], "needs a language model"),
         (["--endpoint", "http://127.0.0.1:9"], "give it with --model"),
     ):

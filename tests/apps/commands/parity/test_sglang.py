@@ -102,7 +102,7 @@ FAULTS = {
     "hidden states of width 32: the head was not applied, as by a server of embeddings": lambda model, rows: (
         before_head(model, rows, hidden)
     ),
-    "0.25 added to every score, as by a head with a bias that the weights do not hold": lambda model, rows: (
+    "0.25 added to every score, as by a head whose bias the weights lack": lambda model, rows: (
         score_ids(model, rows) + 0.25
     ),
 }

@@ -227,7 +227,7 @@ def test_what_needs_every_pair_at_once_is_refused(world, tmp_path, capsys, monke
         (("--kind", "linear"), "belongs to --kind"),
         (("--model", ""), "which --stream does not load; add --model"),
         ((*UNIARM, "--data", "helpful=first.jsonl"), "--stream does not support 'helpful=first.jsonl'"),
-        (("--dataloader_num_workers", "2"), "leave --dataloader_num_workers out"),
+        (("--dataloader_num_workers", "2"), "remove --dataloader_num_workers"),
         (("--loss", "weak_margin(weak=somewhere)"), "reads another model's gaps of all pairs"),
     ):
         monkeypatch.chdir(world)

@@ -142,7 +142,7 @@ def test_what_does_not_fit_together_is_refused(train, never_trains):
         (["--loss", "robust_bradley_terry(epsilon=0.7)"], 2, "in [0, 0.5), got 0.7"),
         (["--loss", "robust_bradley_terry(eps=0.1)"], 2, "no argument 'eps'"),
         (["--loss", "attribute_regression"], 2, "is not a loss of pairs"),
-        (["--weights", "helpful=1"], 2, "belong to several objectives; name them with --objectives"),
+        (["--weights", "helpful=1"], 2, "need several objectives; name them with --objectives"),
         (
             ["--objectives", "helpful", "overall", "--weights", "helpful=1,overall=1"],
             2,
@@ -153,8 +153,8 @@ def test_what_does_not_fit_together_is_refused(train, never_trains):
         (["--kind", "boosted", "--members", "a", "b", "--objectives", "c", "d"], 2, "learns one objective, got c, d"),
         (["--objective", "helpful", "--objectives", "harmless", "kind"], 2, "helpful is not one of --objectives"),
         (["--heads", "3"], 2, "--heads belongs to --kind multi_head, got scalar"),
-        (["--kind", "multi_head", "--combine", "softmin(beta=x)"], 2, "its arguments are numbers"),
-        (["--kind", "ensemble", "--members", "a", "b"], 2, "leave --data and --eval_data out"),
+        (["--kind", "multi_head", "--combine", "softmin(beta=x)"], 2, "its arguments must be numbers"),
+        (["--kind", "ensemble", "--members", "a", "b"], 2, "remove --data and --eval_data"),
         (
             ["--kind", "ensemble", "--members", "a", "b", "--objective", "c"],
             2,
@@ -168,7 +168,7 @@ def test_what_does_not_fit_together_is_refused(train, never_trains):
         (["--kind", "ensemble", "--members", "a"], 2, "two or more --members"),
         (["--kind", "ensemble", "--members", "a,1", "b"], 2, "--members a,1, b: a comma separates the members"),
         (["--train_sampling_strategy", "group_by_length"], 2, "is for single texts; use random or sequential"),
-        (["--kind", "boosted", "--members", "a"], 2, "or a boosted reward model has two or more --members, got a"),
+        (["--kind", "boosted", "--members", "a"], 2, "or a boosted reward model needs two or more --members, got a"),
         (["--kind", "multi_head", "--heads", "1"], 2, "--heads must be at least 2, got 1"),
         (["--kind", "linear", "--eval_data", "held"], 2, "--eval_data belongs to --kind autoregressive"),
         (
@@ -183,12 +183,12 @@ def test_what_does_not_fit_together_is_refused(train, never_trains):
         ),
         (["--kind", "process", "--inverse_regularization", "2"], 2, "belongs to --kind embedding and linear, got"),
         (["--train_beta", "0.5"], 2, "--train_beta belongs to --kind autoregressive, got scalar; leave it out"),
-        (["--lora_r", "4"], 2, "--lora_r belongs to --lora; add --lora, or leave --lora_r out"),
-        (["--stream_block", "9"], 2, "belongs to --stream; add --stream, or leave --stream_block out"),
+        (["--lora_r", "4"], 2, "--lora_r belongs to --lora; add --lora, or remove --lora_r"),
+        (["--stream_block", "9"], 2, "belongs to --stream; add --stream, or remove --stream_block"),
         (["--chat_template", "plain"], 2, "--chat_template belongs to --model"),
         (["--loss", "boosted"], 2, "the argument 'share' is missing"),
         (["--loss", "weak_margin"], 3, "80 of 80 pairs have none called 'other'"),
-        (["--loss", "weak_margin", "--objectives", "helpful", "harmless"], 2, "leave --objectives out"),
+        (["--loss", "weak_margin", "--objectives", "helpful", "harmless"], 2, "remove --objectives"),
     ):
         found, _, err, folder = train(*words)
         assert found == code and sentence in err.strip().split("\n")[-1] and not folder.exists(), words
@@ -197,7 +197,7 @@ def test_what_does_not_fit_together_is_refused(train, never_trains):
 def test_a_saved_model_keeps_its_precision(train, never_trains, tmp_path):
     scalar_from_config(small_config(tokenizer(), hidden=16, layers=1), tokenizer(), max_length=64).save(tmp_path / "rm")
     code, _, err, _ = train("--model", tmp_path / "rm", "--dtype", "bfloat16", output="again")
-    assert code == 2 and "was trained with dtype 'float32'" in err and "leave --dtype out" in err
+    assert code == 2 and "was trained with dtype 'float32'" in err and "remove --dtype" in err
 
 
 def test_several_heads_are_trained_and_their_spread_is_told(train, world, capsys):

@@ -39,7 +39,7 @@ def test_the_kind_of_a_prompt_and_features_by_hand():
     assert numbers.shape == (1, 7) and numbers[0, :2].tolist() == [1.0, 0.0] and numbers[0, -1] == 2.0
     assert "code" in describe_features(features) and "margin" not in describe_features(features)
     assert case_features([case(answers=("", "ab"))])[0].length_difference == 1.0
-    with pytest.raises(UsageError, match="no feature 'lenght' of a case"):
+    with pytest.raises(UsageError, match="unknown feature 'lenght'"):
         feature_numbers([features], ["lenght"])
 
 

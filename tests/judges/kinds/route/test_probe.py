@@ -72,7 +72,7 @@ def test_a_probability_and_its_reason_by_hand_and_none_where_the_margin_is_missi
     features = case_features([case(answers=("- a\n- b\n- c", "d"), prompt=user_turn("Use Python."))])
     # log-odds: -1 + 1 · (1 - 0) / 1 - 1 · (2 - 2) / 2 = 0
     need = probe(features)[0]
-    assert need.probability == 0.5 and need.reason == "Most for the strong judge is code (+1.00)."
+    assert need.probability == 0.5 and need.reason == "The main reason for the strong judge is code (+1.00)."
     assert probe.needs == () and probe([]) == []
     linear = LinearProbe(np.zeros(1), np.ones(1), np.ones(1), np.zeros(1))
     probe = Probe(["margin"], linear)
@@ -122,7 +122,7 @@ def test_labels_that_teach_nothing_and_files_that_are_no_rule(tmp_path):
     with pytest.raises(DataError, match="no routing rule"):
         load_rule(tmp_path)
     (tmp_path / "route.json").write_text('{"rule": "os"}')
-    with pytest.raises(DataError, match="its rule is 'os'; the rules are probe, distilled"):
+    with pytest.raises(DataError, match="unknown rule 'os'; the rules are probe, distilled"):
         load_rule(tmp_path)
     fit_probe(features, needed).save(tmp_path)
     (tmp_path / "probe.safetensors").write_bytes(b"cut off")

@@ -75,7 +75,7 @@ def test_an_abstention_stands_and_both_settings_are_refused():
     judged = route(nothing, nothing, rule=Given(a=0.0, b=1.0), threshold=0.5)(CASES[:2])
     assert [each.abstained for each in judged] == ["no reply: down"] * 2 and judged[0].criteria[0].value == 0.0
     for settings in ({}, {"threshold": 0.5, "budget": 0.5}, {"budget": 1.5}):
-        with pytest.raises(UsageError, match="a threshold or a budget in \\[0, 1\\]"):
+        with pytest.raises(UsageError, match="either threshold or budget in \\[0, 1\\]"):
             route(nothing, nothing, rule=Given(), **settings)
 
 

@@ -59,7 +59,7 @@ def agreement(verdicts: dict[tuple[str, str], str]) -> list[str]:
     `verdicts` maps (case, reader) to a verdict. Return an empty list if no case has two readers.
 
     >>> agreement({("a", "x"): "tie", ("a", "y"): "tie", ("b", "x"): "tie", ("b", "y"): "agree"})
-    ['2 cases by two or more: 50 % of pairs equal, alpha 0.00']
+    ['2 cases by two or more readers: 50 % of pairs equal, alpha 0.00']
     """
     readers, cases = sorted({who for _, who in verdicts}), sorted({case for case, _ in verdicts})
     names = list(VERDICTS)
@@ -74,7 +74,7 @@ def agreement(verdicts: dict[tuple[str, str], str]) -> list[str]:
     equal = (counts * (counts - 1)).sum() / (raters * (raters - 1)).sum()
     alpha = krippendorff_alpha(known)
     beyond = "" if alpha != alpha else f", alpha {alpha:.2f}"
-    return [f"{int(both.sum()):,} cases by two or more: {100 * equal:.0f} % of pairs equal{beyond}"]
+    return [f"{int(both.sum()):,} cases by two or more readers: {100 * equal:.0f} % of pairs equal{beyond}"]
 
 
 def annotations_html(item: Item, annotations: Sequence[Annotation]) -> str:

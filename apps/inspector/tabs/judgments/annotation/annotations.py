@@ -1,4 +1,4 @@
-"""Annotations of judgments by readers: JSON lines in a file beside the run folder, which is never changed."""
+"""Annotations of judgments by readers: JSON lines in a file beside the run folder; the folder itself is not changed."""
 
 import fcntl
 import json
@@ -58,7 +58,7 @@ def annotate(
 ) -> Annotation:
     """Return a reader's annotation of a case, by default with the current time."""
     if when and not TIME.fullmatch(when):
-        raise UsageError(f"the time of an annotation is written as 2026-01-31T12:00:00Z, got '{when:.40}'")
+        raise UsageError(f"the time of an annotation must be written as 2026-01-31T12:00:00Z, got '{when:.40}'")
     return Annotation(
         case=item.case,
         verdict=verdict,
@@ -99,7 +99,7 @@ def add(run: Path, annotation: Annotation) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666), "r+b", 0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
-            file.write((b"" if _ends_well(file) else b"\n") + line.encode("utf-8", "surrogatepass"))
+            file.write((b"" if _ends_with_newline(file) else b"\n") + line.encode("utf-8", "surrogatepass"))
             os.fsync(file.fileno())
     except OSError as error:
         raise DataError(f"{path} cannot be written ({error}); free disk space, or change its owner") from error
@@ -112,7 +112,7 @@ def _refuse_links(folder: Path, inside: Path) -> None:
             raise UsageError(f"{path} is a link, and links are not followed; put the file itself there")
 
 
-def _ends_well(file: BinaryIO) -> bool:
+def _ends_with_newline(file: BinaryIO) -> bool:
     """Return whether a file is empty or ends with a newline."""
     size = file.seek(0, os.SEEK_END)
     if not size:

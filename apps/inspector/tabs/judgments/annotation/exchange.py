@@ -49,7 +49,7 @@ def argilla_record(item: Item, annotations: Sequence[Annotation]) -> dict[str, A
     for who, annotation in newest.items():
         for question, value in ((VERDICT, annotation.verdict), (NOTE, annotation.note)):
             if value:  # Argilla refuses an empty response
-                responses[question].append({"value": value, "user_id": _user(who)})
+                responses[question].append({"value": value, "user_id": _user_id(who)})
     suggested = SUGGESTIONS.get(outcome)
     return {
         "id": item.case,
@@ -61,8 +61,8 @@ def argilla_record(item: Item, annotations: Sequence[Annotation]) -> dict[str, A
     }
 
 
-def _user(who: str) -> str:
-    """Return the UUID under which Argilla knows a reader."""
+def _user_id(who: str) -> str:
+    """Return the UUID of an annotator's Argilla user."""
     return str(uuid5(NAMESPACE_URL, f"rewardlab:{who}"))
 
 
@@ -97,18 +97,18 @@ def import_annotations(run: Run, source: str) -> int:
 
 
 def _changes(earlier: Annotation, annotation: Annotation) -> bool:
-    """Return whether an annotation replaces the reader's newest one: it differs and is not older."""
+    """Return whether an annotation differs from the reader's newest annotation and is not older."""
     differs = (earlier.verdict, earlier.note) != (annotation.verdict, annotation.note)
     return differs and annotation.when >= earlier.when
 
 
 def _annotations_of(row: Row, cases: Mapping[str, Item], run: Run) -> list[Annotation]:
-    """Return the annotations of a row. Raise `DataError` with the row's location if it is invalid."""
+    """Return the annotations of a row. Raise `DataError` with the row's location if the row is invalid."""
     try:
         if row.error:
             raise ValueError(row.error)
         if "fields" in row.values:
-            return _of_record(row.values, _case(cases, row.values["id"], run), run)
+            return _record_annotations(row.values, _case(cases, row.values["id"], run), run)
         if VERDICT not in row.values:
             raise ValueError(
                 "this is neither a record of Argilla (dataset.records.to_json) nor an annotation of the inspector; the "
@@ -136,12 +136,12 @@ def _check_texts(same: bool, case: str, run: Run) -> None:
         raise UsageError(f"the texts of case '{case}' are not those of {run.folder.name}, but of another run")
 
 
-def _of_record(record: Mapping[str, Any], item: Item, run: Run) -> list[Annotation]:
-    """Return an annotation for each user. Without the metadata, the name is the user's id and the time is now."""
+def _record_annotations(record: Mapping[str, Any], item: Item, run: Run) -> list[Annotation]:
+    """Return one annotation per user. A user without metadata is named by id, and the time is now."""
     _check_texts({**_fields(item), **record["fields"]} == _fields(item), item.case, run)
     metadata = record.get("metadata") or {}
     readers, blind = metadata.get("readers") or [], metadata.get("blind") or []
-    names, times = {_user(who): who for who in readers}, dict(zip(readers, metadata.get("when") or [], strict=False))
+    names, times = {_user_id(who): who for who in readers}, dict(zip(readers, metadata.get("when") or [], strict=False))
     if metadata.get("scorer") in [verdict.scorer.name for verdict in item.verdicts]:
         item = replace(item, scorer=metadata["scorer"])
     annotations = []
@@ -155,7 +155,7 @@ def _of_record(record: Mapping[str, Any], item: Item, run: Run) -> list[Annotati
 
 
 def _responses(record: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return user -> question -> value, of responses grouped by question, or by user (Argilla 1, and Argilla's server).
+    """Return user -> question -> value. A record groups responses by question or by user (Argilla 1, Argilla's server).
 
     Responses by user have a status, and only submitted ones count.
     """

@@ -27,7 +27,7 @@ MOST_ROWS = 200
 LAST = 2**31 - 1
 """Largest position of a case: the maximum integer of the database."""
 OUTCOME_MARKS = {"right": "✓", "wrong": "✕", "tie": "=", "abstained": "–"}
-BEING_WRITTEN = "This run is being written, or was cut off; it is read again every few seconds. "
+BEING_WRITTEN = "This run is still being written, or was interrupted; it is read again every few seconds. "
 Request = Mapping[str, Any]
 Response = dict[str, Any]
 
@@ -85,8 +85,8 @@ def _size(request: Request) -> int:
 def _open(site: Site, request: Request) -> Response:
     """Return what an address selects: the parsed filter, numbers of cases, and the first rows.
 
-    The toolbar and the report are omitted if the page shows the run (`known`). An error of the run or the filter is
-    a note in `refused`.
+    The toolbar and the report are omitted if the page already shows the run (`known`). An error of the run or the
+    filter is a note in `refused`.
     """
     query = parse_query(request["query"])
     run, wanted, case = site.pick(query.get("run"), JUDGED), query.get("run"), query.get("item")

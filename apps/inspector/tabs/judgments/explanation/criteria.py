@@ -158,7 +158,7 @@ def _verdict(criterion: Criterion | None, marks: bool) -> str:
         return f'<td class="verdict">{number(criterion.value)} {text_html(criterion.evidence, 400)}</td>'
     if not marks:
         return f"<td>{number(criterion.value)}</td>"
-    stray = "" if criterion.quoted else ' <span class="wrong">(is not in the response)</span>'
+    stray = "" if criterion.quoted else ' <span class="wrong">(this quotation is not in the response)</span>'
     quoted = f"<q>{text_html(criterion.evidence, 400)}</q>{stray}" if criterion.evidence else ""
     return f'<td class="verdict"><span class="{_colour(criterion.value)}">{_label(criterion.value)}</span>{quoted}</td>'
 
@@ -186,7 +186,7 @@ def _replies_html(grounds: Grounds, answers: Sequence[str]) -> str:
     boxes = "".join(
         _box(_request(index, order, raw, answers), _written(raw), "reply") for index, (raw, order) in requests
     )
-    turned = _flips(grounds, answers)
+    turned = _order_effect_html(grounds, answers)
     return f'{turned}<div class="answers replies">{boxes}</div>' if boxes else ""
 
 
@@ -214,7 +214,7 @@ def reply_verdict(raw: str, order: tuple[int, ...], answers: Sequence[str]) -> s
     return f"response {order[LABELS.index(verdict.choice)] + 1} is better"
 
 
-def _flips(grounds: Grounds, answers: Sequence[str]) -> str:
+def _order_effect_html(grounds: Grounds, answers: Sequence[str]) -> str:
     """Return a sentence if the verdict depends on the order of the responses."""
     verdicts_by_pair: dict[Any, set[str]] = {}
     for raw, order in zip(grounds.raw, grounds.orders, strict=False):

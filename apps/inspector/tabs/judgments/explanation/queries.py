@@ -47,8 +47,8 @@ def stored_scores_note(
     off = {name: float(np.abs(np.array(scores[name]) - now).max()) for name in same}
     name = min(off, key=off.__getitem__)
     if off[name] <= TOLERANCE * max(1.0, float(np.abs(now).max())):
-        return f"These are the scores of '{name}' in the run (to {off[name]:.1g})."
-    return f"The scores of '{name}' in the run differ by {off[name]:.4g}: that scorer has other weights."
+        return f"These are the scores of '{name}' in the run (up to {off[name]:.1g})."
+    return f"The scores of '{name}' in the run differ by {off[name]:.4g}: the model has other weights."
 
 
 def length_term_note(folder: Path, model: RewardModel, pair: tuple[Example, Example], margin: float) -> str:
@@ -64,7 +64,7 @@ def length_term_note(folder: Path, model: RewardModel, pair: tuple[Example, Exam
     value = term_of_length(weight, scale, first - second)
     return (
         f"In training, length alone explained {_signed(value)} of this pair's margin ({first:,} against {second:,} "
-        f"tokens), which the score leaves out; with it the margin is {_signed(margin + value)}."
+        f"tokens); the score excludes this term; with it the margin is {_signed(margin + value)}."
     )
 
 
@@ -92,7 +92,7 @@ def explanation_html(explanation: Explanation, objective: int, notes: Sequence[s
     )
     return (
         f'<div class="rl"><p class="lead"><strong>{text_html(explanation.lead(objective))}'
-        f"</strong></p>{_causes_html(explanation, objective)}{_faint_html(_sums(explanation, objective))}"
+        f"</strong></p>{_causes_html(explanation, objective)}{_faint_html(_sum_sentences(explanation, objective))}"
         f"{''.join(map(_faint_html, notes))}{legend}"
         f'<div class="answers">{boxes}</div></div>'
     )
@@ -129,10 +129,10 @@ def _is_exact(explanation: Explanation, objective: int) -> bool:
     return abs(float(explanation.remainder[objective])) <= TOLERANCE * size
 
 
-def _sums(explanation: Explanation, objective: int) -> str:
-    """Return sentences on how the contributions are defined, and how exactly they sum to the margin."""
+def _sum_sentences(explanation: Explanation, objective: int) -> str:
+    """Return sentences on how the contributions are defined, and how closely their sum matches the margin."""
     off = abs(float(explanation.remainder[objective]))
-    sums = f"The causes sum to the margin (to {off:.1g})." if _is_exact(explanation, objective) else ""
+    sums = f"The causes sum to the margin (up to {off:.1g})." if _is_exact(explanation, objective) else ""
     return f"{explanation.attribution.method} {sums}".strip()
 
 

@@ -51,7 +51,7 @@ def source_of(folder: Path, root: Path, case: str) -> Source:
         return _case_source(folder / RUBRICS, case, score, RUBRICS)
     name = settings.get("rubric")
     if not isinstance(name, str) or not name:
-        return Source(None, score, "This run names no rubric; paste one to score the stored verdicts by it.")
+        return Source(None, score, "This run has no rubric; paste a rubric to score the stored verdicts.")
     path = _allowed_path(name, root)
     if path is None:
         return Source(None, score, f"The rubric {name} lies outside the inspected folder; paste its text here.")
@@ -124,7 +124,7 @@ def _score(rubric: Rubric, values: Mapping[str, float], score: str) -> float | N
 
 
 def needs_judge(edited: Rubric, judged: Rubric | None, values: Sequence[Mapping[str, float]]) -> list[str]:
-    """Return a sentence for each criterion that needs a judge, because the criterion is new or has another text."""
+    """Return a sentence for each criterion that needs a judge, because the criterion is new or its text was changed."""
     known = {name for marks in values for name in marks}
     before = {item.id: _prompt_parts(item) for item in (*judged.rules, *judged.principles)} if judged else {}
     changes = []
@@ -155,7 +155,7 @@ def rescored_html(rows: Sequence[Rescored], changes: Sequence[str], doubts: Sequ
     )
     table = table_html(heads, body)
     lists = _list("Only a judge could say", changes) + _list("Doubtful in this rubric", doubts)
-    best = f"<p>{_change(rows)}</p>"
+    best = f"<p>{_best_change_text(rows)}</p>"
     return f'<div class="rl rescored"><div class="box scores">{table}</div>{best}{lists}</div>'
 
 
@@ -168,7 +168,7 @@ def _list(title: str, lines: Sequence[str]) -> str:
     return f'<div class="faint">{title}:</div><ul>{points}</ul>' if lines else ""
 
 
-def _change(rows: Sequence[Rescored]) -> str:
+def _best_change_text(rows: Sequence[Rescored]) -> str:
     """Return a sentence on the best response before and after the edit."""
     before, after = _best([row.recorded for row in rows]), _best([row.edited for row in rows])
     if after is None:

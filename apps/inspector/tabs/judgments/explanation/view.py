@@ -61,7 +61,7 @@ def functions(site: Site) -> dict[str, Function]:
         return lambda request: {"parts": encoded(function(request))}
 
     named = {
-        "grounds": lambda request: _below(site, _chosen(request)),
+        "grounds": lambda request: _parts_below_case(site, _chosen(request)),
         "explain": explanation,
         "similar": similar,
         "rescore": lambda request: _rescored(site, _chosen(request), str(request["text"]), str(request["score"])),
@@ -76,7 +76,7 @@ def _chosen(request: Mapping[str, Any]) -> Chosen:
 
 
 def _folder(site: Site, chosen: Chosen) -> Path:
-    """Return the folder of the run, also if the run was finished meanwhile."""
+    """Return the current folder of the run, which changes when the run is finished."""
     return site.root.find(site.root.followed(chosen.run, JUDGED), JUDGED)
 
 
@@ -89,7 +89,7 @@ def _case(site: Site, chosen: Chosen) -> tuple[Path, Item]:
 # ---- judges ----
 
 
-def _below(site: Site, chosen: Chosen) -> Mapping[str, str]:
+def _parts_below_case(site: Site, chosen: Chosen) -> Mapping[str, str]:
     """Return a judge's reasons and rubric, a list of models for explanations, and a button for similar cases."""
     folder, models = _folder(site, chosen), site.models.names
     grounds = load_grounds(folder, chosen.scorer, chosen.case)
@@ -141,7 +141,7 @@ def _explained(site: Site, folder: Path, shown: Item, name: str) -> tuple[Explan
     first, second = (f"response {index + 1}" for index in indices)
     pair = Example(shown.messages, completions[0]), Example(shown.messages, completions[1])
     with site.models.reward_model(name) as model:
-        read = _read_at(model, settings.get("preference"))
+        read = _model_at_preference(model, settings.get("preference"))
         explanation = explain(name, read, shown.messages, completions, (first, second))
         trained = Path(dict(map(split_name, site.config.model))[name])
         notes = [views.length_term_note(trained, read, pair, float(explanation.margin[0]))]
@@ -167,12 +167,12 @@ def _explanation_parts(explanation: Explanation, notes: list[str], objective: st
 def _pair(shown: Item) -> tuple[int, int]:
     """Return the indices, in order, of the two responses whose margin is explained: the case's margin if it has one."""
     if len(shown.answers) < 2:
-        raise UsageError("this case has only one response, so no margin; choose a case with two or more")
+        raise UsageError("this case has only one response and thus no margin; choose a case with two or more")
     first, second = sorted(shown.pair or (0, 1))
     return first, second
 
 
-def _read_at(model: RewardModel, preference: Any) -> RewardModel:
+def _model_at_preference(model: RewardModel, preference: Any) -> RewardModel:
     """Return the model at the preference vector of the run. A model without preferences is returned unchanged."""
     from ......rm.data.preference_vectors import parse_preference
 

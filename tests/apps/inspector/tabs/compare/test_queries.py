@@ -78,7 +78,7 @@ def test_the_scatter_draws_so_many_cases_by_its_seed(ponds):
     assert total == 6 and len(some) == 3 and compare.points(*ponds, most=3, seed=1) == (some, 6)
     assert {*some} < {*every} and any(compare.points(*ponds, most=3, seed=seed)[0] != some for seed in range(2, 6))
     assert figures.drawn_note(3, 6) == "3 of the 6 cases with two margins are drawn, chosen with seed 0."
-    assert figures.drawn_note(6, 6) == "6 cases have a margin on both sides."
+    assert figures.drawn_note(6, 6) == "6 cases have a margin from both scorers."
 
 
 def test_the_scatter_tells_who_is_right_and_a_point_opens_its_case():

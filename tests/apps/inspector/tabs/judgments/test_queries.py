@@ -91,7 +91,7 @@ def test_tables_that_do_not_go_together_are_told(tmp_path):
     with pytest.raises(DataError, match="no scores of .*onerror"):
         open_run(folder)
     folder = changed(tmp_path / "c", "items.parquet", lambda table: table.slice(1))
-    with pytest.raises(DataError, match="scores 'a1', which items.parquet does not hold"):
+    with pytest.raises(DataError, match="scores 'a1', which items.parquet does not contain"):
         lines(open_run(folder), CHOSEN, 0, 10)
 
 
@@ -148,9 +148,9 @@ def test_a_filter_passes_these_cases_and_all_outcomes_are_counted(run):
 
 
 def test_a_filter_refuses_what_it_cannot_mean(run):
-    with pytest.raises(UsageError, match="no scorer 'nobody' in this run; there is runs/rm"):
+    with pytest.raises(UsageError, match="no scorer 'nobody' in this run; choose one of runs/rm"):
         outcomes(run, Filter("nobody"))
-    with pytest.raises(UsageError, match="no outcome 'wron'; there is all, wrong"):
+    with pytest.raises(UsageError, match="unknown outcome 'wron'; choose one of all, wrong"):
         Filter(MODEL, "wron")
     with pytest.raises(UsageError, match="length gap must be a number"):
         Filter(MODEL, gap=float("nan"))
@@ -182,7 +182,7 @@ def test_cases_are_ordered_and_found_where_the_pages_show_them(run):
         assert position(run, Filter(MODEL, "right"), "a6", order=order) is not None
         assert position(run, Filter(MODEL, "right"), "a1", order=order) is None
         assert position(run, CHOSEN, "a9", order=order) is None
-    with pytest.raises(UsageError, match="no order 'size'"):
+    with pytest.raises(UsageError, match="unknown order 'size'"):
         names(run, order="size")
 
 

@@ -50,7 +50,7 @@ def test_a_sweep_goes_evenly_over_the_weight_or_between_two_objectives():
     for over, steps, sentence in (
         (views.WEIGHT, 1, "2 to 21 steps, got 1"),
         (views.WEIGHT, 22, "2 to 21 steps, got 22"),
-        ("a → <b>", 3, "no sweep 'a → <b>'; there is helpful → harmless"),
+        ("a → <b>", 3, "unknown sweep 'a → <b>'; choose one of helpful → harmless"),
     ):
         with pytest.raises(UsageError, match=sentence):
             views.sweep_settings(SETTING, over, steps, 0.0, 1.0)
@@ -62,7 +62,7 @@ def test_a_field_that_was_emptied_is_told_in_a_sentence():
             playground._swept(SETTING, views.WEIGHT, 3, low, high)
     with pytest.raises(UsageError, match="the seed is empty"):
         playground._setting((), (1.0, 1.0, None, 8))
-    with pytest.raises(UsageError, match=r"the maximum of tokens is a whole number, got 1.5"):
+    with pytest.raises(UsageError, match=r"the maximum of tokens must be a whole number, got 1.5"):
         playground._setting((), (1.0, 1.0, 0, 1.5))
 
 

@@ -201,7 +201,9 @@ def test_the_score_by_length_has_means_counts_a_slope_and_an_axis_of_whole_numbe
     assert [*points.y] == [2.0, 6.0] and [*points.ids] == ["4-5", "8-11"]
     assert points.meta == "?tab=judgments&run=a%2Fb&scorer=rm&outcome=all&length="
     told = figures.length_html(queries.row_of(read_report(folder), "rm"), found)
-    assert "changes by +4 (in units of the score) per doubling" in told and "Within the 2 plain pairs" in told
+    assert (
+        "changes by +4 (in units of the score) per doubling" in told and "Within the 2 pairs of two responses" in told
+    )
     folder = write_evaluation(tmp_path / "alike", pairs(2, (4, 4)), {"rm": SCORES})  # of one length: no slope
     found = queries.lengths_of(folder, "rm")
     told = figures.length_html(queries.row_of(read_report(folder), "rm"), found)

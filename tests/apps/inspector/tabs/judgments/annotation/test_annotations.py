@@ -70,7 +70,9 @@ def test_annotations_of_other_texts_and_of_cases_that_are_gone_are_not_counted(r
     add(run, replace(annotate(shown(run, "a4"), "tie", "Ada"), case="gone"))
     counted = current_annotations(opened, read(run))
     assert [(one.case, one.who) for one in counted] == [("a1", "Ada"), ("a1", "Bob"), ("a2", "Ada")]
-    assert progress(counted, "Ada", 7).startswith("2 of 7 cases by you; 2 by 2 readers; 1 cases by two or more: 100 %")
+    assert progress(counted, "Ada", 7).startswith(
+        "2 of 7 cases by you; 2 by 2 readers; 1 cases by two or more readers: 100 %"
+    )
     names = ("annotated", "unannotated")
     annotated, rest = (filter_of(opened, START._replace(scorer=MODEL, only=name), []) for name in names)
     assert (annotated.among, rest.without) == (["a1", "a2"], ["a1", "a2"])

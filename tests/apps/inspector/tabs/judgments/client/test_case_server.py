@@ -102,7 +102,7 @@ def test_an_annotation_that_is_sent_again_is_stored_once(site, tmp_path):
         assert "error" not in store(request)
     store(request | {"note": "another"})
     assert [annotation.note for annotation in read(folder)] == ["", "another"]
-    assert "is written as 2026-01-31T12:00:00Z" in store(request | {"when": "now"})["error"]
+    assert "must be written as 2026-01-31T12:00:00Z" in store(request | {"when": "now"})["error"]
 
 
 def test_annotations_are_found_by_verdict_reader_and_note_and_marked_in_the_list(site, tmp_path):

@@ -33,7 +33,7 @@ def test_criteria_have_a_verdict_and_its_evidence_for_each_answer(folder):
     page = page_of(folder, RUBRIC)
     names = re.search(r'<tr><th scope="row">names</th>(.*?)</tr>', page)
     assert names and re.sub("(<.*?>)+", "|", names[1]).strip("|").split("|") == ["met", "an Oak", "not met"]
-    assert '<q>moon</q> <span class="wrong">(is not in the response)</span>' in page
+    assert '<q>moon</q> <span class="wrong">(this quotation is not in the response)</span>' in page
     assert "2 requests" in page and "tokens" in page
 
 
@@ -162,7 +162,7 @@ def test_the_rubric_is_the_runs_file_below_the_root_or_one_of_ours(folder, tmp_p
         (tmp_path / "config.yaml").write_text(settings)
         found = rescore.source_of(tmp_path, tmp_path, "c1")
         assert found.rubric is None and found.score == "gated" and found.text == "", settings
-        assert "names no rubric" in found.note
+        assert "has no rubric" in found.note
 
 
 def test_a_rubric_of_its_own_for_each_case_is_found_by_the_case(tmp_path):

@@ -39,7 +39,7 @@ def test_the_main_cause_is_a_sentence_and_all_causes_and_the_remainder_are_a_tab
 
 def test_causes_that_sum_to_the_margin_say_so_and_have_no_remainder():
     page = why.explanation_html(explanation_of([Cause("length", np.array([2.0]))], [[3.0], [1.0]]), 0)
-    assert "The causes sum to the margin (to 0)." in page and "not explained" not in page
+    assert "The causes sum to the margin (up to 0)." in page and "not explained" not in page
 
 
 def test_one_colour_stands_for_each_response_in_words_causes_and_legend():
@@ -75,7 +75,7 @@ def explained(rewards, objectives=("reward",)) -> Explanation:
 def test_the_scores_of_the_run_are_compared_under_the_same_contract():
     contracts, scores = {"old": "abc", "other": "xyz"}, {"old": (1.0, 2.0), "other": (9.0, 9.0)}
     assert "These are the scores of 'old'" in why.stored_scores_note(explained([[1.0], [2.0]]), contracts, scores)
-    assert "differ by 0.5: that scorer" in why.stored_scores_note(explained([[1.0], [2.5]]), contracts, scores)
+    assert "differ by 0.5: the model" in why.stored_scores_note(explained([[1.0], [2.5]]), contracts, scores)
     assert "No score in this run" in why.stored_scores_note(explained([[1.0], [2.0]]), {"other": "xyz"}, scores)
     assert "No score in this run" in why.stored_scores_note(explained([[1.0], [2.0]]), {"old": "abc"}, {"old": ()})
     both = explained([[0.0, 2.0], [2.0, 2.0]], ("helpful", "harmless"))

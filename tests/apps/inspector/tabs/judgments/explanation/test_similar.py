@@ -42,5 +42,5 @@ def test_names_lead_to_the_cases_and_texts_are_text():
 
 
 def test_a_retriever_that_is_no_folder_is_refused():
-    with pytest.raises(UsageError, match="--retriever is tfidf, bm25 or a folder"):
+    with pytest.raises(UsageError, match="--retriever must be tfidf, bm25 or a folder"):
         InspectConfig(run="runs", retriever="nowhere").validate()
