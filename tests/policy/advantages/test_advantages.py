@@ -108,6 +108,8 @@ def test_a_constant_reward_and_one_of_weight_0_change_nothing_under_gdpo():
     torch.testing.assert_close(gdpo([0.0, 1.0])(missing, rollout()), expected)
     with pytest.raises(ValueError, match="all rewards have weight 0"):
         gdpo([0.0, 0.0])(missing, rollout())
+    with pytest.raises(ValueError, match="1 weights for 2 rewards; .* also for a reward that a transform adds"):
+        gdpo([1.0])(missing, rollout())
 
 
 def test_gae_bootstraps_a_truncated_completion_only_without_a_terminal_reward():
