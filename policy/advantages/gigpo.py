@@ -49,9 +49,10 @@ def states(tokens: Int[Tensor, "N L"], response: Bool[Tensor, "N L"], group: Int
     These include tokens from tools, which follow the first token of the policy.
     """
     state_ids, before, used = torch.zeros_like(tokens), torch.unique(group, return_inverse=True)[1], 0
+    begun = response.cumsum(1) > 0
     for column in range(tokens.shape[1]):
         state_ids[:, column] = before + used
         used += len(before)
-        token = torch.where(response[:, : column + 1].any(1), tokens[:, column], -1)
+        token = torch.where(begun[:, column], tokens[:, column], -1)
         before = torch.unique(torch.stack([before, token], 1), dim=0, return_inverse=True)[1]
     return state_ids
