@@ -79,7 +79,7 @@ class TrajectoryReward:
             return set()
         scores = similarities([paths[prompt] for prompt in unlabelled], labelled)
         ranked = sorted(zip(scores, unlabelled, strict=True), reverse=True)
-        number = int(self.top * len(ranked))
+        number = int(self.top * len(ranked) + 1e-9)  # 0.29 · 100 is below 29 in floating point
         return {prompt for rank, (score, prompt) in enumerate(ranked) if rank < number or score >= self.least}
 
 

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from ...kernels.discounted_scan import discounted_scan
 from ...rm.errors import UsageError
 
 
@@ -110,3 +111,16 @@ def at_last_token(rewards: Float[Tensor, "N ..."], response: Bool[Tensor, "N L"]
     if rewards.dim() == 2:
         return rewards
     return torch.where(last_token(response), rewards[:, None], 0)
+
+
+def discounted_returns(
+    rewards: Float[Tensor, "N L"], response: Bool[Tensor, "N L"], gamma: float
+) -> Float[Tensor, "N L"]:
+    """Compute R_t = Σ_{s>=t} γ^{s-t} r_s over the tokens that the policy generated; 0 elsewhere.
+
+    s - t is the number of these tokens from t to s: tokens from tools between them are no steps.
+    """
+    order = policy_tokens_first(response)
+    packed = torch.where(response, rewards, 0).gather(1, order)
+    returns = discounted_scan(packed.flatten(), bounds_of_rows(packed), discount=gamma).view_as(packed)
+    return torch.where(response, torch.zeros_like(returns).scatter(1, order, returns), 0)

@@ -21,7 +21,10 @@ def gdpo(weights: Sequence[float] | None = None, *, partial: bool = False, epsil
     def estimate(rewards: Float[Tensor, "N K"], rollout: Rollout) -> Float[Tensor, " N"]:
         w = [1.0] * rewards.shape[1] if weights is None else list(weights)
         if len(w) != rewards.shape[1]:
-            raise ValueError(f"gdpo: got {len(w)} weights for {rewards.shape[1]} rewards; pass one weight per reward")
+            raise ValueError(
+                f"gdpo: got {len(w)} weights for {rewards.shape[1]} rewards; pass one weight per reward, with --weight "
+                "also for a reward that a transform adds"
+            )
         if not any(w):
             raise ValueError("gdpo: all rewards have weight 0; set a weight other than 0")
         rewards, w = as_float(rewards)[:, [weight != 0 for weight in w]], [weight for weight in w if weight]

@@ -4,9 +4,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ...kernels.discounted_scan import discounted_scan
 from ..types import AdvantageEstimator, Rollout, TokenEstimator
-from ._groups import as_float, at_last_token, bounds_of_rows, check_finite, groups, masked_advantages
+from ._groups import as_float, at_last_token, check_finite, discounted_returns, groups, masked_advantages
 
 
 def gigpo(*, omega: float = 1.0, gamma: float = 1.0, epsilon: float = 1e-4) -> AdvantageEstimator:
@@ -27,7 +26,7 @@ def gigpo(*, omega: float = 1.0, gamma: float = 1.0, epsilon: float = 1e-4) -> A
         valid = ~(rewards.isnan() if rewards.dim() == 1 else (rewards.isnan() & rollout.response).any(1))
         r = torch.where(rollout.response & valid[:, None], r, 0)
         total = torch.where(valid, r.sum(1) if rewards.dim() == 2 else rewards.double(), torch.nan)
-        returns = discounted_scan(r.flatten(), bounds_of_rows(r), discount=gamma).view_as(r)
+        returns = discounted_returns(r, rollout.response, gamma)
         live = rollout.response & valid[:, None]
         steps = torch.zeros_like(r)
         state = states(tokens, rollout.response, rollout.group)
@@ -45,11 +44,15 @@ def standardise_by_key(values: Float[Tensor, " M"], key: Int[Tensor, " M"], epsi
 
 
 def states(tokens: Int[Tensor, "N L"], response: Bool[Tensor, "N L"], group: Int[Tensor, " N"]) -> Int[Tensor, "N L"]:
-    """Return state ids. Two completions of a group have the same id at column t if their tokens before t are equal."""
+    """Return state ids. Two completions of a group have the same id at column t if their tokens before t are equal.
+
+    These include tokens from tools, which follow the first token of the policy.
+    """
     state_ids, before, used = torch.zeros_like(tokens), torch.unique(group, return_inverse=True)[1], 0
+    begun = response.cumsum(1) > 0
     for column in range(tokens.shape[1]):
         state_ids[:, column] = before + used
         used += len(before)
-        token = torch.where(response[:, column], tokens[:, column], -1)
+        token = torch.where(begun[:, column], tokens[:, column], -1)
         before = torch.unique(torch.stack([before, token], 1), dim=0, return_inverse=True)[1]
     return state_ids

@@ -128,7 +128,7 @@ class RewardSources:
             raise DataError(f"{faults[0]}{more}; fix the reward, or skip faults to train on the other completions")
         values = torch.from_numpy(np.concatenate(columns, 1))
         steps = self._steps(examples, values, tokens) if self._of_steps and tokens else None
-        step_names = self._step_names if steps is not None else ()
+        step_names = self.step_names if steps is not None else ()
         return Rewards(values, self.names, steps, self._members(members, len(examples)), step_names), faults
 
     @property
@@ -142,16 +142,16 @@ class RewardSources:
         return bool(self._of_steps)
 
     @property
-    def _step_names(self) -> tuple[str, ...]:
-        """Names of the components of the source of process rewards."""
-        return tuple(self._components(self._of_steps[0]))
+    def step_names(self) -> tuple[str, ...]:
+        """Names of the components of the source of process rewards; empty if there is none."""
+        return tuple(name for source in self._of_steps for name in self._components(source))
 
     def _steps(
         self, examples: Sequence[Example], values: Float[Tensor, "N K"], tokens: CompletionTokens
     ) -> Float[Tensor, "N L"]:
         """Return step rewards at tokens. All are NaN if the source of step rewards failed."""
         source: Any = self.sources[self._of_steps[0]]
-        failed = values[:, self.names.index(self._step_names[0])].isnan().all()
+        failed = values[:, self.names.index(self.step_names[0])].isnan().all()
         return rewards_at_tokens([[] for _ in examples] if failed else source.step_rewards(examples), tokens)
 
     @property

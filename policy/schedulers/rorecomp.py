@@ -1,5 +1,7 @@
 """RoRecomp: training on the shortest right and the longest wrong completions."""
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -21,11 +23,12 @@ def rorecomp(*, share: float) -> Scheduler:
 
     def schedule(state: State, scores: Float[Tensor, " N"], rollout: Rollout) -> tuple[State, Float[Tensor, " N"]]:
         lengths, weights = rollout.response.sum(1), torch.zeros_like(scores)
-        for number in rollout.group.unique():
+        for group in rollout.group.unique():
             for right in (True, False):
-                rows = ((rollout.group == number) & ~scores.isnan() & ((scores > 0) == right)).nonzero().squeeze(1)
+                rows = ((rollout.group == group) & ~scores.isnan() & ((scores > 0) == right)).nonzero().squeeze(1)
                 order = lengths[rows].argsort(descending=not right, stable=True)
-                weights[rows[order[: -int(-share * len(rows) // 1)]]] = 1
+                number = math.ceil(share * len(rows) - 1e-9)  # 0.07 · 100 is above 7 in floating point
+                weights[rows[order[:number]]] = 1
         present = (~scores.isnan()).sum()
         return state, weights * present / weights.sum().clamp_min(1)
 

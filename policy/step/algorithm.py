@@ -71,7 +71,7 @@ class Scored(NamedTuple):
     earned: Float[Tensor, "N ..."]
     """`total` minus a KL penalty in the reward: [N], or token rewards [N, L] with `total` at the last token."""
     terminal: bool
-    """Whether `total` is a reward of the whole completion. False if only the steps of the completion have rewards."""
+    """Whether `total` is a reward of the whole completion. False if only a source of step rewards has a weight."""
     advantages: dict[str, Tensor]
     """Advantages by stage: `estimate` [N] or [N, L], then each transform. The last stage is used for training."""
     trained: Bool[Tensor, "N L"]
@@ -171,11 +171,13 @@ class Algorithm:
         shares = dict(self.shares or dict.fromkeys(rewards.names, 1.0))
         for name in shares:
             last.index(name)
+        _check_weights_of_steps(last.step_names, shares)
         shares |= {name: 1.0 for name in last.names if name not in {*rewards.names, *shares}}  # added by transforms
         missing = {name: last[name].isnan() for name in last.names if shares.get(name) or name in last.step_names}
         total = self._total(last, shares, [*missing], rollout.group)
         names = [name for name, share in shares.items() if share]
-        if names:
+        terminal = any(name not in last.step_names for name in names)
+        if terminal:
             rollout = rollout._replace(after=None)
         rollout = rollout._replace(steps=last.steps)
         earned = self._earned_rewards(last, total, rollout)
@@ -187,7 +189,7 @@ class Algorithm:
         if mask_truncated:
             trained = trained & rollout.finished[:, None]
         weights = self._weights(total, trained, rollout)
-        return Scored(rewards_by_stage, total, earned, bool(names), stages, trained, weights, missing)
+        return Scored(rewards_by_stage, total, earned, terminal, stages, trained, weights, missing)
 
     def _total(
         self, rewards: Rewards, shares: Mapping[str, float], components: Sequence[str], group: Int[Tensor, " N"]
@@ -250,6 +252,16 @@ class Algorithm:
             return weights
         self._scheduled, often = self.scheduler(self._scheduled, total, rollout)
         return weights * often[:, None]
+
+
+def _check_weights_of_steps(names: Sequence[str], shares: Mapping[str, float]) -> None:
+    """Raise `ValueError` for a weight of the source of step rewards other than 1, or 0 for its completion rewards."""
+    for name in names:
+        if (share := shares.get(name, 1.0)) not in (0, 1):
+            raise ValueError(
+                f"the weight of '{name}' is {share:g}, but its rewards are of single steps, which no weight scales; "
+                "scale them in their source, as process(scale=...) does, and leave the weight out"
+            )
 
 
 # ---- transforms and sums of rewards ----

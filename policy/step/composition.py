@@ -167,6 +167,8 @@ class RunInputs(NamedTuple):
     """Names of the reward components that are logged but not trained on."""
     process_rewards: bool = False
     """Whether the run has process rewards, one per reasoning step."""
+    step_names: tuple[str, ...] = ()
+    """Names of the reward components of the source of process rewards."""
 
 
 def check_composition(algorithm: Algorithm, inputs: RunInputs) -> None:
@@ -242,7 +244,7 @@ def trial_rewards(size: int, inputs: RunInputs) -> Rewards:
     if inputs.process_rewards:
         steps = torch.full((GROUPS * size, LONGEST), torch.nan, dtype=torch.float64)
         steps[:, 0] = 0.5
-    return Rewards(values, inputs.names, steps, members)
+    return Rewards(values, inputs.names, steps, members, inputs.step_names)
 
 
 # ---- checks of results ----

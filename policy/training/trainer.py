@@ -134,7 +134,7 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         fields |= ({"logprobs", "entropy"} if self._annotates else set()) | (self.algorithm.reads & {*ON_REQUEST})
         sizes = [self.num_generations, *([self.num_generations_eval] if self.eval_dataset is not None else [])]
         s = self.sources
-        return RunInputs(s.names, sizes, fields, s.ensembles, s.watched, s.process_rewards)
+        return RunInputs(s.names, sizes, fields, s.ensembles, s.watched, s.process_rewards, s.step_names)
 
     @property
     def step(self) -> PolicyStep:

@@ -19,7 +19,7 @@ def ccpo_vote(*, reward: str, threshold: float = 0.5) -> Transform:
         r = rewards[reward]
         v = torch.where(r.isnan(), r, (r > threshold).to(r.dtype))
         of_group = groups(v, rollout.group)
-        right = of_group.number * of_group.mean
+        right = (of_group.number * of_group.mean).round()  # 29 · (15/29) is above 15 in floating point
         without = 2 * (right - v) > of_group.number - 1
         credit = (2 * right > of_group.number).double() - without.double()
         return state, rewards.replaced(reward, torch.where(r.isnan(), r, credit.to(r.dtype)))

@@ -1,5 +1,7 @@
 """Entropy mask: training only on the tokens with the highest entropy of the policy."""
 
+import math
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -31,5 +33,5 @@ def high_entropy_mask(entropy: Float[Tensor, "N L"], live: Bool[Tensor, "N L"], 
     n = int(live.sum())
     if not n:
         return live
-    number = min(n, max(1, int(-(-share * n // 1))))
+    number = max(1, math.ceil(share * n - 1e-9))  # 0.07 · 100 is above 7 in floating point
     return live & (entropy >= entropy[live].topk(number).values[-1])

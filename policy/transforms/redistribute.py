@@ -16,8 +16,8 @@ def redistribute(*, reward: str, ridge: float = 0.0) -> Transform:
     estimator. With `ridge` λ > 0, c_k = w_0 + w_1 s_k, fitted by ridge regression of R on (S, Σ_k s_k) over the
     completions of previous steps: the decoder of LaRe (arXiv:2412.11120) for one latent reward. c_k = 0 in the first
     step. The step rewards always sum to R (ours), so the estimate does not change the return. A completion without step
-    scores keeps R; a completion without R keeps its step scores, and R stays missing. Not implemented: SPA's bonus for
-    executable actions (add it as a reward), and LaRe's code that an LLM writes.
+    scores keeps R; one without R keeps its step scores and stays missing. The weight of R does not apply to its steps.
+    Not implemented: SPA's bonus for executable actions (add it as a reward), and LaRe's code that an LLM writes.
     """
     if ridge < 0:
         raise ValueError(f"redistribute: ridge must be at least 0, got {ridge}")

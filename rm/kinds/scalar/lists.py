@@ -112,9 +112,10 @@ class ListTask(Task):
         gaps, wins = pairs_of_lists(rewards, scores)
         decided = ~wins.isnan() & (wins != 0.5)
         right = decided & (gaps * (wins - 0.5) > 0)
-        first = rewards.masked_fill(missing, -torch.inf).argmax(1, keepdim=True)
-        best = scores.gather(1, first) == scores.nan_to_num(-torch.inf).amax(1, keepdim=True)
-        return loss, torch.stack([decided.sum((1, 2)), right.sum((1, 2)), best[:, 0]], dim=1).float()
+        rated = rewards.masked_fill(missing, -torch.inf)
+        worse = scores < scores.nan_to_num(-torch.inf).amax(1, keepdim=True)
+        best = ~(worse & (rated == rated.amax(1, keepdim=True))).any(1)  # a tie with a worse completion is wrong
+        return loss, torch.stack([decided.sum((1, 2)), right.sum((1, 2)), best], dim=1).float()
 
     def labelled_gaps(self, outputs: Tensor, inputs: dict[str, Tensor], step: int) -> tuple[Tensor, Tensor]:
         """Return the reward gaps of every two completions of a list, and their labels."""

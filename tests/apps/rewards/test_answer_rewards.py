@@ -100,6 +100,16 @@ def test_unlabelled_prompts_are_trusted_by_their_trajectories():
         trapo(run=facts())
 
 
+def test_the_most_similar_share_of_unlabelled_prompts_is_trusted():
+    """0.29 * 100 is 28.999999999999996 in floating point: 29 of 100 prompts are trusted, whatever their similarity."""
+    prompts = [user_turn(f"q{number}") for number in range(100)]
+    run = RunFacts(None, 1, 0, {}, {prompt_text(A): [{"label": "4"}]} | {prompt_text(p): [{}] for p in prompts})
+    rate = trapo(run=run, warm_up=1, top=0.29, least=2.0)
+    rate.load({"paths": {prompt_text(prompt): [0.0, number / 100] for number, prompt in enumerate([A, *prompts])}})
+    found = rate([*boxed("4"), *(example for prompt in prompts for example in boxed("9", prompt=prompt))])
+    assert found[0] == 1.0 and found[1:].count(1.0) == 29 and found[1:].count(None) == 71
+
+
 # ---- references ----
 
 

@@ -25,6 +25,8 @@ def test_half_of_the_rewarded_criteria_go_and_penalties_stay():
         left = reduced(WHOLE, 0.5, 3, Random(seed)).ids
         assert len(left) == 5 and {"f", "bad"} <= {*left}
         assert len(reduced(WHOLE, 0.9, 5, Random(seed)).ids) == 7
+    many = Rubric((), tuple(Principle(f"p{k}", f"Is {k}.", 1.0) for k in range(50)))
+    assert len(reduced(many, 0.58, 3, Random(0)).ids) == 21  # 0.58 * 50 is 28.999999999999996 in floating point
     penalties = Rubric(RULES[1:])
     assert reduced(penalties, 0.5, 1, Random(0)) == penalties
 

@@ -108,6 +108,8 @@ def test_a_constant_reward_and_one_of_weight_0_change_nothing_under_gdpo():
     torch.testing.assert_close(gdpo([0.0, 1.0])(missing, rollout()), expected)
     with pytest.raises(ValueError, match="all rewards have weight 0"):
         gdpo([0.0, 0.0])(missing, rollout())
+    with pytest.raises(ValueError, match="1 weights for 2 rewards; .* also for a reward that a transform adds"):
+        gdpo([1.0])(missing, rollout())
 
 
 def test_gae_bootstraps_a_truncated_completion_only_without_a_terminal_reward():
@@ -134,6 +136,25 @@ def test_gae_reads_past_what_a_tool_wrote():
         for response, values in (own, interrupted)
     )
     assert apart[:, [0, 4, 5]].tolist() == plain.tolist() and not apart[:, 1:4].any()
+
+
+@pytest.mark.parametrize("name", ["gigpo", "reinforce_pp"])
+def test_a_discount_is_per_token_of_the_policy_not_of_a_tool(name):
+    """Three completions of three tokens, one with three tokens of a tool between its first and second token.
+
+    Their first tokens differ, so that they share the state before it, and no later one.
+    """
+    estimator, first = load("policy.advantages", name)(gamma=0.5), torch.tensor([[1, 1, 1, 0, 0, 0]])
+    tokens = torch.arange(3)[:, None].expand(3, 6)
+    plain, apart = (
+        estimator(
+            torch.tensor([8.0, 4.0, 0.0]),
+            Rollout(torch.zeros(3, dtype=torch.long), mask.bool(), torch.ones(3, dtype=torch.bool), tokens=tokens),
+        )
+        for mask in (first.repeat(3, 1), torch.cat([first, torch.tensor([[1, 0, 0, 0, 1, 1]]), first]))
+    )
+    assert apart[1, [0, 4, 5]].tolist() == plain[1, :3].tolist() and not apart[1, 1:4].any()
+    assert apart[[0, 2]].tolist() == plain[[0, 2]].tolist()
 
 
 def test_reinforce_pp_is_the_return_in_units_of_all_tokens():

@@ -53,3 +53,13 @@ def test_its_limits_are_grpo_once_and_twice():
     torch.testing.assert_close(gigpo()(rewards, parted)[:, 2], plain)  # nobody shares what follows the first token
     alike = rollout(["xx"] * 4, [0] * 4)
     torch.testing.assert_close(gigpo()(rewards, alike)[:, 1:], 2 * plain[:, None].expand(4, 2))
+
+
+def test_a_tool_that_answers_differently_ends_a_shared_state():
+    """The policy's tokens "a", "b" are alike; the tool's token between them is one of two in the first two texts."""
+    batch = rollout(["a1b", "a2b", "a1c"], [0] * 3)
+    batch.response[:, 2] = False
+    found, root = gigpo(epsilon=0.0)(torch.tensor([1.0, 0.0, 0.5], dtype=torch.float64), batch), math.sqrt(0.5)
+    assert found[:, 1].tolist() == pytest.approx([2, -2, 0]) and not found[:, 2].any()
+    # the first and the third meet again behind the tool's "1": z = ±0.7071
+    assert found[:, 3].tolist() == pytest.approx([1 + root, -1, -root])

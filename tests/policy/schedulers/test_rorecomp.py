@@ -25,3 +25,10 @@ def test_a_share_is_of_every_group_and_a_single_completion_stays():
     assert rorecomp(share=0.1)({}, torch.tensor([1.0, 1.0, 0.0]), rollout)[1].tolist() == [1.5, 0, 1.5]
     with pytest.raises(ValueError, match=r"share must be in \(0, 1\], got 0"):
         rorecomp(share=0.0)
+
+
+@pytest.mark.parametrize(("share", "number", "chosen"), [(0.07, 100, 7), (0.14, 50, 7), (0.29, 100, 29), (0.3, 9, 3)])
+def test_a_share_that_is_a_whole_number_is_not_rounded_up(share, number, chosen):
+    """0.07 * 100 is 7.000000000000001 in floating point."""
+    rollout = Rollout(torch.zeros(number, dtype=torch.long), torch.ones(number, 1).bool(), torch.ones(number).bool())
+    assert int((rorecomp(share=share)({}, torch.ones(number), rollout)[1] > 0).sum()) == chosen

@@ -7,6 +7,7 @@ import pytest
 import torch
 from rewardlab.policy.advantages._groups import as_float, masked_advantages
 from rewardlab.policy.step.algorithm import Algorithm, Penalty
+from rewardlab.policy.training.critic import critic_returns
 from rewardlab.policy.types import Rewards, Rollout, Transform
 from rewardlab.rm.registry import load
 from trl.trainer.utils import nanstd
@@ -120,6 +121,36 @@ def test_missing_steps_are_a_missing_reward_whatever_the_share_of_their_source(s
     assert scored.weights.sum(1).tolist() == pytest.approx([2 / 5, 0, 3 / 5, 0])
     expected = torch.tensor([[0.5, 0.5, 0], [0, 0, 0], [0.25, 0, 0], [0, 0, 0]])
     torch.testing.assert_close(scored.advantage, expected, check_dtype=False)
+
+
+def test_a_truncated_completion_is_bootstrapped_where_only_its_steps_are_rewarded():
+    """Completions 0 of two tokens and 2 of three are cut off; the critic expects 10 after them, γ = λ = 1."""
+    steps = torch.full((4, 3), NAN, dtype=torch.float64)
+    steps[0, 1], steps[1, 0], steps[2, 0], steps[3, 0] = 0.5, 1.0, 0.25, 2.0
+    both = Rewards(torch.zeros(4, 2, dtype=torch.float64), ("right", "steps"), steps, step_names=("steps",))
+    cut = rollout(
+        finished=torch.tensor([False, True, False, True]), values=torch.zeros(4, 3), after=torch.full((4,), 10.0)
+    )
+    estimator = load("policy.advantages", "gae")(lam=1.0)
+    found = {}
+    for name, shares in (("steps", {"steps": 1.0}), ("both", {"right": 1.0, "steps": 1.0}), ("none", {"steps": 0.0})):
+        algorithm = made("gae", shares=shares)
+        algorithm.advantage = estimator
+        scored = algorithm(both, cut)
+        assert scored.terminal == (name == "both")
+        returns = critic_returns(scored, cut, gamma=1.0, lam=1.0)
+        torch.testing.assert_close(returns, scored.advantage, check_dtype=False)
+        found[name] = scored.advantage.tolist()
+    assert found["steps"] == found["none"] == [[10.5, 10.5, 0], [1, 0, 0], [10.25, 10, 10], [2, 0, 0]]
+    assert found["both"] == [[0.5, 0.5, 0], [1, 0, 0], [0.25, 0, 0], [2, 0, 0]]
+
+
+@pytest.mark.parametrize("share", [0.1, -1.0, 2.0])
+def test_a_weight_that_would_not_scale_the_rewards_of_steps_is_refused(share):
+    process = Rewards(torch.zeros(4, 1).double(), ("steps",), torch.zeros(4, 3).double(), step_names=("steps",))
+    batch = rollout(values=torch.zeros(4, 3), after=torch.zeros(4))
+    with pytest.raises(ValueError, match=r"the weight of 'steps' is .*, but its rewards are of single steps.*scale="):
+        made("gae", shares={"steps": share})(process, batch)
 
 
 def test_masked_truncated_completions_are_read_by_rewards_and_left_out_of_the_loss():

@@ -84,6 +84,15 @@ def test_every_estimator_runs_on_every_shape_of_rewards_or_is_refused_with_a_sen
             assert scored.advantage.isfinite().all() and scored.advantage.shape == scored.weights.shape
 
 
+def test_a_weight_of_process_rewards_is_refused_before_training():
+    """The steps' rewards are not scaled by it; 0 leaves out only a reward of the whole completion."""
+    inputs = run_inputs(2, critic=True, process_rewards=True)._replace(names=("right", "steps"), step_names=("steps",))
+    for share in (0.0, 1.0):
+        assert not refusal(algorithm("gae", shares={"right": 1.0, "steps": share}), inputs)
+    assert not refusal(algorithm("gae", shares={"steps": 1.0}), inputs)
+    assert "the weight of 'steps' is 0.1" in refusal(algorithm("gae", shares={"right": 1.0, "steps": 0.1}), inputs)
+
+
 def test_every_transform_of_advantages_runs_or_names_what_is_missing():
     lacks = {"ace": "log-probabilities", "entropy_mask": "entropies", "poise": "log-probabilities", "resrl": "states"}
     lacks |= dict.fromkeys(("discriminative", "entropy_performance", "lp_reg", "progrpo", "sdpo"), "log-probabilities")

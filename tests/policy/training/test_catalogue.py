@@ -9,6 +9,7 @@ from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.rewards.step_rewards import StepReward
 from rewardlab.policy.step.composition import build_algorithm
 from rewardlab.policy.training.critic import CriticArguments
+from rewardlab.rm.errors import UsageError
 from rewardlab.rm.registry import names
 
 from tests.policy.advantages.test_advantages import COMPONENTS, STEPS
@@ -109,3 +110,10 @@ def test_an_entry_trains_two_steps(entry, make_trainer):
     pairs = zip(before, trainer.language_model.parameters(), strict=True)
     moved = [not torch.equal(old, new) for old, new in pairs]
     assert any(moved) and all(weight.isfinite().all() for weight in trainer.language_model.parameters())
+
+
+def test_a_weight_of_rewards_of_steps_is_refused_before_the_first_step(make_trainer):
+    sources = {"right": right, "steps": Halves()}
+    algorithm = build_algorithm(RlConfig(reward=[*sources], advantage="gae", weight=["steps=0.5"]), [*sources])
+    with pytest.raises(UsageError, match="the weight of 'steps' is 0.5, but its rewards are of single steps"):
+        make_trainer(algorithm, RewardSources(sources), max_steps=2, critic=CriticArguments())

@@ -84,6 +84,8 @@ def test_the_tokens_of_the_highest_entropy_are_kept_by_hand():
     # a group of equal rewards takes no place, however undecided: the mask is about the other tokens
     found = masked(column(0.0, 1.0), column([5.0, 5.0], [1.0, 2.0]), (2, 2), share=0.5)
     assert found.tolist() == [[0, 0], [0, 1]]
+    # 0.07 * 100 is 7.000000000000001 in floating point: 7 of 100 tokens, not 8
+    assert masked(torch.ones(1), torch.arange(100.0).view(1, 100), (100,), share=0.07).sum() == 7
     advantages = column([1.0, -2, 3, 1], [4, 5, 6, 1])
     assert torch.equal(masked(advantages, entropy, (4, 4), share=1.0), advantages)
     assert not masked(column(0.0, 0.0), entropy, (3, 3)).any()

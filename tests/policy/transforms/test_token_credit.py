@@ -167,3 +167,11 @@ def test_a_vote_credits_who_decides_it():
     assert [None if math.isnan(one) else one for one in found] == [1, 1, 0, None, 0, -1, None, 1, 0, 0, 0]
     scaled = ccpo_vote(reward="right", threshold=2.0).change({}, Rewards(values * 3, ("right",)), rollout)[1]
     assert scaled["right"][[0, 2, 5]].tolist() == [1, 0, -1]
+
+
+def test_a_vote_of_29_is_counted_exactly():
+    """15 of 29 are right, and 14 of 28 without one of them, which is a tie; 29 * (15 / 29) is above 15 in floats."""
+    verdicts = torch.tensor([1.0] * 15 + [0.0] * 14, dtype=torch.float64)[:, None]
+    rollout = batch([[1]] * 29, (0,) * 29)
+    found = ccpo_vote(reward="right").change({}, Rewards(verdicts, ("right",)), rollout)[1]["right"]
+    assert found.tolist() == [1] * 15 + [0] * 14

@@ -139,6 +139,16 @@ def test_a_batch_is_the_mean_of_its_lists_and_counts_pairs_and_best_ones():
     assert metrics == {"accuracy": pytest.approx(right / 14), "best_found": pytest.approx(best / 6)}
 
 
+def test_the_best_is_not_found_where_a_worse_completion_has_the_same_reward():
+    """All rewards are 0, whatever stands first. The two best of the last list are equals, and one of them is enough."""
+    model, task = small(), ListTask(plackett_luce())
+    for parameter in model.model.score.parameters():
+        torch.nn.init.zeros_(parameter)
+    rows = encode_lists(model.encoder, [*LISTS, LISTS[0]._replace(scores=(1.0, 1.0))]).rows
+    counts = task.evaluate(model.model, task.collate(rows))[1]
+    assert counts.tolist() == [[1, 0, 0], [3, 0, 0], [3, 0, 0]] * 2 + [[0, 0, 1]]
+
+
 def test_lists_without_two_different_scored_completions_are_left_out():
     model = small()
     same = RankedList("s", user_turn("q"), ("honey", "honey", "bees"), (1.0, 0.0, NAN))
