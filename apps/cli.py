@@ -170,9 +170,11 @@ def _check_config(words: Sequence[str]) -> None:
         raise UsageError("--config is the last argument; add the path of a YAML file of settings after it")
     if "--config" in words:
         try:
-            from_yaml(Path(words[words.index("--config") + 1]).read_text(encoding="utf-8-sig"))
+            values = from_yaml(Path(words[words.index("--config") + 1]).read_text(encoding="utf-8-sig"))
         except ValueError as error:
             raise UsageError(f"the file given with --config is not YAML: {error}") from error
+        if other := [key for key in values if not isinstance(key, str)] if isinstance(values, dict) else []:
+            raise UsageError(f"the file given with --config has the key {other[0]!r}, which names no setting")
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from ...policy.rewards.sources import RewardSources
 from ...policy.training.prompts import PromptRow
 from ...policy.types import Rewards
 from ...rm.data.messages_and_tools import as_columns
+from ...rm.data.pairs import row_id
 from ...rm.errors import DataError
 from ...rm.types import OVERALL, Example, Message, content_hash
 from ..runs.resumable_rows import ResumableRows, engine_identity
@@ -151,8 +152,8 @@ class Sample(NamedTuple):
         return self.by_prompt(torch.tensor(counts, dtype=torch.float64))
 
     def ids(self) -> list[str]:
-        """Return the ids of the prompts' rows if every row has a unique id, else the indices of the prompts."""
-        stated = [row.columns.get("id") for row in self.prompts]
+        """Return the ids of the rows if they are unique, else the indices of the prompts."""
+        stated = [row_id(row.columns) for row in self.prompts]
         unique = None not in stated and len({*map(str, stated)}) == len(stated)
         return [str(id) for id in (stated if unique else range(len(stated)))]
 

@@ -12,7 +12,7 @@ from ...rm.registry.specs import is_function
 from .run_folder import CONFIG
 
 NAMING = ("base", "base_model_name_or_path", "encoder", "members", "policy", "reference")
-"""Keys in the settings of a model whose values are folders of other models."""
+"""Keys in the settings of a model whose values are folders or files of other models."""
 MOST_BYTES = 1 << 20
 """Maximum size of a settings file in bytes. Larger JSON files are not read as settings."""
 
@@ -20,8 +20,9 @@ MOST_BYTES = 1 << 20
 def model_hashes(sources: Iterable[str]) -> dict[str, str]:
     """Return name -> SHA-256 of the files of each local model or function.
 
-    The hash of a model covers every file in its folder and in the folders that its settings name (an adapter's base, an
-    ensemble's members). The hash of a function covers its file. Models on the Hub and behind servers have no hash.
+    The hash of a model covers its file, or every file in its folder and in the folders that its settings name (an
+    adapter's base, an ensemble's members). The hash of a function covers its file. Models on the Hub and behind servers
+    have no hash.
     Files are read in full, because a retrained model may have files of the same size and time.
     """
     hashes: dict[str, str] = {}
@@ -33,7 +34,9 @@ def model_hashes(sources: Iterable[str]) -> dict[str, str]:
             continue
         if os.path.isdir(name):
             hashes[name] = folder_hash(Path(name), skip=_is_not_part_of_model)
-            waiting += _referenced_models(Path(name))
+            waiting += _named_in(Path(name))
+        elif os.path.isfile(name):  # in GGUF
+            hashes[name] = sha256(Path(name))
         elif is_function(name):
             load("rm.kinds", name)  # or a `UsageError`
             if file := module_file(name):
@@ -48,14 +51,14 @@ def _is_not_part_of_model(path: Path) -> bool:
     return path.suffix == ".md"
 
 
-def _referenced_models(folder: Path) -> list[str]:
-    """Return the folders of the other models to which a model's saved settings refer."""
+def _named_in(folder: Path) -> list[str]:
+    """Return the folders and files of other models that the settings in a model's folder name."""
     sources: list[str] = []
-    for path in folder.glob("*.json"):
+    for path in (*folder.glob("*.json"), *folder.glob("*/adapter_config.json")):
         try:
             settings = from_json(path.read_text(encoding="utf-8")) if path.stat().st_size < MOST_BYTES else None
         except UNREADABLE:
             continue  # loading the model reports the error
         for value in (settings.get(key) for key in NAMING) if isinstance(settings, dict) else ():
             sources += [name for name in (value if isinstance(value, list) else [value]) if isinstance(name, str)]
-    return [name for name in sources if os.path.isdir(name)]
+    return [name for name in sources if os.path.exists(name)]

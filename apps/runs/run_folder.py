@@ -234,8 +234,8 @@ def replace_file(path: Path, write) -> None:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a text file atomically."""
-    replace_file(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    """Write a text file atomically. An unpaired surrogate is written as the escape sequence that JSON has for it."""
+    replace_file(path, lambda temporary: temporary.write_text(text, encoding="utf-8", errors="backslashreplace"))
 
 
 def save_figure(drawing: Any, path: Path) -> None:
@@ -254,7 +254,7 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def to_json_types(value: Any, *, exact: bool = False) -> Any:
-    """Convert a value to JSON types. Dates and times become ISO 8601 strings.
+    """Convert a value to JSON types. Dates and times become ISO 8601 strings, durations H:MM:SS.
 
     Non-finite numbers become None or, if `exact`, the strings `nan`, `inf` and `-inf`, which settings parse.
     """
@@ -264,6 +264,8 @@ def to_json_types(value: Any, *, exact: bool = False) -> Any:
         return [to_json_types(item, exact=exact) for item in value]
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
+    if isinstance(value, datetime.timedelta):
+        return str(value)
     if isinstance(value, bytes):
         raise DataError(f"binary data cannot be written as JSON: {value!r:.40}; remove its column from the data")
     if isinstance(value, float) and not math.isfinite(value):

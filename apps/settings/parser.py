@@ -2,15 +2,16 @@
 
 import argparse
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import Field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args, get_origin
 
 from trl import TrlParser
 from trl.scripts._hf_argparser import string_to_bool
 
 from ...rm.data.readers import SUFFIXES, format_of
 from ...rm.errors import UsageError
-from ...rm.registry.settings import DECLARED
+from ...rm.registry.settings import DECLARED, Settings, declarations
 from .preflight import check_ranges
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
@@ -158,7 +159,11 @@ class SettingsParser(TrlParser):
 
     def set_defaults_with_config(self, **kwargs: Any) -> list[str]:
         """Set defaults from a YAML file with rewardlab's or TRL's names of settings."""
-        return super().set_defaults_with_config(**translate_config(kwargs, [action.dest for action in self._actions]))
+        values = translate_config(kwargs, [action.dest for action in self._actions])
+        for group in self.dataclass_types:
+            for name in values.keys() & declarations(group).keys():
+                values[name] = _config_value(values[name], declarations(group)[name], issubclass(group, Settings))
+        return super().set_defaults_with_config(**values)
 
     def parse_known_args(self, args=None, namespace=None):  # pyright: ignore[reportIncompatibleMethodOverride]
         """Parse the arguments, and check types and ranges before dataclasses are created from them."""
@@ -175,11 +180,41 @@ class SettingsParser(TrlParser):
         raise UsageError(message)
 
 
-def _check_value(action: argparse.Action, value: Any) -> None:
-    """Raise `UsageError` for a YAML value of a wrong type or outside the choices. Argparse checks only flags."""
+KINDS = {bool: "True or False", int: "a whole number", float: "a number", str: "text"}
+"""Types of settings, and their names in messages."""
+ACCEPTED = {bool: (bool, int, str), int: (int, float, str), float: (int, float, str), str: (str,)}
+"""Type of a setting -> types of its value in a YAML file. Text is parsed as that of a flag."""
+
+
+def _config_value(value: Any, declared: Field, is_ours: bool) -> Any:
+    """Return a value of a YAML file in the form of a flag's value; of a mapping NAME=VALUE, and of null the default.
+
+    Raise `UsageError` for a value of another type, since YAML does not read `yes`, `off`, `2024` and `2024-11-28` as
+    text. Trainer arguments (not `is_ours`) may have further types where they accept text, and null is a value.
+    """
+    is_list = get_origin(declared.type) is list
+    kind = get_args(declared.type)[0] if is_list else declared.type
+    if kind not in ACCEPTED or (kind is str and not is_ours):
+        return value
+    if value is None:
+        return value if is_list or kind is str or not is_ours else declared.default
+    if isinstance(value, dict) and kind is str:
+        named = [f"{name}={item}" for name, item in value.items()]
+        return named if is_list else ",".join(named)
+    for item in value if is_list and isinstance(value, list) else [value]:
+        if type(item) not in ACCEPTED[kind]:
+            remedy = "; put the text in quotes" if kind is str else ""
+            raise UsageError(f"--{declared.name} must be {KINDS[kind]}, got {item!s:.60}{remedy}")
+    return str(value) if kind is bool else value
+
+
+def _check_kind(action: argparse.Action, value: Any) -> None:
+    """Raise `UsageError` for a YAML value of a wrong type or not in the choices. Argparse checks only flags."""
     if action.nargs is None and action.type in (int, float, str) and isinstance(value, list):
         raise UsageError(f"--{action.dest} takes one value, got the list {value}")
     if action.type is int and isinstance(value, float):
         raise UsageError(f"--{action.dest} must be a whole number, got {value}")
     if action.choices and value is not None and not isinstance(value, list) and value not in action.choices:
-        raise UsageError(f"--{action.dest} must be one of {', '.join(map(str, action.choices))}, got '{value}'")
+        remedy = "; put the text in quotes" if isinstance(value, bool) else ""  # YAML's `no` and `off`
+        choices = ", ".join(map(str, action.choices))
+        raise UsageError(f"--{action.dest} must be one of {choices}, got '{value}'{remedy}")

@@ -234,6 +234,11 @@ class TrackedRow(Mapping[str, Any]):
         return len(self.values_)
 
     @property
+    def read_values(self) -> list[Any]:
+        """Return the values of the columns that were read."""
+        return [value for name, value in self.values_.items() if name in self.read]
+
+    @property
     def ignored(self) -> list[str]:
         """Return non-empty columns that were not read, and unknown message fields of columns that were read."""
         unread = [str(name) for name, value in self.values_.items() if name not in self.read and value is not None]

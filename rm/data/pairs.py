@@ -121,7 +121,7 @@ def load_located_examples(
 def read_prompts(source: str) -> list[tuple[str, Messages]]:
     """Return (id, prompt) from rows with a `prompt`, or from a text file or stdin with one prompt per line."""
     if source != "-" and not source.endswith(".txt"):
-        rows, _ = collect(source, lambda row: (row.get("id"), row_prompt(row)))
+        rows, _ = collect(source, lambda row: (row_id(row), row_prompt(row)))
         return [(str(index if id is None else id), prompt) for index, (id, prompt) in enumerate(rows)]
     try:
         text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8-sig")
@@ -230,6 +230,7 @@ def parse_rows(
                 raise ValueError(row.error)
             values = TrackedRow(row.values)
             item = parse(row._replace(values=values))
+            check_characters(values.read_values)
             if first_by_id is not None:
                 check_id(row, first_by_id)
         except UNREADABLE as error:
@@ -347,7 +348,7 @@ def _rationale(values: Mapping[str, Any], name: str) -> str:
     value = values.get(name)
     if not isinstance(value, str | None):
         raise ValueError(f"'{name}' is not a text: {value!r:.60}")
-    _check_characters([value])
+    check_characters([value])
     return value or ""
 
 
@@ -383,12 +384,13 @@ def check_filled(prompt: Messages, allow_blank: bool = False, **completions: Any
     for name, value in completions.items():
         if not isinstance(value, AnyCompletion) or not (completion_text(value).strip() or allow_blank):
             raise ValueError(f"empty completion: '{name}'")
-    _check_characters([*prompt, *map(completion_text, completions.values())])
+    check_characters([*prompt, *map(completion_text, completions.values())])
 
 
-def _check_characters(texts: Sequence[Any]) -> None:
+def check_characters(values: Sequence[Any]) -> None:
+    """Raise `ValueError` for a text within the values that cannot be written as UTF-8."""
     try:
-        json.dumps(texts, ensure_ascii=False).encode()
+        json.dumps(values, ensure_ascii=False, default=str).encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"an unpaired surrogate: {error.object[error.start]!r} cannot be written as UTF-8") from error
 

@@ -7,6 +7,9 @@ from typing import Any
 from ..types import PreferencePair, completion_turns
 from .readers import Row
 
+UNREAD = "completions[]."
+"""Prefix of columns that stand for unread fields of the completions."""
+
 
 def expand_rankings(rows: Iterable[Row]) -> Iterator[Row]:
     """Yield the rows; a row of ranked completions gives a preference pair for every two of different rank.
@@ -52,7 +55,7 @@ def _pairs(values: Mapping[str, Any]) -> list[dict[str, Any]]:
             )
     columns = {name: value for name, value in values.items() if name not in ("context", "completions")}
     unread = {name for item in completions for name in item if name not in ("rank", "completion")}
-    columns |= {f"completions[].{name}": True for name in unread}  # which are counted as ignored columns
+    columns |= {f"{UNREAD}{name}": True for name in unread}  # which are counted as ignored columns
     columns["prompt"] = values["context"]
     ids = {name: values[name] for name in ("id", "unique_id") if values.get(name) not in (None, "")}
     pairs = [

@@ -9,8 +9,9 @@ import lzma
 import os
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -80,7 +81,11 @@ def read_rows(source: str) -> Iterator[Row]:
     if not os.path.exists(source):
         raise UsageError(f"no file {source}; check the path")
     suffix = format_of(source)
-    reader_by_suffix = {".jsonl": _jsonl_rows, ".json": _json_rows, ".parquet": _parquet_rows}
+    reader_by_suffix: dict[str, Callable[[str, bytes], Iterator[Row]]] = {
+        ".json": _json_rows,
+        ".parquet": _parquet_rows,
+    }
+    reader_by_suffix[".jsonl"] = lambda path, content: jsonl_rows(path, io.BytesIO(content))
     reader_by_suffix[".csv"] = lambda path, content: csv_rows(path, io.StringIO(_decode(path, content), newline=""))
     if suffix not in reader_by_suffix:
         raise UsageError(
@@ -90,9 +95,10 @@ def read_rows(source: str) -> Iterator[Row]:
     return reader_by_suffix[suffix](source, read_bytes(source))
 
 
-def _jsonl_rows(path: str, content: bytes) -> Iterator[Row]:
-    lines = io.BytesIO(content.removeprefix(codecs.BOM_UTF8))
-    for number, raw in enumerate(lines, start=1):  # str.splitlines would also split at U+2028
+def jsonl_rows(path: str, lines: Iterable[bytes], after: int = 0) -> Iterator[Row]:
+    """Yield the rows of JSON lines, from the line that follows line `after`; blank lines are skipped."""
+    for number, line in islice(enumerate(lines, start=1), after, None):  # str.splitlines would also split at U+2028
+        raw = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
         if raw.strip():
             location = f"{path}:{number}"
             try:
@@ -107,12 +113,12 @@ def _jsonl_rows(path: str, content: bytes) -> Iterator[Row]:
 
 def _json_rows(path: str, content: bytes) -> Iterator[Row]:
     """Return the rows of a JSON file: a list, a table of columns, groups of rows, or JSON lines."""
-    if _holds_lines(content):
-        return _jsonl_rows(path, content)
+    if holds_lines(content):
+        return jsonl_rows(path, io.BytesIO(content))
     return (_row(f"{path}: row {number}", values) for number, values in enumerate(_json_list(path, content), start=1))
 
 
-def _holds_lines(content: bytes) -> bool:
+def holds_lines(content: bytes) -> bool:
     """Return whether the first line of a text is an object in JSON, and another line follows."""
     first, _, rest = content.removeprefix(codecs.BOM_UTF8).lstrip().partition(b"\n")
     try:

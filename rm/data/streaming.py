@@ -4,8 +4,8 @@ import io
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -20,21 +20,24 @@ from ..types import PreferencePair, content_hash
 from .pairs import OnBadRow, RowReport, parse_pair, parse_rows
 from .rankings import expand_rankings
 from .readers import (
+    SUFFIXES,
     Row,
     compression_of,
     csv_rows,
     dataset_parts,
     format_of,
+    holds_lines,
     is_local,
     is_saved,
+    jsonl_rows,
     open_bytes,
+    read_rows,
     saved_dataset,
     without_padding,
 )
 
 BLOCK = 4096
 FILE = "stream.json"
-FORMATS = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv"}
 COUNTS = ("pairs", "over_length", "identical", "unlabelled", "omitted")
 
 
@@ -175,12 +178,8 @@ class PairStream(IterableDataset):
         dataset, rows = self._open_at(position)
         number, rows_read = position.row, []
         while len(rows_read) < self.block and (several := _next_rows(rows, self.block - len(rows_read), source)):
-            errors = []
-            for n, values in enumerate(several, start=number + 1):  # streaming adds the first rows' columns to each
-                present = {name: item for name, item in without_padding(values).items() if item is not None}
-                errors.append(Row(f"{source}: row {n}", present))
             rows_read += parse_rows(
-                expand_rankings(errors), lambda row: parse_pair(row.values), self.on_bad_row, self.report
+                expand_rankings(several), lambda row: parse_pair(row.values), self.on_bad_row, self.report
             )
             number += len(several)
         if not rows_read and number == 0:
@@ -192,20 +191,33 @@ class PairStream(IterableDataset):
         wraps = position.source + 1 == len(self.sources)
         return rows_read, StreamPosition(position.epoch + wraps, 0 if wraps else position.source + 1)
 
-    def _open_at(self, position: StreamPosition) -> tuple[Any, Iterator[Any]]:
+    def _open_at(self, position: StreamPosition) -> tuple[Any, Iterator[Row]]:
         """Return a source's dataset and an iterator over its rows from `position` on."""
         if self._open and self._open[0] == position:
             return self._open[1:]
-        dataset = open_stream(self.sources[position.source])
+        source = self.sources[position.source]
+        dataset = open_stream(source)
         if position.inner is not None:
             dataset.load_state_dict(position.inner)
-        return dataset, iter(dataset)
+        return dataset, _located_rows(dataset, source, position.row)
 
 
-def _next_rows(rows: Iterator[Any], number: int, source: str) -> list[Any]:
+def _located_rows(dataset: Iterable[Any], source: str, before: int) -> Iterator[Row]:
+    """Yield the rows of a dataset, of which `before` were read earlier, with their locations."""
+    for number, values in enumerate(dataset, start=before + 1):
+        if isinstance(values, Row):
+            yield values
+        else:  # streaming adds the first rows' columns to each
+            present = {name: item for name, item in without_padding(values).items() if item is not None}
+            yield Row(f"{source}: row {number}", present)
+
+
+def _next_rows(rows: Iterator[Row], number: int, source: str) -> list[Row]:
     """Return up to `number` further rows; raise `DataError` if the source cannot be read."""
     try:
         return [*islice(rows, number)]
+    except DataError:
+        raise
     except Exception as error:  # the library raises a different error for each format and transport
         damaged, remedy = "damaged", "correct or restore it"
         if not (is_local(source) or os.path.isdir(dataset_parts(source)[0])):
@@ -241,29 +253,53 @@ def open_stream(source: str) -> Any:
 
 
 def _open_file(path: str) -> Any:
+    suffix = format_of(path)
+    if suffix not in SUFFIXES or not os.path.exists(path):
+        raise UsageError(f"{path}: no file that can be streamed; give one of {', '.join(SUFFIXES)}")
+    if compression_of(path) == ".zst":
+        raise UsageError(f"{path}: Zstandard files cannot be streamed; unpack it with zstd -d, or leave --stream out")
+    if suffix != ".parquet":
+        return TextStream(path)
     from datasets import load_dataset
 
-    suffix = format_of(path)
-    if suffix not in FORMATS or not os.path.exists(path):
-        raise UsageError(f"{path}: no file that can be streamed; give one of {', '.join(FORMATS)}")
-    if compression_of(path) == ".zst":
-        raise UsageError(f"{path}: Zstandard files cannot be streamed; unpack it with zstd -d, or remove --stream")
-    reading = _as_text(path) if suffix == ".csv" else {}
-    return load_dataset(FORMATS[suffix], data_files=path, split="train", streaming=True, **reading)
+    return load_dataset("parquet", data_files=path, split="train", streaming=True)
 
 
-def _as_text(path: str) -> dict[str, Any]:
-    """Return the options with which `datasets` reads all cells of a CSV file as text, as `read_rows` does.
+class TextStream:
+    """Rows of a JSON or CSV file as `read_rows` yields them, with the state methods of an iterable of `datasets`.
 
-    Raise an error if the first row has more cells than columns: `datasets` would use its first cells as row names.
+    `datasets` would convert the values of a column, at any depth, to one type: whole numbers to floats, dates to times.
     """
-    from datasets import Features, Value
 
-    with io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", newline="") as lines:
-        first = next(csv_rows(path, lines), None)
-    if first is None:
-        raise DataError(f"{path}: no row; name a source with preference pairs")
-    if first.error:
-        raise DataError(f"{first.location}: {first.error}")
-    features = Features(dict.fromkeys(first.values, Value("string")))
-    return {"names": [*features], "header": 0, "features": features, "na_filter": False}
+    def __init__(self, path: str):
+        self.path, self.last = path, 0
+
+    def state_dict(self) -> dict[str, int]:
+        """Return the number of the last row or line that was read."""
+        return {"last": self.last}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Set the row or line after which the next iteration starts."""
+        if "last" not in state:
+            raise DataError(f"{self.path}: another version wrote the position in it; start over with --overwrite")
+        self.last = state["last"]
+
+    def __iter__(self) -> Iterator[Row]:
+        """Yield the rows after the last one that was read."""
+        last = self.last
+        for row in self._rows(last):
+            if row.number > last:
+                self.last = row.number
+                yield row
+
+    def _rows(self, last: int) -> Iterator[Row]:
+        """Yield the rows, of JSON lines only those after line `last`."""
+        with open_bytes(self.path) as file:
+            if format_of(self.path) == ".csv":
+                yield from csv_rows(self.path, io.TextIOWrapper(file, encoding="utf-8-sig", newline=""))
+                return
+            head = [*islice(file, 2)]
+            if format_of(self.path) == ".jsonl" or holds_lines(b"".join(head)):
+                yield from jsonl_rows(self.path, chain(head, file), last)
+                return
+        yield from read_rows(self.path)

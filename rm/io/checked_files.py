@@ -70,7 +70,7 @@ def from_toml(text: str) -> dict[str, Any]:
 
 
 def from_yaml(text: str) -> Any:
-    """Parse a YAML document of plain values; raise `ValueError` if it is invalid.
+    """Parse a YAML document of plain values; raise `ValueError` if it is invalid or a mapping has a duplicate key.
 
     Aliased values count once per use: nine lines can refer to a billion values.
 
@@ -107,8 +107,13 @@ def _check_depth(text: str) -> None:
 
 
 def _size(node: Any, sizes: dict[int, float]) -> float:
-    """Return the number of values below a node, counted once per use; infinite for a node that contains itself."""
+    """Return the number of values below a node, counted once per use; infinite for a node that contains itself.
+
+    Raise `RepeatedKeyError` for a mapping with a duplicate key.
+    """
     if id(node) not in sizes:
+        if node.id == "mapping":
+            _unique_keys([(key.value, None) for key, _ in node.value if isinstance(key.value, str)])
         sizes[id(node)] = float("inf")  # while it is being counted, so that cycles are infinite
         below = [part for child in node.value for part in (child if isinstance(child, tuple) else (child,))]
         sizes[id(node)] = 1 + sum(_size(child, sizes) for child in below) if isinstance(node.value, list) else 1

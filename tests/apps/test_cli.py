@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from rewardlab.apps.cli import VERBS, main
+from rewardlab.apps.cli import VERBS, main, parse
 from rewardlab.apps.runs import processes
 from rewardlab.apps.summary import summary_lines
 from rewardlab.rm.registry import names
@@ -126,10 +126,32 @@ def test_a_yaml_file_names_settings_of_the_verb_with_values_that_they_take(tmp_p
     cases = [("eval", content, says) for content, says in
              (("modle: x", "no setting '--modle'"), ("- a\n- b", "mapping"), ("a: [", "not YAML"))]  # fmt: skip
     keep = ("on_bad_row: keep", "--on_bad_row must be one of refuse, skip, got 'keep'")
+    # which ended in errors that were not foreseen, had no effect, or took the last of two values
+    wrong = [
+        ("seed: 1\ndata: a\nseed: 2", "not YAML: duplicate key: 'seed' occurs twice"),
+        ("3: 4", "has the key 3, which names no setting"),
+        ("output: 2024", "--output must be text, got 2024; put the text in quotes"),
+        ("output: 2024-11-28", "--output must be text, got 2024-11-28; put the text in quotes"),
+        ("data: [[a]]", "--data must be text, got ['a']"),
+        ("seed: true", "--seed must be a whole number, got True"),
+        ("learning_rate: yes", "--learning_rate must be a number, got True"),
+        ("overwrite: [false]", "--overwrite must be True or False, got [False]"),
+        ("overwrite: 2", "--overwrite: Truthy value expected: got 2"),
+        ("eval_strategy: no", "must be one of no, steps, epoch, got 'False'; put the text in quotes"),
+    ]
+    cases += [("train", *case) for case in wrong]
     for verb, content, says in cases + [(verb, *keep) for verb in ("score", "parity", "eval", "train", "rubrics")]:
         config.write_text(content)
         code, text = refused([verb, "--config", str(config)], capsys)
         assert code == 2 and says in text, (verb, text)
+
+
+def test_mappings_and_null_in_a_yaml_file_are_read_as_by_the_python_api(tmp_path):
+    config = tmp_path / "x.yaml"
+    config.write_text("data: {a: x.jsonl, b: y.jsonl}\nobjectives: [a, b]\nweights: {a: 0.5, b: 1}\ngolden:\nlora: 1\n")
+    settings, of_kind, _ = parse("train", VERBS["train"], ["--config", str(config)])
+    assert (settings.data, settings.golden) == (["a=x.jsonl", "b=y.jsonl"], 16)
+    assert (of_kind.weights, of_kind.lora) == ("a=0.5,b=1", True)
 
 
 def test_skipping_bad_rows_is_counted_in_the_manifest(tmp_path, capsys):

@@ -12,7 +12,7 @@ import numpy as np
 from ....policy.decoding.selection import select_pairs, usable_completions
 from ....policy.training.prompts import rows_by_prompt
 from ....rm.errors import DataError, UsageError
-from ....rm.registry.specs import is_function
+from ....rm.registry.specs import is_function, parse_spec
 from ....rm.types import completion_text
 from ...assembly.labelling import DATA, Group, Ratings, agreement, load_groups, rate_groups, write_pairs, write_scores
 from ...rewards._open import NoPolicy, RunFacts, check_functions, open_fixed_rewards, sources_by_name
@@ -57,7 +57,8 @@ def run_label(config: LabelConfig) -> dict[str, Any]:
 def _recipe(config: LabelConfig) -> dict[str, Any]:
     """Return the settings and file hashes that determine the rewards and must not change when a run is resumed."""
     sources = sources_by_name(config.reward).values()
-    files = [source for source in sources if os.path.exists(source) or ("(" not in source and is_function(source))]
+    functions = [parse_spec(source).name for source in sources if is_function(source)]
+    files = [source for source in sources if os.path.exists(source) or "(" not in source] + functions
     return recipe_of(config, FREE, config.data) | {"model_sha256": model_hashes(files)}
 
 

@@ -12,8 +12,8 @@ from ....benchmarks.contamination import benchmark_prompts, nearest_prompts, spl
 from ....judges.case_rows import parse_case
 from ....rm.data.lint import SIMILAR, UNUSABLE, Finding, LintResult, lint, markdown
 from ....rm.data.messages_and_tools import TrackedRow
-from ....rm.data.pairs import RowReport, check_id, parse_pair
-from ....rm.data.rankings import expand_rankings
+from ....rm.data.pairs import RowReport, check_characters, check_id, parse_pair
+from ....rm.data.rankings import UNREAD, expand_rankings
 from ....rm.data.readers import Row, read_rows
 from ....rm.errors import UNREADABLE, CheckFailed, DataError, UsageError
 from ....rm.types import PreferencePair, ReadsTokens
@@ -104,6 +104,7 @@ def read_pairs(sources: Sequence[str]) -> Read:
                     raise ValueError(row.error)
                 pair, first = _pair(values := TrackedRow(row.values))
                 check_id(row, first_by_id)
+                check_characters(values.read_values)
             except UNREADABLE as error:
                 read.unusable.append(Finding(len(read.rows) - 1, UNUSABLE, str(error)))
             else:
@@ -192,18 +193,23 @@ def _output_paths(fix: str) -> tuple[Path, Path]:
 
 def _write_fixed_data(read: Read, reasons: Mapping[int, str], path: Path) -> dict[str, Any]:
     """Write the kept rows unchanged, and the removed rows with their reasons."""
-    rows = [row.values for index, row in enumerate(read.rows) if index not in reasons]
+    rows = [_stated(row) for index, row in enumerate(read.rows) if index not in reasons]
     if not rows:
         raise DataError(f"all {len(read.rows)} rows have findings, so there is no row to write")
     clean, left_out = _output_paths(str(path))
     removed = []
     for index, reason in reasons.items():
         row = read.rows[index]
-        values = {"row": dict(row.values)} if row.values else {"error": row.error}
+        values = {"row": _stated(row)} if row.values else {"error": row.error}
         removed.append({"place": row.location, "reason": reason, **values})
     write_rows(clean, rows)
     write_rows(left_out, removed)
     return {"fixed": str(clean), "left_out": str(left_out), "kept": len(rows), "dropped": len(reasons)}
+
+
+def _stated(row: Row) -> dict[str, Any]:
+    """Return the values of a row, without the columns that only count the fields of ranked completions."""
+    return {name: value for name, value in row.values.items() if not name.startswith(UNREAD)}
 
 
 def _card_text(sources: Sequence[str], facts: Mapping[str, Any], reasons: Mapping[str, int]) -> str:

@@ -115,16 +115,30 @@ def test_the_report_names_a_path_once_and_escapes_for_html_in_the_file_alone(tmp
 
 def test_fix_writes_dates_as_text_and_decimals_as_numbers_and_refuses_binary_data(tmp_path, capsys):
     day, moment = datetime.date(2024, 1, 2), datetime.datetime(2024, 1, 2, 3, 4, 5)
-    given = [row | {"day": day, "created": moment, "margin": Decimal("1.5")} for row in rows(3)]
+    more = {"day": day, "created": moment, "margin": Decimal("1.5"), "took": datetime.timedelta(seconds=90)}
+    given = [row | more for row in rows(3)]
     pq.write_table(pa.Table.from_pylist(given), tmp_path / "pairs.parquet")
     assert main(["lint", str(tmp_path / "pairs.parquet"), "--fix", str(tmp_path / "clean.jsonl")]) == 0
     written = [json.loads(line) for line in (tmp_path / "clean.jsonl").read_text().splitlines()]
-    stated = {"day": "2024-01-02", "created": "2024-01-02T03:04:05", "margin": 1.5}
+    stated = {"day": "2024-01-02", "created": "2024-01-02T03:04:05", "margin": 1.5, "took": "0:01:30"}
     assert written == [row | stated for row in rows(3)]
     pq.write_table(pa.Table.from_pylist([row | {"raw": b"\xff"} for row in rows(3)]), tmp_path / "raw.parquet")
     assert main(["lint", str(tmp_path / "raw.parquet"), "--fix", str(tmp_path / "raw.jsonl")]) == 3
     assert "binary data cannot be written as JSON: b'\\xff'; remove its column" in capsys.readouterr().err
     assert not [*tmp_path.glob("raw*.jsonl")]
+
+
+def test_fix_writes_half_characters_of_unread_columns_and_no_column_of_its_own(tmp_path, capsys):
+    """The first ended in an error that was not foreseen, and the second had `completions[].score: true`."""
+    given = [row | {"note": "cut \ud83d"} for row in rows(2)]
+    clean = str(tmp_path / "clean.jsonl")
+    assert main(["lint", write(tmp_path / "half.jsonl", given), "--fix", clean]) == 0
+    assert [json.loads(line) for line in Path(clean).read_text().splitlines()] == given
+    ranked = [{"rank": rank, "completion": f"answer {rank}", "score": 1.5} for rank in range(2)]
+    data = write(tmp_path / "ranked.jsonl", [{"context": "Why?", "completions": ranked}])
+    assert main(["lint", data, "--fix", clean, "--overwrite"]) == 0
+    assert json.loads(Path(clean).read_text()) == {"prompt": "Why?", "chosen": "answer 0", "rejected": "answer 1"}
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["ignored"] == {"completions[].score": 1}
 
 
 def test_clean_data_pass_and_a_planted_leak_fails_the_check(tmp_path, capsys):

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from rewardlab.apps.cli import main
+from rewardlab.apps.commands.label.run import _recipe
+from rewardlab.apps.commands.label.settings import LabelConfig
 from rewardlab.apps.runs.model_hashes import model_hashes
 from rewardlab.apps.runs.run_folder import data_hash
 
@@ -69,6 +71,25 @@ def test_a_base_and_the_members_of_ensembles_count_too():
     (Path("both") / "broken.json").write_text("{")
     assert set(model_hashes(["both"])) == {"both", "a", "lora", "base"}
     assert set(model_hashes(["a,b", "served(urls=[http://a:1, http://b:1])", "org/model"])) == {"a", "b"}
+
+
+def test_a_model_in_one_file_counts_and_the_base_of_a_model_with_a_body():
+    Path("rm.gguf").write_bytes(b"GGUF")
+    for name in ("base", "heads"):
+        model(name)
+    (Path("heads") / "body").mkdir()
+    (Path("heads") / "body" / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "base"}))
+    model("lora", base_model_name_or_path="rm.gguf")
+    hashes = model_hashes(["lora", "heads"])
+    assert set(hashes) == {"lora", "heads", "base", "rm.gguf"} and hashes["rm.gguf"] == sha(b"GGUF")
+
+
+def test_members_and_functions_with_arguments_count_among_labellers():
+    for name in ("a", "b"):
+        model(name)
+    Path("mine.py").write_text(REWARD.format(sign=1))
+    rewards = ["a,b", "short=mine.py:rm(scale=2)", "majority", "judge(model=M, base_url=http://c:1)"]
+    assert set(_recipe(LabelConfig(reward=rewards))["model_sha256"]) == {"a", "b", "mine.py:rm"}
 
 
 def begun(*words: str) -> list[str]:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rewardlab.rm.data.conversation_split import first_turn
-from rewardlab.rm.data.pairs import load_examples, load_pairs, pair_row, parse_pair
+from rewardlab.rm.data.pairs import load_examples, load_pairs, pair_row, parse_pair, read_prompts
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.types import PreferencePair, content_hash, user_turn
 
@@ -110,6 +110,7 @@ BAD = {
     "'wins' is not {objective: number}": ROW | {"wins": 1.0},
     "'overall' is not a finite number": ROW | {"wins": {"overall": [1]}},
     "an unpaired surrogate": ROW | {"chosen": "smile \ud83d"},
+    "an unpaired surrogate: '\\ud83e' cannot be written": ROW | {"id": "smile \ud83e"},
     "unknown role 'robot'": ROW | {"prompt": [{"role": "robot", "content": "x"}]},
     "one of chosen and rejected is text": ROW | {"chosen": [ANSWER]},
     "differ before their last turn": {"chosen": [USER, ANSWER], "rejected": [{"role": "user", "content": "?"}, ANSWER]},
@@ -162,6 +163,9 @@ def test_an_id_that_stands_twice_is_a_bad_row_and_one_that_is_missing_is_made(tm
         assert first == content_hash([user_turn("q"), "a"]) and second == content_hash([user_turn("q"), "b"]), stated
         rows = [{"unique_id": "u7", "prompt": "q", "completion": "a"}]
         assert load_examples(write(tmp_path / "b.jsonl", rows))[0][0][0] == "u7", stated
+        assert read_prompts(str(tmp_path / "b.jsonl"))[0][0] == "u7", stated
+    (tmp_path / "a.csv").write_text("id,prompt\n,q\nx,r\n")
+    assert [name for name, _ in read_prompts(str(tmp_path / "a.csv"))] == ["0", "x"], "an empty id is none"
 
 
 def test_labels_in_csv_cells_are_json_and_an_empty_cell_is_none(tmp_path):

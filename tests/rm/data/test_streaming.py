@@ -92,15 +92,15 @@ def test_a_block_may_have_no_row_and_an_epoch_may_not(sources):
 def test_bad_rows_are_refused_with_their_place_or_counted(tmp_path):
     mixed = [*rows(0, 5), {"id": "x", "prompt": "q", "chosen": "same", "rejected": "same"}, *rows(5, 2)]
     source = jsonl(tmp_path / "a.jsonl", mixed)
-    with pytest.raises(DataError, match=r"a.jsonl: row 6: chosen and rejected are identical; correct the row"):
+    with pytest.raises(DataError, match=r"a.jsonl:6: chosen and rejected are identical; correct the row"):
         list(islice(stream([source]), 6))
     skipping = stream([source], on_bad_row="skip")
     assert len({*islice(skipping, 6)}) == 6
-    assert skipping.report.dropped == [(f"{source}: row 6", "chosen and rejected are identical")]
+    assert skipping.report.dropped == [(f"{source}:6", "chosen and rejected are identical")]
     bad = [{"prompt": "q", "chosen": "same", "rejected": "same"}]
     few, many = jsonl(tmp_path / "few.jsonl", bad), jsonl(tmp_path / "many.jsonl", bad * 9)
     given = stream([few, many], on_bad_row="skip")
-    with pytest.raises(DataError, match=r"no usable row; .*identical': 11}; the first is .*few.jsonl: row 1: chosen"):
+    with pytest.raises(DataError, match=r"no usable row; .*identical': 11}; the first is .*few.jsonl:1: chosen"):
         next(iter(given))
     good = stream([few, jsonl(tmp_path / "good.jsonl", rows(0, 2)), many], on_bad_row="skip")
     assert len({*islice(good, 6)}) == 2
@@ -113,7 +113,7 @@ def test_the_cells_of_a_csv_file_are_the_same_text_as_without_a_stream(tmp_path)
         with opened(tmp_path / name, "wt", encoding="utf-8-sig", newline="") as file:
             csv.writer(file).writerows([["prompt", "chosen", "rejected", "margin"], *written, ["a", "b"]])
         path = str(tmp_path / name)
-        assert [*open_stream(path)] == [dict(row.values) for row in read_rows(path)], name
+        assert [*open_stream(path)] == [*read_rows(path)], name
         pairs, report = load_pairs(path, on_bad_row="skip")
         assert [pair.chosen for pair in pairs] == ["4", "x\r\ny"] and [pair.margin for pair in pairs] == [2.0, None]
         streamed = PairStream([path], kept, on_bad_row="skip")
@@ -125,6 +125,35 @@ def test_the_cells_of_a_csv_file_are_the_same_text_as_without_a_stream(tmp_path)
     (tmp_path / "a.csv").write_text("prompt,chosen,rejected\nq,hello, world,b\nr,good, day,c\n")
     with pytest.raises(DataError, match=r"a.csv: row 1: more cells than columns: 4 and 3; put a text with commas in"):
         stream([str(tmp_path / "a.csv")]).read(StreamPosition())
+
+
+def test_the_values_of_json_lines_are_the_same_as_without_a_stream(tmp_path):
+    """`datasets` made 1 a 1.0 beside a 1.5, a date a time, left out null, and refused a file for one bad line."""
+
+    def called(number: int, arguments: dict) -> dict:
+        call = {"type": "function", "function": {"name": "book", "arguments": arguments}}
+        chosen = [{"role": "assistant", "tool_calls": [call]}]
+        rejected = [{"role": "assistant", "content": "no"}]
+        return {"id": f"2024-01-0{number}", "prompt": f"q{number}", "chosen": chosen, "rejected": rejected}
+
+    given = [{"day": "2026-05-01", "n": 1}, {"n": 1.5, "day": None}, {"day": "soon", "n": "two"}, {"n": 2**70}]
+    lines = [json.dumps(called(number, arguments)) for number, arguments in enumerate(given, start=1)]
+    text = "\ufeff" + "\n".join([lines[0], "", "{", *lines[1:], '{"id": 1, "id": 2}'])
+    (tmp_path / "a.jsonl").write_text(text, encoding="utf-8")
+    (tmp_path / "a.json").write_text(f"[{', '.join(lines)}]")
+    (tmp_path / "lines.json").write_text(text, encoding="utf-8")
+    for name in ("a.jsonl", "a.json", "lines.json"):
+        path = str(tmp_path / name)
+        pairs, report = load_pairs(path, on_bad_row="skip")
+        assert [pair.chosen.turns[0]["tool_calls"][0]["function"]["arguments"] for pair in pairs] == given
+        assert pairs[0].id == "2024-01-01"
+        streamed = PairStream([path], kept, on_bad_row="skip", block=3)
+        first, position = streamed.read(StreamPosition())
+        again = PairStream([path], kept, on_bad_row="skip", block=3)
+        rest, _ = again.read(StreamPosition(**json.loads(json.dumps(position._asdict()))))
+        assert first + rest == pairs and streamed.report.dropped + again.report.dropped == report.dropped, name
+    with pytest.raises(DataError, match="another version wrote the position in it; start over"):
+        stream([path]).read(StreamPosition(inner={"examples_iterable": {}}, row=2))
 
 
 def test_what_cannot_be_streamed_or_gone_on_with_is_told(tmp_path, sources):
