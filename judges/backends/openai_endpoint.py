@@ -120,10 +120,12 @@ class Endpoint:
 
     def _client(self, url: str) -> Any:
         try:
-            from openai import AsyncOpenAI
+            from openai import AsyncOpenAI, DefaultAsyncHttpxClient
         except ImportError as error:
             raise UsageError("the openai package is not installed; pip install 'rewardlab[judges]'") from error
-        return AsyncOpenAI(api_key=self._key(url) or "none", base_url=url, timeout=self.timeout, max_retries=0)
+        http = DefaultAsyncHttpxClient(trust_env=not _on_this_machine(url))  # a proxy cannot reach this machine
+        options: dict[str, Any] = {"timeout": self.timeout, "max_retries": 0, "http_client": http}
+        return AsyncOpenAI(api_key=self._key(url) or "none", base_url=url, **options)
 
     def _key(self, url: str) -> str:
         key = environment_key(self.key_variable)

@@ -58,6 +58,16 @@ def test_replies_come_in_the_order_of_the_asks_with_their_tokens_and_the_request
     assert said["response_format"]["json_schema"]["schema"] == SCHEMA and "temperature" not in said
 
 
+def test_a_proxy_is_not_used_for_a_server_on_this_machine(monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with ChatServer() as server:
+        (reply,) = Endpoint("judge", server.url, retries=0).ask(asks(1))
+    assert not reply.error
+
+
 def test_what_may_pass_is_asked_again_and_a_reason_is_one_line_of_bounded_length():
     kinds = [kind for kind in FAULTS if kind not in SPOILT]
     with ChatServer(faults=0.5, kinds=kinds, hang=60.0) as server:
