@@ -111,9 +111,9 @@ class ScoringClient:
         for indices in requests([len(row) for row in bodies], self.limits):
             try:
                 rewards[indices] = self._rate_rows([bodies[index] for index in indices])
-            except TooLong as error:
-                if not skip_long:
-                    raise
+            except DataError as error:
+                if not (skip_long and isinstance(error, TooLong)):
+                    raise located(error, indices) from error
                 short = [p for p, length in zip(indices, error.lengths, strict=True) if length <= error.limit]
                 if short:
                     rewards[short] = self._rate_rows([bodies[index] for index in short])
@@ -166,6 +166,14 @@ class ScoringClient:
         if "lengths" in error:
             raise TooLong(sentence, error["lengths"], error["limit"])
         raise (DataError if answer.status_code in (400, 413, 422) else UsageError)(sentence)
+
+
+def located(error: DataError, indices: Sequence[int]) -> DataError:
+    """Return the refusal of a request with the index of its first conversation, from which the server counts."""
+    if indices[0] == 0:
+        return error
+    sentence = f"{error} (counted from conversation {indices[0]})"
+    return TooLong(sentence, error.lengths, error.limit) if isinstance(error, TooLong) else DataError(sentence)
 
 
 def retry_after(answer: httpx.Response) -> float:

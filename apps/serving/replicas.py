@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from ...rm.contract.readings import Rated, Reading
-from ...rm.errors import CheckFailed, UsageError
+from ...rm.errors import CheckFailed, DataError, UsageError
 from ...rm.io.server_rotation import Rotation, addresses, check_address
 from ...rm.types import Example
 from .bodies import EACH, body, requests, rewards_of, rows
-from .client import Busy, ScoringClient
+from .client import Busy, ScoringClient, located
 from .settings import TOKEN
 
 
@@ -81,7 +81,10 @@ class Replicas:
         parts = list(requests([len(row) for row in bodies], self.limits, each))
 
         def rate_part(indices: list[int]) -> np.ndarray:
-            answer = self._send_to_replica(body([bodies[index] for index in indices], truncate=self.truncate))
+            try:
+                answer = self._send_to_replica(body([bodies[index] for index in indices], truncate=self.truncate))
+            except DataError as error:
+                raise located(error, indices) from error
             for index, result in zip(indices, answer["results"], strict=True):
                 readings[index] = Reading(bool(result.get("truncated")), str(result.get("omitted") or ""))
             return rewards_of(answer, self.contract.objectives)

@@ -126,6 +126,20 @@ def test_steps_are_split_by_the_server_as_they_are_stored_or_refused(words):
             client.close()
 
 
+def test_the_refusal_of_a_later_request_says_from_where_the_server_counts(url):
+    long = Example(user_turn("hello"), "fox " * 200)
+    rows = [*EXAMPLES, *EXAMPLES, *EXAMPLES, *EXAMPLES, *EXAMPLES[:16]]
+    for client in (ScoringClient(url), Replicas([url], truncate=False)):
+        with pytest.raises(TooLong, match=r"1 of 2 conversations .* \(counted from conversation 256\)") as error:
+            client.rate([*rows, long, EXAMPLES[0]])
+        assert error.value.lengths[0] > error.value.limit == 64
+        with pytest.raises(DataError, match=r"conversations.1.0.role: .* \(counted from conversation 256\)"):
+            client.rate([*rows, EXAMPLES[0], Example(({"role": "root", "content": "a"},), "b")])
+        with pytest.raises(TooLong, match="set truncate$"):
+            client.rate([long])
+        client.close()
+
+
 def test_many_or_long_conversations_go_in_several_requests():
     seen: list = []
     client = ScoringClient("http://x", http=scripted(*[1.0] * 9, limits={"request_items": 4}, seen=seen))
