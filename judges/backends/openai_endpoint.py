@@ -103,6 +103,9 @@ class Endpoint:
                 f"max_cost does not support the option {unbounded[0]}, since costs are computed from max_tokens; leave "
                 "one of the two out"
             )
+        for name, one_reply in (("n", (None, 1)), ("stream", (None, False))):
+            if self.options.get(name) not in one_reply:
+                raise UsageError(f"the option {name} is not supported: a request has one whole reply; leave it out")
 
     def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
         """See `Chat`."""

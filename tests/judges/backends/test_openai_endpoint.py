@@ -290,6 +290,8 @@ def test_settings_that_make_no_sense_are_refused_and_a_missing_package_is_told(m
         ({"timeout": 0.0}, "timeout is a number of seconds > 0, got 0.0"),
         ({"max_cost": 1.0}, "needs prices"),
         ({"max_cost": 1.0, "options": {"n": 2}}, "max_cost does not support the option n"),
+        ({"options": {"n": 2}}, "the option n is not supported: a request has one whole reply; leave it out"),
+        ({"options": {"stream": True}}, "the option stream is not supported"),
     ]:
         with pytest.raises(UsageError, match=message) as error:
             Endpoint("judge", **settings)
