@@ -80,7 +80,7 @@ def stored_replies(
 ) -> Iterator[dict[str, CountedChat]]:
     """Yield the chats by their short names. Inside the block, replies are stored in the run's folder `replies`.
 
-    The folder is removed if no reply arrived and nothing was billed.
+    The folder is removed if no reply arrived and no request was billed.
     """
     store = Store(folder / REPLIES)
     count_stored(chats.values(), store)
@@ -92,7 +92,7 @@ def stored_replies(
     finally:
         store.close()
         (store.folder / LOCK).unlink(missing_ok=True)
-        if not store.replies and not store.spent:
+        if not (store.folder / FILE).stat().st_size:
             (store.folder / FILE).unlink()
             store.folder.rmdir()
 

@@ -36,6 +36,15 @@ class OpenJudge(NamedTuple):
     compares: bool
     """Whether the judge compares completions, as opposed to scoring each completion separately."""
 
+    def ask(self, cases: Sequence[Case]) -> list[Judgment]:
+        """Return the judgments of the cases. Raise `DataError` if requests fail and none has a reply."""
+        replies, faults = self.chat.replies, self.chat.faults.total()
+        judgments = self.judge(cases) if cases else []
+        if self.chat.faults.total() > faults and self.chat.replies == replies:
+            last = next(reversed(self.chat.faults))
+            raise DataError(f"{self.judge.name}: none of the judge's requests has a reply: {last[:ERROR_LENGTH]}")
+        return judgments
+
 
 def open_reward_judge(kind: str, materials: Materials, replies: str, settings: Mapping[str, Any]) -> OpenJudge:
     """Open a judge with a single model; `settings` are fields of `ChatConfig` or arguments of `kind`.
@@ -116,6 +125,7 @@ class JudgeReward:
     """
 
     def __init__(self, opened: OpenJudge, references: Mapping[str, str] | None = None):
+        self.opened = opened
         self.judge, self.chat, self.compares = opened
         self.reads_rows = self.compares
         self.references = references or {}
@@ -125,11 +135,8 @@ class JudgeReward:
 
     def __call__(self, examples: Sequence[Example], rows: Sequence[int] = ()) -> list[float | None]:
         """Return a score per completion; `rows` are the prompts' data rows. Raise `DataError` if all requests fail."""
-        self._earlier, replies_earlier = self._usage_totals(), self.chat.replies
+        self._earlier = self._totals()
         judgments = self._tournaments(examples, rows) if self.compares else self._pointwise(examples)
-        if self.facts()["without_reply"] and self.chat.replies == replies_earlier:
-            last = next(reversed(self.chat.faults))
-            raise DataError(f"{self.judge.name}: none of the judge's requests has a reply: {last[:ERROR_LENGTH]}")
         self.completions += len(judgments)
         self.missing += judgments.count(None)
         log(self.status())
@@ -145,7 +152,7 @@ class JudgeReward:
 
     def _judge_cases(self, cases: Sequence[Case]) -> list[Judgment]:
         with_references = [replace(case, reference=self.references.get(prompt_text(case.prompt), "")) for case in cases]
-        judgments = self.judge(with_references) if cases else []
+        judgments = self.opened.ask(with_references)
         self.judgments += len(judgments)
         self.abstentions += sum(bool(judgment.abstained) for judgment in judgments)
         return judgments

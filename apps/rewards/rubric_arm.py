@@ -34,7 +34,7 @@ def rubric_arm(*, run: RunFacts, kind: str = "pairwise", **settings: Any) -> Rew
         written = {str(index): read_rubric(Reply(example.text, "stop")) for index, example in enumerate(examples)}
         rubrics.items = {index: rubric for index, rubric in written.items() if isinstance(rubric, Rubric)}
         readable = [replace(cases[prompt_text(examples[int(index)].prompt)], id=index) for index in rubrics.items]
-        shares = map(first_preferred, opened.judge(readable) if readable else ())
+        shares = map(first_preferred, opened.ask(readable))
         return [next(shares) if index in rubrics.items else 0.0 for index in written]
 
     return reward

@@ -6,16 +6,33 @@ from typing import Any
 
 import numpy as np
 
+from ...rm.contract.scoring_contract import ScoringContract
 from ...rm.errors import DataError, UsageError, did_you_mean
-from ...rm.types import Example, completion_turns
+from ...rm.kinds.process import ProcessContract
+from ...rm.types import Example, Steps, completion_turns
 
 EACH = 256
 """Maximum number of conversations per request. The server's limit may be lower."""
 
 
-def row(index: int, example: Example) -> bytes:
-    """Return the turns of one conversation as JSON. `index` identifies the conversation in error messages."""
-    answer = completion_turns(example.completion)
+def rows(examples: Sequence[Example], contract: ScoringContract) -> list[bytes]:
+    """Return the turns of each conversation as JSON, for a server with this contract."""
+    separator = contract.step_separator if isinstance(contract, ProcessContract) else None
+    return [_row(index, example, separator) for index, example in enumerate(examples)]
+
+
+def _row(index: int, example: Example, separator: str | None) -> bytes:
+    """Return the turns of one conversation as JSON. The server splits completions into steps at the `separator`."""
+    completion = example.completion
+    if separator is not None and isinstance(completion, Steps):
+        text = separator.join(completion.steps)
+        if tuple(step for step in text.split(separator) if step.strip()) != completion.steps:
+            raise DataError(
+                f"conversation {index}: a step is blank or has the separator {separator!r} in it, at which the server "
+                "splits; rate the steps with the model's folder"
+            )
+        completion = text
+    answer = completion_turns(completion)
     marked = [{**answer[0], "begins_completion": True}, *answer[1:]] if len(answer) > 1 else answer
     turns = [*example.prompt, *marked]
     try:

@@ -15,7 +15,7 @@ from ...rm.errors import CheckFailed, DataError, UsageError
 from ...rm.io.api_keys import authorization, clean_token
 from ...rm.io.server_rotation import LOCAL
 from ...rm.types import AnyCompletion, Example, completion
-from .bodies import body, check_objective, one_number, requests, rewards_of, row
+from .bodies import body, check_objective, one_number, requests, rewards_of, rows
 
 HEADER = "x-scoring-contract"
 BUSY = (429, 503)
@@ -64,13 +64,14 @@ class ScoringClient:
             health = self.http.get(f"{self.url}/health").json()
             self.contract = contract_of(health["scoring"])
             self.limits: dict[str, int] = health["limits"]
-        except httpx.HTTPError as error:
+            stated = str(health["contract"])
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise UsageError(f"{self.url}: no answer ({error}); is rewardlab serve running there?") from error
         except (ValueError, TypeError, KeyError) as error:
             raise UsageError(
                 f"{self.url}/health: not the response of a rewardlab server ({error}); check the address"
             ) from error
-        self._check_contract(health["contract"])
+        self._check_contract(stated)
 
     def __enter__(self) -> "ScoringClient":
         return self
@@ -106,16 +107,16 @@ class ScoringClient:
 
     def _rate_all(self, examples: Sequence[Example], *, skip_long: bool) -> np.ndarray:
         rewards = np.full((len(examples), len(self.contract.objectives)), np.nan)
-        rows = [row(index, example) for index, example in enumerate(examples)]
-        for indices in requests([len(tokens) for tokens in rows], self.limits):
+        bodies = rows(examples, self.contract)
+        for indices in requests([len(row) for row in bodies], self.limits):
             try:
-                rewards[indices] = self._rate_rows([rows[position] for position in indices])
-            except TooLong as error:
-                if not skip_long:
-                    raise
+                rewards[indices] = self._rate_rows([bodies[index] for index in indices])
+            except DataError as error:
+                if not (skip_long and isinstance(error, TooLong)):
+                    raise located(error, indices) from error
                 short = [p for p, length in zip(indices, error.lengths, strict=True) if length <= error.limit]
                 if short:
-                    rewards[short] = self._rate_rows([rows[index] for index in short])
+                    rewards[short] = self._rate_rows([bodies[index] for index in short])
         return rewards
 
     def _rate_rows(self, rows: Sequence[bytes]) -> np.ndarray:
@@ -145,6 +146,8 @@ class ScoringClient:
             return Busy(retry_after(answer), f"status {answer.status_code}")
         if answer.status_code != 200:
             self._raise_refusal(answer)
+        if HEADER not in answer.headers:
+            raise UsageError(f"{self.url}/score: not the response of a rewardlab server; check what answers there")
         return answer.json()
 
     def _check_contract(self, stated: str) -> None:
@@ -163,6 +166,14 @@ class ScoringClient:
         if "lengths" in error:
             raise TooLong(sentence, error["lengths"], error["limit"])
         raise (DataError if answer.status_code in (400, 413, 422) else UsageError)(sentence)
+
+
+def located(error: DataError, indices: Sequence[int]) -> DataError:
+    """Return the refusal of a request with the index of its first conversation, from which the server counts."""
+    if indices[0] == 0:
+        return error
+    sentence = f"{error} (counted from conversation {indices[0]})"
+    return TooLong(sentence, error.lengths, error.limit) if isinstance(error, TooLong) else DataError(sentence)
 
 
 def retry_after(answer: httpx.Response) -> float:

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from ...rm.contract.readings import Rated, Reading
-from ...rm.errors import CheckFailed, UsageError
+from ...rm.errors import CheckFailed, DataError, UsageError
 from ...rm.io.server_rotation import Rotation, addresses, check_address
 from ...rm.types import Example
-from .bodies import EACH, body, requests, rewards_of, row
-from .client import Busy, ScoringClient
+from .bodies import EACH, body, requests, rewards_of, rows
+from .client import Busy, ScoringClient, located
 from .settings import TOKEN
 
 
@@ -76,12 +76,15 @@ class Replicas:
         """Return the rewards of `rate`, and the `Reading` of each conversation: the part that the model read."""
         readings = [Reading(truncated=False)] * len(examples)
         rewards = np.full((len(examples), len(self.contract.objectives)), np.nan)
-        rows = [row(index, example) for index, example in enumerate(examples)]
-        each = min(EACH, math.ceil(len(rows) / len(self.urls)))
-        parts = list(requests([len(row) for row in rows], self.limits, each))
+        bodies = rows(examples, self.contract)
+        each = min(EACH, math.ceil(len(bodies) / len(self.urls)))
+        parts = list(requests([len(row) for row in bodies], self.limits, each))
 
         def rate_part(indices: list[int]) -> np.ndarray:
-            answer = self._send_to_replica(body([rows[index] for index in indices], truncate=self.truncate))
+            try:
+                answer = self._send_to_replica(body([bodies[index] for index in indices], truncate=self.truncate))
+            except DataError as error:
+                raise located(error, indices) from error
             for index, result in zip(indices, answer["results"], strict=True):
                 readings[index] = Reading(bool(result.get("truncated")), str(result.get("omitted") or ""))
             return rewards_of(answer, self.contract.objectives)

@@ -45,6 +45,7 @@ NO_CONNECTION = ApiFault("no connection", Action.RETRY)
 LOST = ApiFault("the connection was lost", Action.RETRY, Billed.AT_MOST)
 NO_COMPLETION = ApiFault("the response is no completion", Action.RETRY, Billed.AT_MOST)
 EMPTY = ApiFault("the reply has no text", Action.ABSTAIN, Billed.USAGE)
+UNFINISHED = ApiFault("the server did not finish the reply", Action.ABSTAIN, Billed.USAGE)
 CUT_OFF = ApiFault("the reply is cut off", Action.ABSTAIN, Billed.USAGE)
 DECLINED = ApiFault("the model or a filter declines to reply", Action.ABSTAIN, Billed.USAGE)
 
@@ -72,7 +73,7 @@ FAULTS = (
     ApiFault("too many requests", Action.RETRY, statuses=(429,), codes=("rate_limit_exceeded", "rate_limit_error")),
     SERVER_FAILED,
     ApiFault("a gateway has no reply from the server", Action.RETRY, Billed.AT_MOST, statuses=(502, 504)),
-    TIMEOUT, NO_CONNECTION, LOST, NO_COMPLETION, EMPTY, CUT_OFF, DECLINED,
+    TIMEOUT, NO_CONNECTION, LOST, NO_COMPLETION, EMPTY, UNFINISHED, CUT_OFF, DECLINED,
 )  # fmt: skip
 
 

@@ -103,6 +103,9 @@ class Endpoint:
                 f"max_cost does not support the option {unbounded[0]}, since costs are computed from max_tokens; leave "
                 "one of the two out"
             )
+        for name, one_reply in (("n", (None, 1)), ("stream", (None, False))):
+            if self.options.get(name) not in one_reply:
+                raise UsageError(f"the option {name} is not supported: a request has one whole reply; leave it out")
 
     def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
         """See `Chat`."""
@@ -120,10 +123,12 @@ class Endpoint:
 
     def _client(self, url: str) -> Any:
         try:
-            from openai import AsyncOpenAI
+            from openai import AsyncOpenAI, DefaultAsyncHttpxClient
         except ImportError as error:
             raise UsageError("the openai package is not installed; pip install 'rewardlab[judges]'") from error
-        return AsyncOpenAI(api_key=self._key(url) or "none", base_url=url, timeout=self.timeout, max_retries=0)
+        http = DefaultAsyncHttpxClient(trust_env=not _on_this_machine(url))  # a proxy cannot reach this machine
+        options: dict[str, Any] = {"timeout": self.timeout, "max_retries": 0, "http_client": http}
+        return AsyncOpenAI(api_key=self._key(url) or "none", base_url=url, **options)
 
     def _key(self, url: str) -> str:
         key = environment_key(self.key_variable)

@@ -8,7 +8,18 @@ from ...rm.io.checked_files import from_json
 from ...rm.types import content_hash
 from .chat import Ask, Reply, failed_reply
 from .cost import most_completion_tokens, most_prompt_tokens
-from .faults import BAD_REQUEST, EMPTY, LOST, NO_COMPLETION, NO_CONNECTION, TIMEOUT, Action, ApiFault, fault_of
+from .faults import (
+    BAD_REQUEST,
+    EMPTY,
+    LOST,
+    NO_COMPLETION,
+    NO_CONNECTION,
+    TIMEOUT,
+    UNFINISHED,
+    Action,
+    ApiFault,
+    fault_of,
+)
 from .rate_limits import retry_after
 
 REFUSED = {400, 422, 501}
@@ -16,6 +27,10 @@ CONSTRAINT, LIMIT, NEWER_LIMIT = "response_format", "max_tokens", "max_completio
 LENGTHS = (LIMIT, NEWER_LIMIT, "n")
 """Options that change the maximum length of a reply."""
 TOKENS = "prompt_tokens", "completion_tokens"
+TRUNCATED = ("length", "model_length")
+"""Values of `finish_reason` of a reply at its maximum length, or at the end of the context (Mistral)."""
+BROKEN_OFF = ("error", "abort", "insufficient_system_resource")
+"""Values of `finish_reason` of a reply that the server did not finish: OpenRouter's, vLLM's and DeepSeek's."""
 PARTS = {"text": "text", "output_text": "text", "refusal": "refusal"}
 """Meaning of each type of content part. Any other type, such as `thinking`, is reasoning."""
 SCHEMA_WORDS = (CONSTRAINT, "json_schema", "schema", "grammar", "guided", "structured output")
@@ -93,9 +108,12 @@ def read_reply(text: str, ask: Ask) -> Reply:
     counts = dict(zip(TOKENS, tokens, strict=True)) | {"estimated": int(stated is None)}
     if refusal or finish == "content_filter":
         return Reply(refusal or visible, "declined", reasoning=reasoning, **counts)
-    if visible or finish == "length":
-        return Reply(visible, "length" if finish == "length" else "stop", reasoning=reasoning, **counts)
-    return failed_reply(f"{EMPTY.name} (finish_reason {finish})", requests=1, reasoning=reasoning, **counts)
+    if finish in TRUNCATED:
+        return Reply(visible, "length", reasoning=reasoning, **counts)
+    if visible and finish not in BROKEN_OFF:
+        return Reply(visible, "stop", reasoning=reasoning, **counts)
+    fault = UNFINISHED if finish in BROKEN_OFF else EMPTY
+    return failed_reply(f"{fault.name} (finish_reason {finish})", requests=1, reasoning=reasoning, **counts)
 
 
 def _choice(text: str) -> tuple[Mapping[str, Any], Any]:

@@ -206,7 +206,7 @@ class SeparateModels:
     Each model has its own prompt template. Without guides, decoding is plain; weights and preferences are ignored. A
     single guide gives weak-to-strong guidance and may have an adapter conditioned on the preference. A mapping from
     objectives to guides is GenARM: guide i has weight w α_i and does not run if the weight is 0 for the whole batch. An
-    adapter of the base model is disabled.
+    adapter of the base is disabled. All contexts limit a completion, so that it does not depend on the batch.
     """
 
     def __init__(self, base: DecodingModel, guides: DecodingModel | Mapping[str, DecodingModel] | None = None):
@@ -226,9 +226,10 @@ class SeparateModels:
         """Open a session; see `Engine`."""
         weights = self._weights(requests)
         used = _used_guides(weights)
-        decoders = [self.base, *(self.guide_models[index] for index in used)]
-        prompts = [prompts_of(decoder.encoder, requests) for decoder in decoders]
-        capacity = _row_minima(*map(max_completion_lengths, decoders, prompts))
+        prompts = [prompts_of(decoder.encoder, requests) for decoder in self.models]
+        capacity = _shortest(*map(max_completion_lengths, self.models, prompts))
+        running = [0, *(index + 1 for index in used)]
+        decoders, prompts = ([values[index] for index in running] for values in (self.models, prompts))
         with ExitStack() as stack:
             stack.enter_context(exclusively([language_model(decoder) for decoder in decoders]))
             stack.enter_context(_adapted(self.base, None, start=len(requests)))
@@ -361,11 +362,11 @@ def check_room(engine: Engine, prompts: Sequence[tuple[str, Messages]]) -> None:
 def parse_arms(texts: Sequence[str]) -> list[tuple[str, str]]:
     """Return objective and folder of each guide. The objective is empty for a folder without OBJECTIVE=.
 
-    >>> parse_arms(["helpful=runs/a", "harmless=runs/b"]), parse_arms(["runs/both"])
-    ([('helpful', 'runs/a'), ('harmless', 'runs/b')], [('', 'runs/both')])
+    >>> parse_arms(["helpful=runs/a", "harmless=runs/b"]), parse_arms(["runs/lr=0.1/both"])
+    ([('helpful', 'runs/a'), ('harmless', 'runs/b')], [('', 'runs/lr=0.1/both')])
     """
-    parts = [text.partition("=") for text in texts]
-    return [(name, folder) if sign else ("", name) for name, sign, folder in parts]
+    parts = [(text, *text.partition("=")) for text in texts]
+    return [(name, folder) if sign and "/" not in name else ("", text) for text, name, sign, folder in parts]
 
 
 def check_guides(base: str | None, folders: Sequence[str]) -> str:

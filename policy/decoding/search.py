@@ -209,8 +209,10 @@ class _Steps:
         parents = [chain for chain in live for _ in range(self.branches)]
         continuations = [self._next(chain, step, index) for index, chain in enumerate(parents)]
         pieces = decode(self.engine, continuations, batch_size=len(continuations), progress=False)
-        chains = [self._concatenated(*pair) for pair in zip(parents, pieces, strict=True)]
-        return [*{chain.completion.tokens: chain for chain in reversed(chains)}.values()][::-1]
+        distinct: dict[tuple[int, ...], _Chain] = {}
+        for chain in map(self._concatenated, parents, pieces):
+            distinct.setdefault(chain.completion.tokens, chain)
+        return [*distinct.values()]
 
     def _next(self, chain: DecodedCompletion, step: int, sample: int) -> Request:
         """Return the request for a continuation of the chain by one step."""

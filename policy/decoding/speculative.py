@@ -255,8 +255,7 @@ def probabilities(u: Float[Tensor, "L V"], request: Request) -> Float[Tensor, "L
     """Return softmax(u / T), truncated as in `guided_sampler`, in float64; at temperature 0, one-hot vectors."""
     if request.temperature == 0:
         return torch.nn.functional.one_hot(u.argmax(1), u.shape[1]).double()
-    x = u / request.temperature
-    x = x - x.amax(1, keepdim=True)
+    x = (u - u.amax(1, keepdim=True)) / request.temperature
     row = x.new_ones(len(x), dtype=torch.float64)
     limits = Truncation(row.long() * request.top_k, row * request.top_p, row * request.min_p)
     if limits.on(x.shape[1]).any():

@@ -280,7 +280,7 @@ def vllm_guided(
     if engine.vllm_config.device_config.device_type == "cpu":
         for other in {*engine.list_loras()} - {lora.lora_int_id}:  # this one then gets the first slot: see `CPU_SLOTS`
             engine.remove_lora(other)
-    prompts = [llm.get_tokenizer().encode(prompt) if isinstance(prompt, str) else [*prompt] for prompt in prompts]
+    prompts = [_prompt_ids(llm.get_tokenizer(), prompt) for prompt in prompts]
     completions: dict[int, Any] = {}
     for wave in waves([*map(len, prompts)], max_new_tokens, Capacity.of(engine.vllm_config)):
         requests = []
@@ -289,6 +289,12 @@ def vllm_guided(
             requests += _pair(prompts[request_index], f"{request_index}", weight, options | sampling, lora)
         completions |= zip(wave, _run(llm, requests)[::2], strict=True)
     return [completions[index] for index in range(len(prompts))]
+
+
+def _prompt_ids(tokenizer: Any, prompt: str | Sequence[int]) -> list[int]:
+    """Return the token ids of a prompt; a rendered text that begins with BOS gets no second one."""
+    ids = tokenizer.encode(prompt) if isinstance(prompt, str) else [*prompt]
+    return ids[1:] if isinstance(prompt, str) and ids[:2] == [tokenizer.bos_token_id] * 2 else ids
 
 
 def _pair(prompt: list[int], pair: str, weight: float, sampling: dict[str, Any], lora: Any) -> Iterator[tuple]:

@@ -8,7 +8,16 @@ from typing import Any, NamedTuple
 from datasets import Dataset
 
 from ...rm.data.messages_and_tools import as_columns, parsed_messages
-from ...rm.data.pairs import RowReport, collect, column, parse_pair, read_prompts, refuse_bad_rows, row_prompt
+from ...rm.data.pairs import (
+    RowReport,
+    check_filled,
+    collect,
+    column,
+    parse_pair,
+    read_prompts,
+    refuse_bad_rows,
+    row_prompt,
+)
 from ...rm.errors import DataError, UsageError
 from ...rm.types import Messages, prompt_text
 from ..decoding.engines import DecodingModel, positions
@@ -127,10 +136,7 @@ def _variants_of(row: Row) -> tuple[Messages, ...]:
 def _prompt_of(row: Row) -> Messages:
     if row.get("prompt") is None and "chosen" in row:
         return parse_pair(row).prompt
-    prompt = row_prompt(row)
-    if not any(turn["content"].strip() for turn in prompt):
-        raise ValueError("empty prompt")
-    return prompt
+    return check_filled(row_prompt(row))
 
 
 # ---- checks before a run ----

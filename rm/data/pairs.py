@@ -121,7 +121,7 @@ def load_located_examples(
 def read_prompts(source: str) -> list[tuple[str, Messages]]:
     """Return (id, prompt) from rows with a `prompt`, or from a text file or stdin with one prompt per line."""
     if source != "-" and not source.endswith(".txt"):
-        rows, _ = collect(source, lambda row: (row_id(row), row_prompt(row)))
+        rows, _ = collect(source, lambda row: (row.get("id"), check_filled(row_prompt(row))))
         return [(str(index if id is None else id), prompt) for index, (id, prompt) in enumerate(rows)]
     try:
         text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8-sig")
@@ -377,14 +377,15 @@ def _wins(values: Mapping[str, Any]) -> dict[str, float]:
     return {OVERALL: 0.5}
 
 
-def check_filled(prompt: Messages, allow_blank: bool = False, **completions: AnyCompletion) -> None:
-    """Raise `ValueError` for an empty prompt or completion, and for text that cannot be written as UTF-8."""
+def check_filled(prompt: Messages, allow_blank: bool = False, **completions: AnyCompletion) -> Messages:
+    """Return the prompt. Raise `ValueError` if it or a completion is empty or cannot be written as UTF-8."""
     if not any(turn["content"].strip() for turn in prompt):
         raise ValueError("empty prompt")
     for name, value in completions.items():
         if not isinstance(value, AnyCompletion) or not (completion_text(value).strip() or allow_blank):
             raise ValueError(f"empty completion: '{name}'")
-    check_characters([*prompt, *map(completion_text, completions.values())])
+    _check_characters([*prompt, *map(completion_text, completions.values())])
+    return prompt
 
 
 def check_characters(values: Sequence[Any]) -> None:

@@ -11,6 +11,7 @@ from rewardlab.judges.backends.chat import Ask, Reply, failed_reply
 from rewardlab.judges.backends.cost import Prices
 from rewardlab.judges.backends.openai_endpoint import Endpoint
 from rewardlab.judges.backends.scripted import scripted
+from rewardlab.judges.run import REPLIES, stored_replies
 from rewardlab.judges.store import FILE, Store, StoredReplies, keys, read_replies
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.types import user_turn
@@ -87,6 +88,15 @@ def test_what_a_reply_without_text_has_cost_is_counted_once_in_each_process_and_
         kept = StoredReplies(scripted([empty, Reply("A", "stop", 5, 1)]), store)
         assert [kept.ask(asks(1))[0].requests for _ in range(3)] == [2, 1, 1]
     assert [reply.requests for reply in read_replies(other / FILE).replies.values()] == [3]
+
+
+def test_a_run_without_a_reply_keeps_what_was_billed_even_where_no_price_is_known(tmp_path):
+    paid, free = failed_reply("no text", requests=1, prompt_tokens=5), failed_reply("busy")
+    for name, reply, kept in (("paid", paid, True), ("free", free, False)):
+        with stored_replies({"m": scripted([reply])}, {"m": None}, tmp_path / name, "abstain") as chats:
+            chats["m"].ask(asks(1))
+        assert (tmp_path / name / REPLIES).exists() == kept
+    assert [*read_replies(tmp_path / "paid" / REPLIES / FILE).unanswered.values()] == [[paid]]
 
 
 def test_replies_of_a_store_without_request_counts_are_one_request_each(tmp_path):

@@ -28,6 +28,7 @@ from ....policy.training.prompts import Prompts, load_prompts, rows_by_prompt
 from ....rm.data.preference_vectors import checked_preference
 from ....rm.errors import DataError, UsageError
 from ....rm.registry.settings import changed_settings
+from ....rm.types import prompt_text
 from ...assembly.policy_sampling import (
     ALL,
     Sample,
@@ -101,6 +102,7 @@ def _recipe(config: SampleConfig) -> dict[str, Any]:
 def _sample(config: SampleConfig, prompts: Prompts, work: Path) -> tuple[RewardSources, list[SampledCompletion], int]:
     """Return the reward sources, n completions of each prompt, and the number of newly generated completions."""
     if config.endpoint:
+        _refuse_parts(prompts)
         requests = _requests(config, prompts, guided=False)
         sources = _open_rewards(config, prompts, NoPolicy(SERVED), work)
         return sources, *sample_from_server(_server_endpoint(config), requests, work / PROGRESS)
@@ -122,7 +124,17 @@ def _requests(config: SampleConfig, prompts: Prompts, *, guided: bool, preferenc
     return repeated([Request(row.prompt, preference, seed=config.seed + i, **common) for i, row in rows], config.n)
 
 
-def _server_endpoint(config: SampleConfig) -> Endpoint:
+def _refuse_parts(prompts: Prompts) -> None:
+    """Raise a `DataError` for a message with more than its content, such as tools, which a server would not read."""
+    for index, row in enumerate(prompts.rows):
+        if parts := {key for turn in row.prompt for key in turn} - {"role", "content", "name"}:
+            raise DataError(
+                f"prompt {index} ({prompt_text(row.prompt)[:60]!r}) has {', '.join(sorted(parts))}, which a server "
+                "would not read; load the policy with --base, or leave such prompts out"
+            )
+
+
+def _endpoint(config: SampleConfig) -> Endpoint:
     options = {name: value for name, value in changed_settings(config).items() if name in SERVED_SAMPLING}
     key = {} if config.key_variable is None else {"key_variable": config.key_variable}
     return Endpoint(config.model or "", config.endpoint, concurrency=config.concurrency, options=options, **key)

@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import httpx
 from trl import GRPOConfig
 
 from ....rm.errors import DataError, UsageError
 from ....rm.io.api_keys import authorization, environment_key
-from ....rm.io.server_rotation import Rotation, addresses, check_address
+from ....rm.io.server_rotation import LOCAL, Rotation, addresses, check_address
 from .._partners import group_size
 
 KEY = "VLLM_API_KEY"  # environment variable of vLLM's own server
@@ -75,14 +76,18 @@ def sampling_parameters(args: GRPOConfig) -> dict[str, Any]:
 
 def completions(url: str, ids: Sequence[list[int]], parameters: dict[str, Any], timeout: float) -> list[dict[str, Any]]:
     """Request one completion per prompt; return choices in order, with tokens and log-probabilities."""
-    model = request(f"{url}/v1/models", timeout)["data"][0]["id"]
-    body = {"model": model, "prompt": ids, **parameters, "logprobs": 0, "return_token_ids": True}
-    choices = sorted(request(f"{url}/v1/completions", timeout, body)["choices"], key=lambda choice: choice["index"])
+    try:
+        model = request(f"{url}/v1/models", timeout)["data"][0]["id"]
+        body = {"model": model, "prompt": ids, **parameters, "logprobs": 0, "return_token_ids": True}
+        choices = sorted(request(f"{url}/v1/completions", timeout, body)["choices"], key=lambda choice: choice["index"])
+    except (LookupError, TypeError) as error:
+        raise UsageError(f"{url}: not a response of a completion server ({error!r}); check the address") from error
     if len(choices) != len(ids):
         raise DataError(f"{url} returned {len(choices)} completions for {len(ids)} prompts")
-    if not all(choice.get("token_ids") for choice in choices):
+    if not all(choice.get("token_ids") and choice.get("logprobs") for choice in choices):
         raise UsageError(
-            f"{url}: its completions have no token_ids; use a server that supports return_token_ids, such as vLLM's"
+            f"{url}: its completions have no token_ids or no logprobs; use a server that supports return_token_ids, "
+            "such as vLLM's"
         )
     return choices
 
@@ -122,7 +127,8 @@ def request(address: str, timeout: float, body: dict[str, Any] | None = None) ->
     headers = authorization(environment_key(KEY))
     try:
         method = "GET" if body is None else "POST"
-        response = httpx.request(method, address, headers=headers, timeout=timeout, json=body)
+        here = urlsplit(address).hostname in LOCAL  # a proxy that the environment names cannot reach this machine
+        response = httpx.request(method, address, headers=headers, timeout=timeout, json=body, trust_env=not here)
         response.raise_for_status()
         return response.json()
     except httpx.HTTPStatusError as error:

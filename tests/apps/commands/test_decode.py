@@ -186,3 +186,7 @@ def test_prompts_that_are_too_long_or_missing_are_refused_before_anything_is_dec
     code, _, err = run(capsys, "--base", base, "--data", str(tmp_path / "empty.txt"))
     assert code == 3 and "no prompt in" in err
     assert run(capsys, "--data", str(tmp_path / "empty.txt"))[0] == 2
+    for text, sentence in ((" ", "empty prompt"), ("bees \ud800", "an unpaired surrogate")):
+        (tmp_path / "p.jsonl").write_text("".join(json.dumps({"prompt": prompt}) + "\n" for prompt in ("bees", text)))
+        code, _, err = run(capsys, "--base", base, "--data", str(tmp_path / "p.jsonl"))
+        assert code == 3 and f"p.jsonl:2: {sentence}" in err, err

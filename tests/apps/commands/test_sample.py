@@ -295,6 +295,14 @@ def test_wrong_settings_get_one_sentence(base, capsys):
         assert code == 2 and sentence in err, (words, err)
 
 
+def test_a_prompt_with_tools_which_a_server_would_not_read_is_refused(capsys):
+    tool = {"type": "function", "function": {"name": "look_up", "parameters": {}}}
+    rows = [{"prompt": PROMPTS[0]}, {"prompt": [{"role": "user", "content": "find bees"}], "tools": [tool]}]
+    Path("prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    code, _, err = run(capsys, ["--endpoint", "http://127.0.0.1:1/v1", "--model", "m"])
+    assert code == 3 and "prompt 1 ('tools:" in err and "has tools, which a server would not read; load the p" in err
+
+
 def test_from_python_a_run_of_the_same_rows_is_resumed(base):
     def held(completions):
         if completions[0] != "A made-up completion.":

@@ -42,6 +42,14 @@ def test_a_rubric_has_the_verdict_of_the_judge_that_reads_it_as_reward():
         assert reward(examples[5:]) == [0.0] and reward(other[:1]) == [1.0], "rubrics of earlier calls are gone"
 
 
+def test_a_step_without_a_single_reply_is_an_error():
+    with ChatServer(faults=1.0, kinds=["failing"]) as server:
+        reward = rubric_arm(run=RUN, endpoint=server.url, model="m", retries=0)
+        with pytest.raises(DataError, match="none of the judge's requests has a reply: the server failed"):
+            reward([Example(PROMPTS[0], rubric("Says wax."))])
+        assert reward([Example(PROMPTS[0], "no rubric")]) == [0.0]
+
+
 def test_rows_need_a_question_and_two_responses():
     for columns in ({"question": "q"}, {"question": "q", "responses": ["a"]}, {"responses": ["a", "b"]}):
         run = RUN._replace(rows={prompt_text(PROMPTS[0]): [columns]})

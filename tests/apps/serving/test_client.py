@@ -9,16 +9,20 @@ import pytest
 from datasets import Dataset
 from rewardlab.apps.serving import client as client_module
 from rewardlab.apps.serving.client import ScoringClient, TooLong
+from rewardlab.apps.serving.replicas import Replicas
 from rewardlab.benchmarks import garden
 from rewardlab.benchmarks.garden import models
+from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import CheckFailed, DataError, UsageError
+from rewardlab.rm.kinds.process.model import process_from_config
 from rewardlab.rm.parity.parity import own_variants, parity
-from rewardlab.rm.types import Example, user_turn
+from rewardlab.rm.types import Example, Steps, user_turn
 from trl import GRPOConfig, GRPOTrainer
 
-from tests.apps.serving.conftest import EXAMPLES
+from tests.apps.serving.conftest import EXAMPLES, config
 from tests.conftest import SMALL_RUN
+from tests.stand_ins.scoring_server import serve_in_thread
 
 NEAR = 1e-6
 CONTRACT = ScoringContract(kind="linear", objectives=("good",))
@@ -83,9 +87,12 @@ def test_it_rates_as_the_model_does_and_a_wrong_address_is_told_at_once(url, mod
             assert found.passed, found
     with pytest.raises(UsageError, match="no answer .* is rewardlab serve running there"):
         ScoringClient("http://127.0.0.1:9")
-    with pytest.raises(UsageError, match="not the response of a rewardlab server"):
-        transport = httpx.MockTransport(lambda _: httpx.Response(200, json=[]))
-        ScoringClient("http://x", http=httpx.Client(transport=transport))
+    with pytest.raises(UsageError, match="no answer .*: 'port'"):
+        ScoringClient("http://127.0.0.1:port")
+    for health in ([], {"scoring": asdict(CONTRACT), "limits": {}}):
+        with pytest.raises(UsageError, match="not the response of a rewardlab server"):
+            transport = httpx.MockTransport(lambda _, health=health: httpx.Response(200, json=health))
+            ScoringClient("http://x", http=httpx.Client(transport=transport))
 
 
 def test_what_the_server_refuses_is_a_data_error_and_long_conversations_are_cut_as_the_contract_says(url, model):
@@ -100,6 +107,37 @@ def test_what_the_server_refuses_is_a_data_error_and_long_conversations_are_cut_
             client.rate([EXAMPLES[0], Example(user_turn("a"), "\ud800")])
         with pytest.raises(DataError, match="conversations.0.0.role"):
             client.rate([Example(({"role": "root", "content": "a"},), "b")])
+
+
+def test_steps_are_split_by_the_server_as_they_are_stored_or_refused(words):
+    """The stored separator, a blank line, is not the model's."""
+    model = process_from_config(
+        small_config(words, hidden=32, layers=1), words, step_separator=" dog", aggregate="mean"
+    )
+    rows = [Example(user_turn("a"), Steps(steps)) for steps in (("the fox", "jumps"), ("the\n\nfox", "over", "the"))]
+    with serve_in_thread(model, config()) as url:
+        for client in (ScoringClient(url), Replicas([url])):
+            assert client.rate(rows) == pytest.approx(model.rate(rows), abs=NEAR)
+            for steps in (("a dog", "b"), ("a", " ")):
+                with pytest.raises(
+                    DataError, match="conversation 1: a step is blank or has the separator ' dog' in it"
+                ):
+                    client.rate([rows[0], Example(user_turn("a"), Steps(steps))])
+            client.close()
+
+
+def test_the_refusal_of_a_later_request_says_from_where_the_server_counts(url):
+    long = Example(user_turn("hello"), "fox " * 200)
+    rows = [*EXAMPLES, *EXAMPLES, *EXAMPLES, *EXAMPLES, *EXAMPLES[:16]]
+    for client in (ScoringClient(url), Replicas([url], truncate=False)):
+        with pytest.raises(TooLong, match=r"1 of 2 conversations .* \(counted from conversation 256\)") as error:
+            client.rate([*rows, long, EXAMPLES[0]])
+        assert error.value.lengths[0] > error.value.limit == 64
+        with pytest.raises(DataError, match=r"conversations.1.0.role: .* \(counted from conversation 256\)"):
+            client.rate([*rows, EXAMPLES[0], Example(({"role": "root", "content": "a"},), "b")])
+        with pytest.raises(TooLong, match="set truncate$"):
+            client.rate([long])
+        client.close()
 
 
 def test_many_or_long_conversations_go_in_several_requests():
@@ -136,6 +174,9 @@ def test_other_failures_are_not_repeated_and_another_contract_is_refused(clock):
         with pytest.raises(UsageError, match="http://x: broken"):
             ScoringClient("http://x", http=scripted(answer)).rate(EXAMPLES[:1])
         assert clock.slept == [], status
+    for answer in (httpx.Response(200, text="<html>back soon"), httpx.Response(200, json={})):
+        with pytest.raises(UsageError, match="http://x/score: not the response of a rewardlab server"):
+            ScoringClient("http://x", http=scripted(answer)).rate(EXAMPLES[:1])
     other = replace(CONTRACT, objectives=("better",))
     answer = httpx.Response(200, json={"results": []}, headers={"x-scoring-contract": other.hash()})
     client = ScoringClient("http://x", http=scripted(1.0, answer))

@@ -58,6 +58,16 @@ def test_replies_come_in_the_order_of_the_asks_with_their_tokens_and_the_request
     assert said["response_format"]["json_schema"]["schema"] == SCHEMA and "temperature" not in said
 
 
+def test_a_proxy_is_not_used_for_a_server_on_this_machine(monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with ChatServer() as server:
+        (reply,) = Endpoint("judge", server.url, retries=0).ask(asks(1))
+    assert not reply.error
+
+
 def test_what_may_pass_is_asked_again_and_a_reason_is_one_line_of_bounded_length():
     kinds = [kind for kind in FAULTS if kind not in SPOILT]
     with ChatServer(faults=0.5, kinds=kinds, hang=60.0) as server:
@@ -280,6 +290,8 @@ def test_settings_that_make_no_sense_are_refused_and_a_missing_package_is_told(m
         ({"timeout": 0.0}, "timeout must be a number of seconds > 0, got 0.0"),
         ({"max_cost": 1.0}, "needs prices"),
         ({"max_cost": 1.0, "options": {"n": 2}}, "max_cost does not support the option n"),
+        ({"options": {"n": 2}}, "the option n is not supported: a request has one whole reply; leave it out"),
+        ({"options": {"stream": True}}, "the option stream is not supported"),
     ]:
         with pytest.raises(UsageError, match=message) as error:
             Endpoint("judge", **settings)

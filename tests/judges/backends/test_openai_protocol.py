@@ -33,6 +33,13 @@ def test_parts_of_a_content_are_joined_and_thoughts_kept_apart():
     assert said({"content": None, "refusal": "I cannot."})[:2] == ("I cannot.", "declined")
     assert said({"content": [{"type": "refusal", "refusal": "I cannot."}]})[:2] == ("I cannot.", "declined")
     assert said({"content": "half of"}, "content_filter")[:2] == ("half of", "declined")
+    assert said({"content": "[[A]] of"}, "model_length")[:2] == ("[[A]] of", "length")
+    for finish in ["error", "abort", "insufficient_system_resource"]:
+        reply = said({"content": "[[A]]"}, finish, {"prompt_tokens": 9, "completion_tokens": 2})
+        assert (reply.text, reply.requests, reply.prompt_tokens, reply.completion_tokens) == ("", 1, 9, 2)
+        assert reply.error == f"the server did not finish the reply (finish_reason {finish})"
+    for finish in ["stop", "eos_token", "end_turn", "tool_calls"]:
+        assert said({"content": "[[A]]"}, finish)[:2] == ("[[A]]", "stop")
 
 
 def test_unstated_tokens_are_upper_bounds_and_a_body_that_is_no_completion_is_no_reply():

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -72,6 +73,18 @@ def test_guides_by_objective_count_by_weight_and_share_and_run_only_where_they_c
     assert [one.tokens for one in alone] == [one.tokens for one in both[:3]]
     for answer in (*alone, *both[:3]):
         assert np.isnan(answer.guides["harmless"]).all() and not np.isnan(answer.guides["helpful"]).any()
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+def test_the_context_of_a_guide_ends_a_completion_alone_as_beside_one_that_it_guides(base, words, weight):
+    other = copy.deepcopy(base)
+    engine = SeparateModels(decoding_model(base, words), decoding_model(other, words))
+    (first, second) = requests(None, 2)
+    other.config.max_position_embeddings = len(engine.base.encoder.encode_prompt(first.prompt)) + 4
+    first, second = replace(first, weight=weight), replace(second, max_new_tokens=1)
+    alone, beside = decode(engine, [first])[0], decode(engine, [first, second])[0]
+    assert alone.tokens == beside.tokens and len(alone.tokens) == 4
+    assert alone.finished == beside.finished == "context"
 
 
 def test_any_language_model_may_be_a_guide_and_a_negative_weight_avoids_it(base, words):

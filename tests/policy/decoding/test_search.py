@@ -214,6 +214,15 @@ def test_equal_chains_count_once_and_greedy_is_one_chain(engine):
     assert [one.tokens for one in found.completions] == [one.tokens for one in decode(engine, [request])]
 
 
+def test_an_equal_chain_stands_where_it_was_first_sampled(engine):
+    score, rounds = chains(mean_logprob())
+    request = Request(BEES, EVEN, max_new_tokens=1)
+    step_beam(engine, request, score, beam=8, step_end="the")
+    samples = decode(engine, [replace(request, seed=derived(request.seed, 0, index)) for index in range(16)])
+    distinct = dict.fromkeys(one.tokens for one in samples)
+    assert len(distinct) < 16 and [one.tokens for one in rounds[0]] == [*distinct]
+
+
 def test_chains_that_no_limit_let_finish_come_back_as_cut(engine):
     for settings, limits in (({"max_steps": 1}, {"length"}), ({}, {"length"})):
         request = Request(BEES, EVEN, seed=1, max_new_tokens=6, ignore_eos=True)

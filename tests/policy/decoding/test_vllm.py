@@ -195,6 +195,16 @@ def test_an_engine_at_work_and_a_folder_without_lora_or_with_a_bias_are_refused(
         vllm_guided(engine(False), [[1]], tmp_path)
 
 
+def test_a_rendered_prompt_that_begins_with_bos_gets_no_second_one():
+    tokenizer = SimpleNamespace(
+        bos_token_id=1, encode=lambda text: [1, *(1 if word == "<s>" else 7 for word in text.split())]
+    )
+    for prompt, ids in (("<s> a", [1, 7]), ("a", [1, 7]), ("a <s>", [1, 7, 1])):
+        assert pairs._prompt_ids(tokenizer, prompt) == ids
+    assert pairs._prompt_ids(tokenizer, [1, 1, 7]) == [1, 1, 7]
+    assert pairs._prompt_ids(SimpleNamespace(bos_token_id=None, encode=lambda text: [7, 7]), "a a") == [7, 7]
+
+
 @pytest.mark.parametrize("name", ["V1Processor", "V2Processor"])
 def test_without_vllm_the_way_out_is_told(name, monkeypatch, tmp_path):
     monkeypatch.delitem(vars(pairs), name, raising=False)

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from rewardlab.benchmarks import garden
-from rewardlab.policy.rollouts.vllm.completions import distribute, server_rollouts
+from rewardlab.policy.rollouts.vllm.completions import distribute, request, server_rollouts
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.io.server_rotation import Rotation
 
@@ -24,7 +24,7 @@ class StandIn(JsonHandler):
     broken = ""
 
     def do_GET(self):
-        self.reply({"data": [{"id": "policy"}]})
+        self.reply({"data": [] if self.broken == "no model" else [{"id": "policy"}]})
 
     def do_POST(self):
         asked = self.asked()
@@ -35,8 +35,8 @@ class StandIn(JsonHandler):
         choices = [self._answer(place, ids, asked["max_tokens"]) for place, ids in enumerate(asked["prompt"])]
         if self.broken == "short":
             choices.pop()
-        if self.broken == "no ids":
-            choices = [one | {"token_ids": None} for one in choices]
+        if self.broken in ("token_ids", "logprobs"):
+            choices = [one | {self.broken: None} for one in choices]
         self.reply({"choices": choices[::-1]})
 
     def _answer(self, place, ids, most):
@@ -83,7 +83,9 @@ def test_a_server_that_fails_is_named_and_a_key_of_two_lines_refused(server, mak
     for StandIn.broken, error, message in (
         ("busy", DataError, "completions: 503"),
         ("short", DataError, "returned 7 completions for 8 prompts"),
-        ("no ids", UsageError, "completions have no token_ids"),
+        ("token_ids", UsageError, "completions have no token_ids or no logprobs"),
+        ("logprobs", UsageError, "completions have no token_ids or no logprobs"),
+        ("no model", UsageError, "not a response of a completion server .*; check the address"),
     ):
         with pytest.raises(error, match=message):
             server_rollouts(server)(asked, trainer)
@@ -92,6 +94,14 @@ def test_a_server_that_fails_is_named_and_a_key_of_two_lines_refused(server, mak
     monkeypatch.setenv("VLLM_API_KEY", "open\nsesame")
     with pytest.raises(UsageError, match="the API key in VLLM_API_KEY has a line break"):
         server_rollouts("http://127.0.0.1:9")
+
+
+def test_a_proxy_is_not_used_for_a_server_on_this_machine(server, monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    assert request(f"{server}/v1/models", 10.0)["data"] == [{"id": "policy"}]
 
 
 def test_two_servers_take_turns_by_whole_groups(base, train):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ......rm.errors import DataError, UsageError
 from ....components import Function, Site, parse_query, server_functions
-from ....html import note_html
+from ....html import line_text, note_html
 from ....html import text_html as shown_text
 from ....run_list import JUDGED
 from .. import queries as views
@@ -151,7 +151,7 @@ def badges_of(run: views.Run) -> dict[str, str]:
     newest = {(annotation.case, annotation.who): annotation for annotation in stored}
     badges: dict[str, str] = {}
     for (case, who), annotation in newest.items():
-        title = shown_text(f"{who}: {annotation.note}", 200)
+        title = line_text(f"{who}: {annotation.note}"[:200])
         badge = f'<span class="badge" title="{title}">{LABELS[annotation.verdict]}</span>'
         badges[case] = badges.get(case, "") + badge
     return badges

@@ -1,4 +1,5 @@
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -123,6 +124,9 @@ def test_annotations_are_found_by_verdict_reader_and_note_and_marked_in_the_list
     listed = rows({"query": every, "start": 0, "size": 9})["rows"]
     assert ">No</span>" in listed[0] and "Ada: &lt;b&gt;Wrong" in listed[0] and "badge" not in listed[3]
     assert "badge" not in rows({"query": every, "start": 0, "size": 9, "blind": True})["rows"][0]
+    add(run.folder, annotate(item(run, MODEL, "a4"), "tie", "Ada", 'a "tie"\x1b\u202e ' + "very " * 99))
+    (badge,) = re.findall('<span class="badge".*?</span>', rows({"query": every, "start": 3, "size": 1})["rows"][0])
+    assert re.fullmatch('<span class="badge" title="Ada: a &quot;tie&quot;U.001BU.202E [very ]*">Tie</span>', badge)
 
 
 def test_labels_that_every_model_is_against_come_first(site, tmp_path):
