@@ -16,7 +16,7 @@ from ..rm.errors import CheckFailed, DataError, UsageError, did_you_mean
 from ..rm.io.checked_files import from_yaml
 from ..rm.io.escaping import escape_terminal, redact, terminal_json
 from .installation.libraries import explained_imports, quiet_libraries
-from .runs.run_folder import PRINTS_JSON, RESULTS, to_json_types
+from .runs.run_folder import COMMAND, PRINTS_JSON, RESULTS, to_json_types
 from .runs.signals import ENDED, Terminated, ended_by_signal
 from .settings.help import help_page
 from .summary import summary_lines
@@ -33,9 +33,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     0, 1 (an unexpected error), 2 (usage), 3 (data), 5 (a check failed), 130 (Ctrl-C in a server) or 143
     (SIGTERM, or Ctrl-C in another verb).
     """
-    name, words = split_verb(list(sys.argv[1:] if argv is None else argv))
+    command = list(sys.argv[1:] if argv is None else argv)
+    name, words = split_verb(command)
     try:
-        if name in ("", "-h", "--help"):
+        if name in ("", "-h", "--help", "--help-all"):
             print(OVERVIEW.format("\n".join(f"  {verb:<13}{VERBS[verb].help}" for verb in VERBS)))
             return 0 if name else 2
         if name == "--version":
@@ -48,6 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if {"-h", "--help", "--help-all"} & {*words}:
             print(_help(name, VERBS[name], everything="--help-all" in words))
             return 0
+        COMMAND.set(["rewardlab", *command])
         RESULTS.set(sys.stdout)
         PRINTS_JSON.set("--json" in words or not sys.stdout.isatty())
         ending = contextlib.nullcontext() if name in SERVERS else ended_by_signal()
