@@ -11,6 +11,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from ...rm.errors import CheckFailed, DataError, UsageError, did_you_mean
 from ...rm.registry import reference
+from ...rm.types import RewardModel
 from ..installation.libraries import explained_imports, quiet_libraries
 from ..runs.run_folder import COMMAND, SHOWS_REPORTS
 from ..settings.preflight import check_ranges
@@ -28,14 +29,14 @@ def call(verb: str, settings: Mapping[str, Any], function: Callable[..., Any] | 
 
     Raises `UsageError`, `DataError` or `CheckFailed` where the command line exits with 2, 3 or 5.
     """
-    with python_setting_names():
+    with python_setting_names(), quiet_libraries():
         groups = parse_settings(verb, {name: value for name, value in settings.items() if value is not None})
         VERBS[verb].validate(groups)
         shows_reports, command = SHOWS_REPORTS.set(False), COMMAND.set(None)
         try:
             with _stdout_as_stderr(), explained_imports():
                 run = function or import_name(f".{VERBS[verb].function}")
-                with quiet_libraries():
+                with quiet_libraries():  # again: the settings or the function's module may have imported Transformers
                     return run(*groups)
         finally:
             SHOWS_REPORTS.reset(shows_reports)
@@ -111,6 +112,8 @@ def plain_value(value: Any) -> Any:
         return path
     if callable(value) and not isinstance(value, type):
         return reference(value)
+    if isinstance(value, RewardModel):
+        raise UsageError(f"{value!r:.80} was not loaded from a folder; give its folder, or a function of completions")
     if isinstance(value, Mapping):
         return {key: plain_value(item) for key, item in value.items()}
     return [plain_value(item) for item in value] if isinstance(value, list | tuple) else value

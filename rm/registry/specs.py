@@ -228,7 +228,7 @@ def use_plain(plain: Plain, function: Callable[..., Any], text: str, arguments: 
     if missing := [name for name, parameter in free.items() if is_required(parameter) and name not in arguments]:
         raise UsageError(f"{text}: the argument '{missing[0]}' is missing; write it in parentheses: {missing[0]}=...")
     bound = update_wrapper(partial(function, **arguments), function)
-    bound.__name__ = text.partition("(")[0].rpartition(":")[2]  # an object has no name
+    bound.__name__ = bound.__qualname__ = text.partition("(")[0].rpartition(":")[2]  # an object has no name
     return plain.wrap(bound)
 
 

@@ -3,6 +3,7 @@
 import json
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -14,6 +15,7 @@ from rewardlab.apps.api.calls import parse_settings
 from rewardlab.apps.api.inputs import data_source
 from rewardlab.apps.api.results import Labelled, Sampled, TrainedPolicy
 from rewardlab.apps.cli import main
+from rewardlab.benchmarks.scorers import FunctionModel
 
 PAIRS = [{"prompt": f"Plant {n}?", "chosen": f"Water it {n} times.", "rejected": "No."} for n in range(12)]
 QUICK = {"bootstrap_samples": 20, "baselines": "none"}
@@ -48,6 +50,8 @@ def test_data_of_another_form_is_refused_with_what_it_is():
         rl_api.lint({"helpful": PAIRS})
     with pytest.raises(rl_api.UsageError, match="score takes a reward model, got a function"):
         rl_api.score(longer, PAIRS)
+    with pytest.raises(rl_api.UsageError, match="was not loaded from a folder; give its folder, or a function"):
+        rl_api.evaluate([FunctionModel(longer, "longer")], PAIRS)
 
 
 def test_settings_of_transformers_that_are_dictionaries_stay_dictionaries():
@@ -129,3 +133,26 @@ def test_random_numbers_of_the_caller_do_not_depend_on_calls(rl_world, tmp_path)
         torch.manual_seed(7)
         load()
         assert torch.equal(torch.randn(3), expected)
+
+
+def test_partials_and_objects_are_losses(rl_world, tmp_path, recwarn):
+    def hinge(pairs, margin=1.0):
+        return (margin - pairs.gap).clamp(min=0)
+
+    class Hinge:
+        def __call__(self, pairs):
+            return hinge(pairs, 2.0)
+
+    small = {"model": rl_world / "start", "max_steps": 1, "use_cpu": True, "disable_tqdm": True}
+    losses = [
+        rl_api.train(PAIRS, output=tmp_path / str(number), loss=loss, **small).metrics["train_loss"]
+        for number, loss in enumerate((partial(hinge, margin=2.0), Hinge()))
+    ]
+    assert losses[0] == losses[1] == pytest.approx(2, abs=0.3)  # gaps are about 0
+    assert not [warning for warning in recwarn if issubclass(warning.category, FutureWarning)]
+
+
+def test_settings_of_libraries_warn_nobody(recwarn):
+    with pytest.raises(rl_api.UsageError, match="no file nowhere"):
+        rl_api.reinforce("start", "nowhere.jsonl", reward=longer, output="none", use_cpu=True)
+    assert not [warning for warning in recwarn if issubclass(warning.category, FutureWarning)]
