@@ -1,5 +1,6 @@
 """The command line: `rewardlab VERB --config file.yaml --flag value`. On a terminal a verb ends with a summary."""
 
+import codecs
 import contextlib
 import json
 import os
@@ -35,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     command = list(sys.argv[1:] if argv is None else argv)
     name, words = split_verb(command)
+    _escape_unencodable()
     try:
         if name in ("", "-h", "--help", "--help-all"):
             print(OVERVIEW.format("\n".join(f"  {verb:<13}{VERBS[verb].help}" for verb in VERBS)))
@@ -73,6 +75,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         print(escape_terminal(f"rewardlab {name}: {_unexpected_error_message(name, error)}"), file=sys.stderr)
         return 1
+
+
+def _escape_unencodable() -> None:
+    """Have stdout write what its encoding lacks as escapes of JSON, where it is not UTF-8."""
+
+    def escape(error: UnicodeError) -> tuple[str, int]:
+        assert isinstance(error, UnicodeEncodeError)
+        return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+    if codecs.lookup(getattr(sys.stdout, "encoding", None) or "utf-8").name != "utf-8":
+        codecs.register_error("json_escapes", escape)
+        sys.stdout.reconfigure(errors="json_escapes")  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _unexpected_error_message(name: str, error: Exception) -> str:
