@@ -1,5 +1,6 @@
 """The command line: `rewardlab VERB --config file.yaml --flag value`. On a terminal a verb ends with a summary."""
 
+import codecs
 import contextlib
 import json
 import os
@@ -16,7 +17,7 @@ from ..rm.errors import CheckFailed, DataError, UsageError, did_you_mean
 from ..rm.io.checked_files import from_yaml
 from ..rm.io.escaping import escape_terminal, redact, terminal_json
 from .installation.libraries import explained_imports, quiet_libraries
-from .runs.run_folder import PRINTS_JSON, RESULTS, to_json_types
+from .runs.run_folder import COMMAND, PRINTS_JSON, RESULTS, to_json_types
 from .runs.signals import ENDED, Terminated, ended_by_signal
 from .settings.help import help_page
 from .summary import summary_lines
@@ -33,9 +34,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     0, 1 (an unexpected error), 2 (usage), 3 (data), 5 (a check failed), 130 (Ctrl-C in a server) or 143
     (SIGTERM, or Ctrl-C in another verb).
     """
-    name, words = split_verb(list(sys.argv[1:] if argv is None else argv))
+    command = list(sys.argv[1:] if argv is None else argv)
+    name, words = split_verb(command)
+    _escape_unencodable()
     try:
-        if name in ("", "-h", "--help"):
+        if name in ("", "-h", "--help", "--help-all"):
             print(OVERVIEW.format("\n".join(f"  {verb:<13}{VERBS[verb].help}" for verb in VERBS)))
             return 0 if name else 2
         if name == "--version":
@@ -48,6 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if {"-h", "--help", "--help-all"} & {*words}:
             print(_help_text(name, VERBS[name], everything="--help-all" in words))
             return 0
+        COMMAND.set(["rewardlab", *command])
         RESULTS.set(sys.stdout)
         PRINTS_JSON.set("--json" in words or not sys.stdout.isatty())
         ending = contextlib.nullcontext() if name in SERVERS else ended_by_signal()
@@ -71,6 +75,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         print(escape_terminal(f"rewardlab {name}: {_unexpected_error_message(name, error)}"), file=sys.stderr)
         return 1
+
+
+def _escape_unencodable() -> None:
+    """Have stdout write what its encoding lacks as escapes of JSON, where it is not UTF-8."""
+
+    def escape(error: UnicodeError) -> tuple[str, int]:
+        assert isinstance(error, UnicodeEncodeError)
+        return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+    if codecs.lookup(getattr(sys.stdout, "encoding", None) or "utf-8").name != "utf-8":
+        codecs.register_error("json_escapes", escape)
+        sys.stdout.reconfigure(errors="json_escapes")  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _unexpected_error_message(name: str, error: Exception) -> str:

@@ -19,6 +19,7 @@ from ..rm.errors import DataError, UsageError
 from ..rm.io.coroutines import resolve
 from ..rm.load import load_reward_model
 from ..rm.registry import kind_of, load
+from ..rm.registry.specs import bind_arguments, call, is_function, is_reward_function, parse_spec, takes
 from ..rm.types import Example, TakesPreference, completion_turns
 from .suites._suite import dropped_note
 from .suites.judgebench import votes
@@ -48,11 +49,9 @@ def open_scorer(
         loader = kind_of(kind).load
         _refuse_special_tokens(source, options.keys() - signature(loader).parameters.keys())
         model = loader(source, **options)
-    elif ":" in source:
+    elif ":" in source and not Path(source).exists():
         _refuse_special_tokens(source, options.keys())
-        function = load("rm.kinds", source)
-        rates = "completions" in signature(function).parameters  # instead of returning a reward model
-        model: Any = FunctionModel(function, source) if rates else function()
+        model: Any = _open_function(source)
     else:
         stated = {} if (Path(source) / FILE).exists() else {"objective": objective}
         model = load_reward_model(source, **stated, **options)
@@ -62,6 +61,14 @@ def open_scorer(
         model = model.at(preference)
     refusals: Any = {"on_long": on_long, "on_bad_row": on_bad_row}
     return RewardScorer(source.rstrip("/"), model, role=role, objective=objective, **refusals)
+
+
+def _open_function(source: str) -> Any:
+    """Return a reward function as a model, or the reward model that a factory returns."""
+    function = load("rm.kinds", parse_spec(source).name if is_function(source) else source)
+    if not is_reward_function(function):
+        return call(function, source)
+    return FunctionModel(bind_arguments(function, source), source)
 
 
 def _refuse_special_tokens(source: str, options: Iterable[str]) -> None:
@@ -76,7 +83,7 @@ FUNCTION_SIGNATURE = "(prompts, completions) -> list of numbers, or None where a
 class FunctionModel:
     """Rewards by a function with the signature of TRL's reward functions. A missing reward is NaN.
 
-    If the prompt is a single user message, prompts and completions are strings, else lists of messages.
+    Where the prompt is a single user message, prompt and completion are strings, else lists of messages.
     """
 
     def __init__(self, function: Callable[..., Any], name: str):
@@ -85,14 +92,12 @@ class FunctionModel:
 
     def rate(self, examples: Sequence[Example]) -> np.ndarray:
         """Return rewards [N, 1]."""
-        plain = all(len(example.prompt) == 1 and example.prompt[0]["role"] == "user" for example in examples)
-        if plain:
-            prompts: list[Any] = [example.prompt[0]["content"] for example in examples]
-            completions: list[Any] = [example.text for example in examples]
-        else:
-            prompts = [[*example.prompt] for example in examples]
-            completions = [[*completion_turns(example.completion)] for example in examples]
-        more = {"prompts": prompts} if "prompts" in signature(self.function).parameters else {}
+        prompts, completions = [], []
+        for example in examples:
+            as_text = len(example.prompt) == 1 and example.prompt[0]["role"] == "user"
+            prompts.append(example.prompt[0]["content"] if as_text else [*example.prompt])
+            completions.append(example.text if as_text else [*completion_turns(example.completion)])
+        more = {"prompts": prompts} if takes(self.function, "prompts") else {}
         try:
             values = resolve(self.function(completions=completions, **more))
             rewards = [np.nan if value is None else float(value) for value in values]
@@ -106,12 +111,23 @@ class FunctionModel:
 
 
 def short_names(scorers: Sequence[RewardScorer]) -> None:
-    """Shorten each path or Hub id in scorers' names (an ensemble has several) to its last part, if that is unique."""
-    members = [[part.rstrip("/") for part in scorer.name.split(",")] for scorer in scorers]
-    last = [",".join(re.split("[/:]", member)[-1] for member in parts) for parts in members]
+    """Shorten scorers' names to the last part of each path or Hub id, if unique; an ensemble has a path per member."""
+    last = [_short_name(scorer.name) for scorer in scorers]
     for scorer, short in zip(scorers, last, strict=True):
         if last.count(short) == 1:
             scorer.name = short
+
+
+def _short_name(name: str) -> str:
+    """Return the last part of each path.
+
+    >>> _short_name("runs/a,runs/b/"), _short_name("my_rewards.py:near(to=runs/a, by=2)")
+    ('a,b', 'near(to=runs/a, by=2)')
+    """
+    if is_function(name):
+        function, sign, arguments = name.partition("(")
+        return function.rpartition(":")[2] + sign + arguments
+    return ",".join(re.split("[/:]", member.rstrip("/"))[-1] for member in name.split(","))
 
 
 @dataclass

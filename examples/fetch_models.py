@@ -9,7 +9,6 @@ to safetensors. all-MiniLM-L6-v2 (Apache-2.0) is an encoder of 22.7 million para
 that it needs `--chat_template plain`.
 """
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from typing import NamedTuple
 
 from rewardlab.rm.backbones.gguf import convert_gguf
 from rewardlab.rm.errors import DataError
+from rewardlab.rm.io.cache_folder import cache_folder as rewardlab_cache
 from rewardlab.rm.io.checksums import sha256
 
 
@@ -50,7 +50,7 @@ PACKAGES = {
 
 def cache_folder() -> Path:
     """Return the folder of fetched models."""
-    return Path(os.environ.get("REWARDLAB_CACHE", "~/.cache/rewardlab")).expanduser() / "models"
+    return rewardlab_cache() / "models"
 
 
 def fetched(name: str) -> str:

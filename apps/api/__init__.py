@@ -18,7 +18,7 @@ from ..commands.sample.settings import SELECTIONS
 from ..runs.run_folder import MANIFEST
 from . import results
 from .calls import add_verb_settings, call, plain_value, python_setting_names
-from .inputs import FilePath, Rows, conversation_rows, data_source, prompt_rows, scratch_folder, write_rows
+from .inputs import FilePath, Rows, conversation_rows, data_source, path_of, prompt_rows, scratch_folder, write_rows
 
 __all__ = [
     "compare",
@@ -62,7 +62,7 @@ def train(data: Rows, *, output: FilePath, model: FilePath | None = None, **sett
     `rewardlab train`, which include Transformers' `TrainingArguments`.
     """
     with scratch_folder() as scratch:
-        settings |= _data_sources(data, settings, scratch)
+        settings |= _data_sources(data, settings, scratch, by_objective=True)
         facts = call("train", settings | {"output": output, "model": model})
     loading = {"trust_remote_code": True} if settings.get("trust_remote_code") else {}
     return results.TrainedModel(output, facts, **loading)
@@ -70,7 +70,7 @@ def train(data: Rows, *, output: FilePath, model: FilePath | None = None, **sett
 
 @add_verb_settings("score")
 def score(
-    model: Model,
+    model: FilePath | RewardModel,
     data: Rows | None = None,
     *,
     prompts: Sequence[Any] | None = None,
@@ -81,7 +81,9 @@ def score(
     """Return the rewards of conversations in `data`, or of `completions` to `prompts`."""
     with scratch_folder() as scratch:
         if data is not None and (prompts is not None or completions is not None):
-            raise UsageError("score takes data, or prompts and completions, but got both; remove one of them")
+            raise UsageError("score takes data, or prompts and completions, got both; leave one out")
+        if callable(model) and path_of(model) is None:
+            raise UsageError("score takes a reward model, got a function; call it, or give it to evaluate")
         if prompts is not None:
             data = conversation_rows(prompts, completions if completions is not None else [])
         file = output or scratch / "scores.jsonl"
@@ -151,6 +153,8 @@ def compare(first: FilePath, second: FilePath, **settings: Any) -> results.Compa
     """
     from ..commands.compare.run import checked_comparison
 
+    if settings.get("runs"):
+        raise UsageError("compare takes both runs as first and second; leave runs out")
     return results.Comparison(call("compare", {"runs": [first, second]} | settings, checked_comparison))
 
 
@@ -170,8 +174,14 @@ def decode(
     folder does not name one. `weight` is the guidance weight. The engine that reads the fewest weights is chosen.
     """
     guide = {"arm": model} if model is not None else {}
+    has_prompts = not isinstance(prompts, tuple) or len(prompts) > 0
+    for name, stated, other in (("prompts", has_prompts, "data"), ("model", model is not None, "arm")):
+        if stated and settings.get(other) is not None:
+            raise UsageError(f"decode takes {name} or {other}, got both; leave one out")
     with scratch_folder() as scratch:
-        data = write_rows(prompt_rows(prompts), scratch / "prompts.jsonl")
+        data = data_source(settings.pop("data", None), scratch) or write_rows(
+            prompt_rows(prompts), scratch / "prompts.jsonl"
+        )
         file = output or scratch / "completions.jsonl"
         call("decode", guide | {"data": data, "preference": preference, "weight": weight, "output": file} | settings)
         rows = _table_rows(Path(file))
@@ -198,9 +208,8 @@ def lint(data: Rows, **settings: Any) -> results.LintReport:
 def plan(model: FilePath, **settings: Any) -> results.MemoryPlan:
     """Compute how much memory each GPU needs for a job and how long the job takes, without loading weights."""
     facts = call("plan", {"model": model} | settings)
-    return results.MemoryPlan(
-        facts, settings.get("output"), f"{facts['model']}: {facts['job']} on {facts['gpus']} x {facts['gpu']}"
-    )
+    folder = Path(settings["output"]) if settings.get("output") else None
+    return results.MemoryPlan(facts, folder, f"{facts['model']}: {facts['job']} on {facts['gpus']} x {facts['gpu']}")
 
 
 @add_verb_settings("rl")
@@ -266,10 +275,10 @@ def label(
     return results.Labelled(rows, Path(output) if output else None, "Labels", facts=facts)
 
 
-def _data_sources(data: Rows, settings: Mapping[str, Any], scratch: Path) -> dict[str, Any]:
-    """Return the paths of the training data and, if the settings name evaluation data, of the evaluation data."""
+def _data_sources(data: Rows, settings: Mapping[str, Any], scratch: Path, **options: bool) -> dict[str, Any]:
+    """Return the sources of training data and, if the settings have any, of evaluation data."""
     sources = {"data": data} | {name: settings[name] for name in ("eval_data",) if name in settings}
-    return {name: data_source(source, scratch, name) for name, source in sources.items()}
+    return {name: data_source(source, scratch, name, **options) for name, source in sources.items()}
 
 
 def _table_rows(path: Path) -> list[dict[str, Any]]:

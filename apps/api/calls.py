@@ -7,12 +7,13 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from inspect import Parameter, Signature, signature
-from typing import Any, TypeVar, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from ...rm.errors import CheckFailed, DataError, UsageError, did_you_mean
 from ...rm.registry import reference
+from ...rm.types import RewardModel
 from ..installation.libraries import explained_imports, quiet_libraries
-from ..runs.run_folder import SHOWS_REPORTS
+from ..runs.run_folder import COMMAND, SHOWS_REPORTS
 from ..settings.preflight import check_ranges
 from ..verbs import VERBS, import_name
 from .inputs import path_of
@@ -28,17 +29,23 @@ def call(verb: str, settings: Mapping[str, Any], function: Callable[..., Any] | 
 
     Raises `UsageError`, `DataError` or `CheckFailed` where the command line exits with 2, 3 or 5.
     """
-    with python_setting_names():
+    with python_setting_names(), quiet_libraries():
         groups = parse_settings(verb, {name: value for name, value in settings.items() if value is not None})
         VERBS[verb].validate(groups)
-        token = SHOWS_REPORTS.set(False)
+        shows_reports, command = SHOWS_REPORTS.set(False), COMMAND.set(None)
         try:
-            with contextlib.redirect_stdout(sys.stderr), explained_imports():
+            with _stdout_as_stderr(), explained_imports():
                 run = function or import_name(f".{VERBS[verb].function}")
-                with quiet_libraries():
+                with quiet_libraries():  # again: the settings or the function's module may have imported Transformers
                     return run(*groups)
         finally:
-            SHOWS_REPORTS.reset(token)
+            SHOWS_REPORTS.reset(shows_reports)
+            COMMAND.reset(command)
+
+
+def _stdout_as_stderr() -> contextlib.AbstractContextManager[Any]:
+    """Write to stderr what is printed within the block. A call in another thread may have redirected stdout already."""
+    return contextlib.nullcontext() if sys.stdout is sys.stderr else contextlib.redirect_stdout(sys.stderr)
 
 
 @contextlib.contextmanager
@@ -78,7 +85,7 @@ def _convert_setting(name: str, value: Any, hint: Any) -> Any:
     if get_origin(hint) is list:
         value = [f"{key}={item}" for key, item in value.items()] if isinstance(value, Mapping) else value
         value = [value] if isinstance(value, str) else value
-    elif isinstance(value, Mapping):
+    elif isinstance(value, Mapping) and not _takes_mapping(hint):
         value = ",".join(f"{key}={item}" for key, item in value.items())
     from pydantic import TypeAdapter, ValidationError  # half a second, which importing the package does not pay
 
@@ -87,6 +94,11 @@ def _convert_setting(name: str, value: Any, hint: Any) -> Any:
     except ValidationError as error:
         reason = error.errors()[0]["msg"]
         raise UsageError(f"{name}: {reason[0].lower()}{reason[1:]}, got {value!r}") from None
+
+
+def _takes_mapping(hint: Any) -> bool:
+    """Return whether a type is a dictionary, or one of several types that is, as in settings of Transformers."""
+    return dict in {get_origin(kind) or kind for kind in get_args(hint)} or dict in (hint, get_origin(hint))
 
 
 def plain_value(value: Any) -> Any:
@@ -100,6 +112,8 @@ def plain_value(value: Any) -> Any:
         return path
     if callable(value) and not isinstance(value, type):
         return reference(value)
+    if isinstance(value, RewardModel):
+        raise UsageError(f"{value!r:.80} was not loaded from a folder; give its folder, or a function of completions")
     if isinstance(value, Mapping):
         return {key: plain_value(item) for key, item in value.items()}
     return [plain_value(item) for item in value] if isinstance(value, list | tuple) else value

@@ -63,28 +63,43 @@ def scratch_folder() -> Iterator[Path]:
             SCRATCH.reset(token)
 
 
-def data_source(data: Any, folder: Path, name: str = "rows") -> Any:
-    """Return paths unchanged. Write rows to a file in `folder` and return the path of that file."""
+def data_source(data: Any, folder: Path, name: str = "rows", *, by_objective: bool = False) -> Any:
+    """Return paths unchanged. Write rows to a file in `folder` and return the path of that file.
+
+    With `by_objective`, data may be a mapping from objectives to paths or rows.
+    """
     if data is None or isinstance(data, str | os.PathLike):
         return data
     if isinstance(data, Mapping):
-        return [f"{key}={data_source(value, folder, str(key))}" for key, value in data.items()]
-    if hasattr(data, "to_dict") and hasattr(data, "columns"):  # pandas may be absent
+        _check_mapping(data, by_objective)
+        return [f"{key}={data_source(value, folder, f'{name}-{key}')}" for key, value in data.items()]
+    if hasattr(data, "to_dict") and hasattr(data, "notna"):  # pandas may be absent
         data = _frame_rows(data)
     if not isinstance(data, Iterable):
-        raise UsageError(f"data must be a path, a list of paths or rows with named columns, got {data!r}")
+        raise UsageError(f"data must be a path, a list of paths or rows with named columns, got {data!r:.60}")
     items = list(data)
     if all(isinstance(item, str | os.PathLike) for item in items):
         return [os.fspath(item) for item in items]
-    if not all(isinstance(item, Mapping) for item in items):
-        raise UsageError(
-            f"data must be a path, a list of paths or rows with named columns, got a list of {type(items[0])}"
-        )
+    if other := [type(item) for item in items if not isinstance(item, Mapping)]:
+        raise UsageError(f"data must be a path, a list of paths or rows with named columns, got a list of {other[0]}")
     return write_rows(items, folder / f"{name}.jsonl")
+
+
+def _check_mapping(data: Mapping[Any, Any], by_objective: bool) -> None:
+    """Raise `UsageError` for a mapping that is a single row, a table of columns, a `DatasetDict` or of no use here."""
+    names = ", ".join(map(str, data))
+    if hasattr(data, "column_names"):  # of `datasets`
+        raise UsageError(f"data has the splits {names}; give one of them, such as data['{next(iter(data), '')}']")
+    if not by_objective or {"prompt", *CONVERSATIONS} & data.keys():
+        raise UsageError(f"data must be rows or paths, got a mapping of {names}; give a list of rows, such as [row]")
+    if wrong := [key for key in data if not re.fullmatch(r"[\w.-]+", str(key))]:
+        raise UsageError(f"data: an objective is a name of letters, digits, '_', '.' and '-', got {wrong[0]!r}")
 
 
 def _frame_rows(frame: Any) -> list[dict[str, Any]]:
     """Return the rows of a pandas `DataFrame` as dictionaries without their missing cells."""
+    if repeated := [name for name in frame.columns if [*frame.columns].count(name) > 1]:
+        raise UsageError(f"two columns of the data are called {repeated[0]!r}; rename or remove one of them")
     rows = zip(frame.to_dict("records"), frame.notna().to_dict("records"), strict=True)
     return [{name: value for name, value in row.items() if present[name]} for row, present in rows]
 
@@ -98,7 +113,14 @@ def write_rows(rows: Iterable[Mapping[str, Any]], path: Path) -> str:
 
 
 def _json_line(row: Mapping[str, Any]) -> str:
-    line = json.dumps({**row}, ensure_ascii=False, default=_plain) + "\n"
+    try:
+        line = json.dumps({**row}, ensure_ascii=False, default=_plain) + "\n"
+    except UsageError:
+        raise
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(
+            f"a row cannot be written as JSON ({error}); convert its columns to texts and numbers"
+        ) from error
     if half := re.search("[\ud800-\udfff]", line):
         raise UsageError(f"a row has an unpaired surrogate, {half[0]!r}, which UTF-8 cannot encode; remove it")
     return line

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...rm.errors import DataError, UsageError
+from ...rm.io.checked_files import from_json_lines
 from ...rm.types import Example
 from .display import facts_table, figure_image, frame_of, heading, plain_facts, short_repr, table, text_table
 from .inputs import conversation_rows, note_loaded
@@ -64,9 +65,10 @@ class LoadedModel:
         A warning states the share of conversations that the model truncates or reads in part.
         """
         if completions is None:
-            if not all(isinstance(example, Example) for example in prompts):
+            examples = list(prompts)
+            if not all(isinstance(example, Example) for example in examples):
                 raise UsageError("rate takes prompts and completions, or a list of Example; completions are missing")
-            return self._rate(list(prompts))
+            return self._rate(examples)
         from ...rm.data.pairs import parse_examples
 
         examples = []
@@ -254,7 +256,7 @@ class Decoded(Table):
         return [row["completion"] for row in self.rows]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sampled(Table):
     """Selected completions or pairs in TRL's columns."""
 
@@ -265,7 +267,7 @@ class Sampled(Table):
         return super()._repr_html_() + facts_table(self.facts["gain"] or {})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Labelled(Table):
     """Preference pairs or scored responses in TRL's columns."""
 
@@ -333,12 +335,10 @@ class TrainedPolicy(Summary):
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return one row per step: rewards, KL, lengths and all other metrics."""
-        import pandas as pd
-
         from ..runs.tables import STEPS
 
         assert self.path is not None
-        return pd.read_json(self.path / STEPS, lines=True)
+        return frame_of(from_json_lines((self.path / STEPS).read_text(encoding="utf-8")))
 
     def _repr_html_(self) -> str:
         return super()._repr_html_() + figure_image(_reward_curve(self.to_pandas()))

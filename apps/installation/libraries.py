@@ -9,7 +9,7 @@ from ...rm.errors import UsageError
 
 EXTRAS = {
     "inspect": (
-        "accessible_pygments",
+        "a11y_pygments",
         "duckdb",
         "gradio",
         "latex2mathml",

@@ -16,6 +16,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from ...kernels.dispatch import backend
 from ...rm.backbones.chat_templates import fault_of
+from ...rm.io.cache_folder import cache_folder
 from ...rm.io.escaping import redact
 from ..runs.run_folder import installed_version, versions
 
@@ -25,7 +26,8 @@ LITTLE, NONE = 10.0, 0.5
 """Thresholds of free disk space in gigabytes: below the first a warning, below the second a failure."""
 OLDEST_PYTHON = (3, 11)
 VARIABLES = (
-    *("REWARDLAB_KERNELS", "REWARDLAB_TOKEN", "REWARDLAB_VLLM_PYTHON", "OPENAI_API_KEY", "VLLM_API_KEY", "HF_TOKEN"),
+    *("REWARDLAB_CACHE", "REWARDLAB_KERNELS", "REWARDLAB_TOKEN", "REWARDLAB_VLLM_PYTHON", "OPENAI_API_KEY"),
+    *("VLLM_API_KEY", "HF_TOKEN"),
     *("HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "CUDA_VISIBLE_DEVICES", "TRITON_INTERPRET"),
     *("OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM", "PYTORCH_CUDA_ALLOC_CONF", "RANK", "WORLD_SIZE", "LOCAL_RANK"),
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "GRADIO_ANALYTICS_ENABLED"),
@@ -55,7 +57,7 @@ def machine_facts() -> dict[str, Any]:
         "kernels": backend(),
         "extras": extras(),
         "environment": environment(os.environ),
-        "cache": str(cache_folder()),
+        "cache": str(hub_cache_folder()),
         "disk": {name: round(free_gigabytes(path), 1) for name, path in folders().items()},
     }
 
@@ -91,7 +93,7 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def cache_folder() -> Path:
+def hub_cache_folder() -> Path:
     """Return the cache folder of the Hugging Face Hub."""
     from huggingface_hub import constants
 
@@ -100,7 +102,8 @@ def cache_folder() -> Path:
 
 def folders() -> dict[str, Path]:
     """Return the folders to which rewardlab writes."""
-    return {"here": Path.cwd(), "temporary": Path(tempfile.gettempdir()), "cache": cache_folder()}
+    written = {"here": Path.cwd(), "temporary": Path(tempfile.gettempdir())}
+    return written | {"cache": hub_cache_folder(), "rewardlab cache": cache_folder()}
 
 
 def free_gigabytes(path: Path) -> float:
@@ -153,10 +156,11 @@ def checks(facts: Mapping[str, Any]) -> Iterator[Check]:
         yield _check(f"extra {name}", extra["present"], result, extra["install"], bad="warn")
     for name, path in folders().items():
         yield disk(name, free_gigabytes(path))
-    writable = os.access(_existing_folder(cache_folder()), os.W_OK)
-    remedy = "set HF_HOME to a writable folder"
-    yield _check("cache", writable, str(cache_folder()), remedy)
-    yield _check_safetensors()
+    for name, variable in (("cache", "HF_HOME"), ("rewardlab cache", "REWARDLAB_CACHE")):
+        path = folders()[name]
+        writable = os.access(_existing_folder(path), os.W_OK)
+        yield _check(name, writable, str(path), f"set {variable} to a writable folder")
+    yield _safetensors()
     yield templates()
 
 
@@ -188,7 +192,10 @@ def disk(name: str, free: float) -> Check:
     """Check the free disk space, in gigabytes, for checkpoints and models."""
     status = "fail" if free < NONE else "warn" if free < LITTLE else "ok"
     return Check(
-        f"disk {name}", status, f"{free:.1f} GB free", "free disk space, or set another folder with --output or HF_HOME"
+        f"disk {name}",
+        status,
+        f"{free:.1f} GB free",
+        "free disk space, or set another folder with --output, HF_HOME or REWARDLAB_CACHE",
     )
 
 

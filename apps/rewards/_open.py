@@ -4,8 +4,8 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from inspect import Parameter, signature
+from functools import cached_property
+from inspect import signature
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
@@ -22,7 +22,16 @@ from ...rm.errors import DataError, UsageError
 from ...rm.io.coroutines import resolve
 from ...rm.load import load_reward_model
 from ...rm.registry import load, names
-from ...rm.registry.specs import build, is_function, is_required, parse_spec, split_name, typed_arguments
+from ...rm.registry.specs import (
+    bind_arguments,
+    build,
+    is_function,
+    is_required,
+    is_reward_function,
+    parse_spec,
+    split_name,
+    takes,
+)
 from ...rm.types import Example, completion_turns, prompt_text
 
 T = TypeVar("T")
@@ -183,9 +192,8 @@ class FunctionReward:
             prompt = example.prompt
             prompts.append(prompt[0]["content"] if row.as_text and len(prompt) == 1 else [*prompt])
             completions.append(example.text if row.as_text else [*completion_turns(example.completion)])
-        return self.function(
-            **({"prompts": prompts} if self._has("prompts") else {}), completions=completions, **columns
-        )
+        more = {"prompts": prompts} if takes(self.function, "prompts") else {}
+        return self.function(**more, completions=completions, **columns)
 
     @cached_property
     def columns(self) -> list[str]:
@@ -195,11 +203,7 @@ class FunctionReward:
         """
         available = dict.fromkeys(name for row in self.table for name in row.columns)
         others = {"prompts", "completions", *parse_spec(self.text).arguments}
-        return [name for name in available if name not in others and self._has(name)]
-
-    def _has(self, name: str) -> bool:
-        parameters = signature(self.function).parameters
-        return name in parameters or any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
+        return [name for name in available if name not in others and takes(self.function, name)]
 
     def check(self) -> None:
         """Raise `UsageError` if the data lacks a column of the function, or the function fails on test completions."""
@@ -229,17 +233,15 @@ class FunctionReward:
 def function_reward(source: str, table: Sequence[PromptRow]) -> FunctionReward | None:
     """Return the reward of a plain function. None if the source is a model, a built-in reward or a factory.
 
-    A function without a parameter `completions` is a factory. Raise an error if a factory has required arguments that
+    A function that does not take `completions` is a factory. Raise an error if a factory has required arguments that
     `source` does not contain.
     """
     if not is_function(source):
         return None
     function = load("policy", parse_spec(source).name)
-    parameters = signature(function).parameters
-    arguments = typed_arguments(source, function)
-    if "completions" in parameters:
-        bound = partial(function, **arguments) if arguments else function
-        return FunctionReward(bound, source, table)
+    if is_reward_function(function):
+        return FunctionReward(bind_arguments(function, source), source, table)
+    parameters, arguments = signature(function).parameters, parse_spec(source).arguments
     if missing := [name for name, parameter in parameters.items() if is_required(parameter) and name not in arguments]:
         raise UsageError(
             f"{source}: the argument '{missing[0]}' is missing; a reward function has the signature {SIGNATURE}, and a "

@@ -21,7 +21,7 @@ from ...judges.types import Case
 from ...rm.data.conversation_split import as_completion, as_prompt, first_turn, split_conversations
 from ...rm.data.readers import Row, read_rows, source_name
 from ...rm.errors import UNREADABLE, DataError
-from ...rm.io.cache_folder import cache_folder
+from ...rm.io.cache_folder import cache_folder, create_in_cache
 from ...rm.io.checked_files import from_json
 from ...rm.types import Message, user_turn
 from .evaluation_files import write_evaluation
@@ -56,6 +56,7 @@ def import_results(path: Path, cache: Path | None = None) -> Path:
     if folder.exists():
         return folder
     results = read_results(path)
+    create_in_cache(folder.parent)
     log(f"{path}: {len(results.cases)} cases of {results.benchmark}, judged by {', '.join(results.scores)}")
     official = results.benchmark == RewardBench.name
     suite = RewardBench() if official else Pairs()

@@ -8,7 +8,7 @@ from ...rm.errors import UNREADABLE
 from ...rm.io.checked_files import from_json
 from ...rm.io.checksums import folder_hash, sha256
 from ...rm.registry import load, module_file
-from ...rm.registry.specs import is_function
+from ...rm.registry.specs import is_function, parse_spec
 from .run_folder import CONFIG
 
 NAMING = ("base", "base_model_name_or_path", "encoder", "members", "policy", "reference")
@@ -26,7 +26,7 @@ def model_hashes(sources: Iterable[str]) -> dict[str, str]:
     Files are read in full, because a retrained model may have files of the same size and time.
     """
     hashes: dict[str, str] = {}
-    ensembles = [[source] if os.path.exists(source) else source.split(",") for source in sources]
+    ensembles = [[source] if os.path.exists(source) or is_function(source) else source.split(",") for source in sources]
     waiting = [part.strip() for members in ensembles for part in members]
     while waiting:
         name = waiting.pop()
@@ -38,8 +38,9 @@ def model_hashes(sources: Iterable[str]) -> dict[str, str]:
         elif os.path.isfile(name):  # in GGUF
             hashes[name] = sha256(Path(name))
         elif is_function(name):
-            load("rm.kinds", name)  # or a `UsageError`
-            if file := module_file(name):
+            function = parse_spec(name).name
+            load("rm.kinds", function)  # or a `UsageError`
+            if file := module_file(function):
                 hashes[name] = sha256(file)
     return dict(sorted(hashes.items()))
 

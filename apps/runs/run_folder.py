@@ -38,6 +38,8 @@ PRINTS_JSON: ContextVar[bool] = ContextVar("prints_json", default=True)
 """Whether results are printed as JSON: with `--json`, and where stdout is not a terminal."""
 SHOWS_REPORTS: ContextVar[bool] = ContextVar("shows_reports", default=True)
 """Whether verbs log their final report."""
+COMMAND: ContextVar[Sequence[str] | None] = ContextVar("command", default=None)
+"""Words of the command line that runs. None in the Python API."""
 SCRATCH: ContextVar[str] = ContextVar("scratch", default="")
 """Temporary folder with the rows that were passed to the Python API, if any."""
 IMPORTED = time.time(), time.monotonic()
@@ -285,7 +287,7 @@ def write_manifest(folder: Path, *, data: Sequence[str], seed: int | None, start
     write_json(
         folder / MANIFEST,
         {
-            "command": ["rewardlab", *redact(sys.argv[1:])],
+            "command": None if (words := COMMAND.get()) is None else redact(words),
             "versions": versions(),
             "commit": _commit(),
             "python": platform.python_version(),

@@ -16,7 +16,7 @@ from ...rm.data.pairs import OnBadRow, RowReport, collect, parse_pair, refuse_ba
 from ...rm.data.readers import source_name
 from ...rm.errors import DataError, UsageError
 from ...rm.registry import load
-from ...rm.registry.specs import call, parse_spec, typed_arguments
+from ...rm.registry.specs import bind_arguments, call, parse_spec
 from ...rm.types import OVERALL, PreferencePair, prompt_text
 from ..statistics.cluster_bootstrap import Cells
 from ..types import PART, Suite
@@ -184,8 +184,8 @@ def open_suite(text: str, on_bad_row: OnBadRow, **options: Any) -> Suite:
     name = parse_spec(text).name
     function = load("benchmarks.suites", name)
     parameters = signature(function).parameters
-    if ":" in name and next(iter(parameters), "") == "row":
-        return FunctionSuite(partial(function, **typed_arguments(text, function)), text, on_bad_row)
+    if next(iter(parameters), "") == "row":
+        return FunctionSuite(bind_arguments(function, text), text, on_bad_row)
     if "on_bad_row" not in parameters:
         raise UsageError(f"{text} must take on_bad_row, as a suite does; a function of rows needs {FUNCTION_SIGNATURE}")
     return call(function, text, on_bad_row=on_bad_row, **options)

@@ -13,7 +13,7 @@ from typing import Any
 from filelock import FileLock
 
 from ..errors import DataError, UsageError
-from ..io.cache_folder import cache_folder
+from ..io.cache_folder import cache_folder, create_in_cache
 from ..io.checksums import sha256
 
 SUFFIX = ".gguf"
@@ -36,7 +36,7 @@ def convert_gguf(source: str) -> str:
     if not folder.exists():
         if find_spec("gguf") is None:
             raise UsageError(f"{source}: reading GGUF files needs the package gguf; pip install 'rewardlab[gguf]'")
-        cache.mkdir(parents=True, exist_ok=True)
+        create_in_cache(cache)
         with FileLock(folder.with_suffix(".lock")):
             if not folder.exists():
                 _convert(file, digest, folder)

@@ -9,10 +9,12 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, partial, wraps
 from importlib.machinery import SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
+from inspect import ismethod
 from itertools import count
+from operator import eq, is_
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -49,7 +51,7 @@ def names(folder: str) -> list[str]:
 
 @cache
 def plugins(folder: str) -> dict[str, EntryPoint]:
-    """Return the entry points of installed packages for a registry folder, by name, except names in the folder."""
+    """Return the entry points of installed packages for a registry folder, by name; `load` prefers the folder's own."""
     group = PLUGINS.get(folder)
     return {entry.name: entry for entry in entry_points(group=group)} if group else {}
 
@@ -88,7 +90,8 @@ def reference(function: Callable[..., Any]) -> str:
     name = f"{source}:{attribute}"
     if IMPORTABLE.fullmatch(name) and getattr(sys.modules.get(source), attribute, None) is function:
         return name
-    if references := [name for name, registered in _OBJECTS.items() if registered is function]:
+    same = eq if ismethod(function) else is_  # every access creates another object of a method
+    if references := [name for name, registered in _OBJECTS.items() if same(function, registered)]:
         return references[0]
     source, attribute = re.sub(r"[^\w.]", "_", source), re.sub(r"\W", "", attribute)
     numbered = (f"{source}.object{number}:{attribute}" for number in count(1))
@@ -125,10 +128,12 @@ def _load_reference(name: str) -> Callable[..., Any]:
         if not hasattr(module, attribute):
             advice = did_you_mean(attribute, vars(module), "name one of its functions")
             raise UsageError(f"no '{attribute}' in {source}; {advice}")
-        return getattr(module, attribute)
+        if not callable(function := getattr(module, attribute)):
+            raise UsageError(f"'{attribute}' in {source} is {function!r:.60} and not a function; name a function")
+        return function
     except UsageError:
         raise
-    except Exception as error:  # whatever the module raises when it is imported
+    except (Exception, SystemExit) as error:  # whatever the module raises when it is imported
         reason = f"{type(error).__name__}: {error}" if not isinstance(error, ImportError | AttributeError) else error
         raise UsageError(
             f"cannot load '{name}': {reason}; write it as 'file.py:function' or 'package.module:function'"
@@ -164,6 +169,20 @@ def _file_module(path: Path) -> ModuleType:
     return sys.modules[name]
 
 
+def _keeping_random_state(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that restores PyTorch's random state, which new layers change before weights are loaded."""
+
+    @wraps(function)
+    def call(*arguments: Any, **options: Any) -> Any:
+        if not (torch := sys.modules.get("torch")):
+            return function(*arguments, **options)
+        devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+        with torch.random.fork_rng([*devices]):
+            return function(*arguments, **options)
+
+    return call
+
+
 @dataclass(frozen=True)
 class Kind:
     """Entry of a package of `rm.kinds`. Its modules are imported on first use, so that `--help` is fast."""
@@ -192,8 +211,8 @@ class Kind:
 
     @property
     def load(self) -> Callable[..., Any]:
-        """The function that loads a reward model of this kind."""
-        return self._imported(self.loader)
+        """The function that loads a reward model of this kind. It leaves PyTorch's random state as it was."""
+        return _keeping_random_state(self._imported(self.loader))
 
     @property
     def training(self) -> type[Any]:

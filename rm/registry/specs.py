@@ -10,10 +10,10 @@ from inspect import Parameter, signature
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, Union, get_args, get_origin
 
-from ..errors import DataError, UsageError, did_you_mean
+from ..errors import CheckFailed, DataError, UsageError, did_you_mean
 from . import ROOT, load
 
-FORM = re.compile(r"([^\s()\[\]=,]+\.py:\w+|[\w.]+(?::\w+)?)\s*(?:\((.*)\))?")
+FORM = re.compile(r"([^\n()\[\]=,]+\.py:\w+|[\w.]+(?::\w+)?)\s*(?:\((.*)\))?")
 NAMED_SOURCE = re.compile(r"([\w.-]+)=(.+)")
 
 
@@ -107,7 +107,7 @@ def build(folder: str, text: str, **fixed: Any) -> Any:
     """Call the function that `text` names with its arguments and those in `fixed`, which `text` cannot set."""
     name = parse_spec(text).name
     factory = load(folder, name)
-    if ":" in name and (plain := plain_form(folder, factory)):
+    if plain := plain_form(folder, factory):
         return use_plain(plain, factory, text, typed_arguments(text, factory))
     return call(factory, text, more=signatures(folder) if ":" in name else "", **fixed)
 
@@ -127,10 +127,14 @@ def call(factory: Callable[..., Any], text: str, *, more: str = "", **fixed: Any
     values = {name: _value(text, name, value, free) for name, value in spec.arguments.items()}
     try:
         return factory(**values, **fixed)
-    except UsageError:
+    except (UsageError, CheckFailed):
         raise
     except ValueError as error:
         raise (DataError if isinstance(error, DataError) else UsageError)(f"{text}: {error}") from error
+    except Exception as error:
+        if ":" not in spec.name:
+            raise
+        raise UsageError(f"{text} fails ({type(error).__name__}: {error}){more}") from error  # a user's code
 
 
 def _example_spec(spec: Spec, parameters: Mapping[str, Parameter]) -> str:
@@ -224,7 +228,7 @@ def use_plain(plain: Plain, function: Callable[..., Any], text: str, arguments: 
     if missing := [name for name, parameter in free.items() if is_required(parameter) and name not in arguments]:
         raise UsageError(f"{text}: the argument '{missing[0]}' is missing; write it in parentheses: {missing[0]}=...")
     bound = update_wrapper(partial(function, **arguments), function)
-    bound.__name__ = text.partition("(")[0].rpartition(":")[2]  # an object has no name
+    bound.__name__ = bound.__qualname__ = text.partition("(")[0].rpartition(":")[2]  # an object has no name
     return plain.wrap(bound)
 
 
@@ -232,6 +236,32 @@ def is_required(parameter: Parameter) -> bool:
     """Return whether every call must pass the parameter."""
     variadic = parameter.kind in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
     return parameter.default is Parameter.empty and not variadic
+
+
+def takes(function: Callable[..., Any], name: str) -> bool:
+    """Return whether a function can be called with an argument of this name, also by `**columns`."""
+    parameters = signature(function).parameters
+    return name in parameters or any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
+
+
+def is_reward_function(function: Callable[..., Any]) -> bool:
+    """Return whether a user's function returns rewards of `completions`, rather than a model or a function.
+
+    >>> [is_reward_function(function) for function in (lambda completions: [], lambda **columns: [], lambda path: path)]
+    [True, True, False]
+    """
+    kinds = [parameter.kind for parameter in signature(function).parameters.values()]
+    return "completions" in signature(function).parameters or kinds == [Parameter.VAR_KEYWORD]
+
+
+def bind_arguments(function: Callable[..., Any], text: str) -> Callable[..., Any]:
+    """Return a user's function with the arguments of a spec; raise `UsageError` for an unknown one."""
+    arguments = typed_arguments(text, function)
+    if unknown := [name for name in arguments if not takes(function, name)]:
+        names = [*signature(function).parameters]
+        hint = did_you_mean(unknown[0], names, f"the function has {', '.join(names)}")
+        raise UsageError(f"{text}: no argument '{unknown[0]}'; {hint}")
+    return partial(function, **arguments) if arguments else function
 
 
 def signatures(folder: str) -> str:

@@ -1,5 +1,6 @@
 """What a user sees: one JSON line, one sentence on bad input, the right exit code, nothing half-written."""
 
+import io
 import json
 import re
 import warnings
@@ -80,6 +81,16 @@ def test_train_eval_score_end_to_end_and_twice_to_the_same_bytes(pairs, model, t
         assert main(["eval", "--model", model, "--data", pairs, "--output", str(run), "--bootstrap_samples", "50"]) == 0
     for name in ("report.md", "summary.json", "items.parquet", "scores.parquet", "report.png"):
         assert (runs[0] / name).read_bytes() == (runs[1] / name).read_bytes(), name
+
+
+def test_a_result_is_json_where_stdout_is_not_utf_8(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for encoding in ("latin-1", "ascii"):
+        out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+        monkeypatch.setattr("sys.stdout", out)
+        assert main(["plan", "--model", "7b", "--output", "é 日本 🌱", "--overwrite"]) == 0
+        out.flush()
+        assert json.loads(out.buffer.getvalue().decode(encoding))["output"] == "é 日本 🌱", encoding
 
 
 def test_flags_override_the_yaml_file(pairs, tmp_path, capsys):

@@ -5,7 +5,7 @@ import math
 
 import pytest
 from rewardlab.benchmarks.evaluate import evaluate
-from rewardlab.benchmarks.scorers import FunctionModel, load_stored
+from rewardlab.benchmarks.scorers import FunctionModel, load_stored, open_scorer
 from rewardlab.benchmarks.suites import judgebench, pairs, rewardbench, rm_bench
 from rewardlab.judges.types import Case
 from rewardlab.rm.errors import DataError
@@ -77,6 +77,24 @@ def test_a_coroutine_function_rates_responses():
 
     rewards = FunctionModel(words, "words").rate([Example(user_turn("a"), text) for text in ("two words", "")])
     assert rewards[0] == [2.0] and math.isnan(rewards[1, 0])
+
+
+def test_a_function_gets_each_conversation_in_the_same_form_beside_any_others():
+    def size(completions, **more):
+        return [len(text) + 100 * len(prompt) for text, prompt in zip(completions, more["prompts"], strict=True)]
+
+    system = {"role": "system", "content": "Be brief."}
+    examples = [Example(user_turn("abc"), "four"), Example((system, *user_turn("abc")), "four")]
+    model = FunctionModel(size, "size")
+    alone = [model.rate([example])[0, 0] for example in examples]
+    assert alone == [304.0, 201.0] and model.rate(examples)[:, 0].tolist() == alone  # texts, lists of messages
+
+
+def test_a_folder_whose_name_has_a_colon_is_a_model(tmp_path):
+    folder = tmp_path / "rm-10:30"
+    folder.mkdir()
+    with pytest.raises(DataError, match="neither scoring.json nor config.json in it"):
+        open_scorer(str(folder))
 
 
 def test_names_keep_their_dots(tmp_path):

@@ -3,9 +3,16 @@ import sys
 from functools import partial
 
 import pytest
+import torch
 from rewardlab.apps.cli import main
+from rewardlab.benchmarks.suites.pairs import open_suite
+from rewardlab.judges.types import Case
 from rewardlab.rm.errors import UsageError
+from rewardlab.rm.losses._pair_batch import PairBatch
+from rewardlab.rm.losses._pair_losses import named_pair_loss
 from rewardlab.rm.registry import load, names, plugins, reference
+from rewardlab.rm.registry.specs import build
+from rewardlab.rm.types import user_turn
 
 
 def make(factor):
@@ -55,14 +62,20 @@ def plugin(tmp_path, monkeypatch):
     """An installed package that adds a loss, an estimator that cannot be imported, and a name that exists."""
     (tmp_path / "plugged.py").write_text(
         "from rewardlab.rm.losses.bradley_terry import bradley_terry\n\n\n"
-        "def centred(center=0.0):\n    return bradley_terry(center)\n"
+        "def centred(center=0.0):\n    return bradley_terry(center)\n\n\n"
+        "def hinge(pairs, margin=1.0):\n    return (margin - pairs.gap).clamp(min=0)\n\n\n"
+        "def longest(prompt, responses):\n    return [len(text) for text in responses]\n\n\n"
+        "def mean_gap(rewards, rollout):\n    return rewards - rewards.nanmean()\n\n\n"
+        "def case(row):\n    return {'prompt': 'a', 'answers': [row['good'], 'bad'], 'best': 0}\n"
     )
     info = tmp_path / "plugged-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugged\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
         "[rewardlab.losses]\ncentred = plugged:centred\nbradley_terry = plugged:centred\n"
-        "[rewardlab.advantages]\nbroken = plugged:absent\n"
+        "hinge = plugged:hinge\n[rewardlab.suites]\ncase = plugged:case\n"
+        "[rewardlab.judges]\nlongest = plugged:longest\n"
+        "[rewardlab.advantages]\nbroken = plugged:absent\nmean_gap = plugged:mean_gap\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     plugins.cache_clear()
@@ -78,6 +91,36 @@ def test_an_installed_package_adds_names_and_replaces_none(plugin):
         UsageError, match="the entry point broken = plugged:absent of an installed package cannot be loaded"
     ):
         load("policy.advantages", "broken")
+
+
+def test_plain_functions_of_an_installed_package_are_used_as_those_of_a_file(plugin, tmp_path):
+    half = torch.full((2,), 0.5)
+    assert named_pair_loss("hinge(margin=2)")(PairBatch(half * 2, half, half)).tolist() == [1.5, 1.5]
+    (judgment,) = build("judges.kinds", "longest")([Case("a", user_turn("a"), ("one", "seven"), (1,))])
+    assert judgment.scores == (3.0, 5.0)
+    assert build("policy.advantages", "mean_gap")(half * 2, None).tolist() == [0.0, 0.0]
+    (tmp_path / "rows.jsonl").write_text('{"good": "fine"}\n')
+    (case,), _ = open_suite("case", "refuse").cases([str(tmp_path / "rows.jsonl")])
+    assert case.answers == ("fine", "bad")
+
+
+def test_a_name_that_is_no_function_and_a_module_that_ends_the_program_are_refused(tmp_path):
+    (tmp_path / "mine.py").write_text("LIMIT = 3\n")
+    (tmp_path / "script.py").write_text("import sys\nsys.exit(7)\n")
+    for name, message in (("mine.py:LIMIT", "'LIMIT' in .* is 3 and not a function"), ("script.py:f", "SystemExit: 7")):
+        with pytest.raises(UsageError, match=message):
+            load("policy.losses", f"{tmp_path}/{name}")
+
+
+def test_an_error_in_a_users_factory_is_a_sentence(tmp_path):
+    (tmp_path / "mine.py").write_text("def scorer(path='absent'):\n    return open(path)\n")
+    with pytest.raises(UsageError, match=r"mine.py:scorer fails \(FileNotFoundError: .*'absent'\)"):
+        build("policy.schedulers", f"{tmp_path}/mine.py:scorer")
+
+
+def test_a_method_has_one_reference():
+    scorer = Scorer()
+    assert reference(scorer.__call__) == reference(scorer.__call__) != reference(Scorer().__call__)
 
 
 def test_a_plug_ins_loss_trains_a_model(plugin, tmp_path):

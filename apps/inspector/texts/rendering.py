@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
+import a11y_pygments  # noqa: F401  (the styles below, which pygments finds by name)
 import nh3
 from latex2mathml.converter import convert
 from markdown_it import MarkdownIt

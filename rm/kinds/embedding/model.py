@@ -17,7 +17,7 @@ from ...backbones.loading import load_trunk
 from ...backbones.tokenization import pad
 from ...contract.scoring_contract import ScoringContract, load_contract
 from ...errors import DataError, UsageError
-from ...io.cache_folder import cache_folder
+from ...io.cache_folder import cache_folder, create_in_cache
 from ...types import OVERALL, Example, PreferencePair, TokenRewards, content_hash, prompt_text
 from .._pairwise_logistic import pairwise_logistic
 
@@ -40,7 +40,7 @@ class Embedder:
     def __call__(self, texts: Sequence[str], *, batch_size: int = 32) -> np.ndarray:
         """Return embeddings [N, D] in float32; only texts missing from the cache are computed."""
         keys = [self._key(text) for text in texts]
-        self.cache.parent.mkdir(parents=True, exist_ok=True)
+        create_in_cache(self.cache.parent)
         with closing(sqlite3.connect(self.cache, timeout=60)) as store:
             store.execute("create table if not exists embeddings (key text primary key, vector blob not null)")
             absent = {key: text for key, text in zip(keys, texts, strict=True) if self._read(store, key) is None}

@@ -65,7 +65,9 @@ def test_a_model_rates_strings_messages_rows_and_examples_as_the_loaded_model_do
     for prompt in ("Hi?", [{"role": "user", "content": "Hi?"}], {"prompt": "Hi?", "source": "x"}, pair):
         for completion in ("With rain.", [{"role": "assistant", "content": "With rain."}]):
             assert np.array_equal(model.rate([prompt], [completion]), expected)
-    assert np.array_equal(rl_api.load(model.path).rate([Example(user_turn("Hi?"), "With rain.")]), expected)
+    examples = [Example(user_turn("Hi?"), "With rain.")]
+    assert np.array_equal(rl_api.load(model.path).rate(examples), expected)
+    assert np.array_equal(model.rate(example for example in examples), expected), "a generator is read once"
     assert model.objectives == ("reward",) and "linear" in model._repr_html_()
     assert [row["reward"] for row in rl_api.score(model, prompts=[pair], completions=["With rain."])] == expected[0]
     with pytest.raises(rl_api.DataError, match=r"prompts\[1\] and completions\[1\]: empty completion: 'completion'"):

@@ -68,6 +68,17 @@ def by_name(facts) -> dict[str, Check]:
     return {one.name: one for one in checks(FACTS | facts)}
 
 
+def test_the_folder_of_converted_models_is_checked(monkeypatch, tmp_path):
+    monkeypatch.setenv("REWARDLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)
+    results = by_name({})
+    assert results["rewardlab cache"] == Check(
+        "rewardlab cache", "fail", str(tmp_path / "cache"), "set REWARDLAB_CACHE to a writable folder"
+    )
+    assert results["cache"].status == "ok" and "disk rewardlab cache" in results
+    assert environment({"REWARDLAB_CACHE": "/x"}) == {"REWARDLAB_CACHE": "/x"}
+
+
 def test_a_package_in_a_version_that_does_not_fit_fails_with_the_way_out(monkeypatch):
     monkeypatch.setattr("importlib.metadata.requires", lambda _: ["trl<1.17,>=1.16", "absent-package>=1"])
     monkeypatch.setattr(machine, "installed_version", lambda name: "1.20" if name == "trl" else None)

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from rewardlab.apps.cli import main
 
@@ -24,6 +25,12 @@ def no_case(row):
 
 def words(prompts, completions):
     return [None if "?" in text else float(len(text.split())) for text in completions]
+
+def near(completions, to=0, **columns):
+    return [-abs(len(text) - to) + 0 * len(columns["prompts"]) for text in completions]
+
+def all_by_name(**columns):
+    return [float(len(text)) for text, _ in zip(columns["completions"], columns["prompts"])]
 
 async def longer_by_a_client(prompt, responses):
     return longer(prompt, responses)
@@ -73,6 +80,23 @@ def test_a_function_makes_the_cases_and_another_rates_them():
     assert "Cases were made by mine.py:best_of." in summary["notes"]
     assert "The suite left out 1 of 4 rows." in summary["notes"]
     assert main(["verify", "run"]) == 0 and main(["compare", "run", "run", "--scorer", row["scorer"]]) == 0
+
+
+def test_a_function_has_arguments_in_parentheses_and_may_take_everything_by_name(capsys):
+    """Chosen responses have 15 and 4 characters, rejected ones 5 and 15; the third pair is of equal length."""
+    Path("my code").mkdir()
+    Path("my code/mine.py").write_text(OWN)
+    words = ["eval", "--data", "pairs.jsonl", "--baselines", "none", "--overwrite", "--output", "run", "--model"]
+    assert run(*words, "mine.py:near(to=15)", "mine.py:near(to=4)", "my code/mine.py:all_by_name") == 0
+    rows = json.loads(Path("run/summary.json").read_text())["rows"]
+    assert [row["scorer"] for row in rows] == ["near(to=15)", "near(to=4)", "all_by_name"]
+    outcomes = pq.read_table("run/scores.parquet").to_pylist()
+    assert [[row["scores"] for row in outcomes if row["scorer"] == name] for name in ("near(to=15)",)] == [
+        [[0.0, -10.0], [-11.0, 0.0], [-14.0, -14.0]]
+    ]
+    assert [row["overall"][0] for row in rows] == pytest.approx([1 / 3] * 3)
+    assert run(*words, "mine.py:words(prompt=1)") == 2
+    assert "no argument 'prompt'; did you mean 'prompts'?" in capsys.readouterr().err
 
 
 def test_a_judge_has_the_benchmarks_of_a_reward_model(capsys):

@@ -119,7 +119,7 @@ def test_every_module_is_of_the_extra_that_brings_it(project):
     for extra, modules in EXTRAS.items():
         names = {canonicalize_name(Requirement(text).name) for text in optional[extra]}
         for module in modules:
-            if module in by_module:
+            if module in by_module or extra != "vllm":  # which no test environment of ours has
                 assert names & {canonicalize_name(name) for name in by_module[module]}, (extra, module)
     base = modules_of({canonicalize_name(Requirement(text).name) for text in project["dependencies"]})
     assert not base & {module for modules in EXTRAS.values() for module in modules}

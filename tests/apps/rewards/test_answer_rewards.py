@@ -180,6 +180,25 @@ def test_an_argument_of_a_function_is_not_replaced_by_a_column():
     assert reward is not None and reward([Example(A, "four")], [0]) == [4.0]  # and prompts, other
 
 
+def by_name(**columns):
+    return [len(text) + len(prompt) + other for text, prompt, other in zip(*map(columns.get, SEEN), strict=True)]
+
+
+SEEN = ("completions", "prompts", "other")
+
+
+def test_a_reward_may_take_everything_by_name_and_an_unknown_argument_is_refused():
+    table = [PromptRow(user_turn("abc"), True, {"other": 10})]
+    reward = function_reward("tests.apps.rewards.test_answer_rewards:by_name", table)
+    assert reward is not None and reward([Example(user_turn("abc"), "four")], [0]) == [17]
+    with pytest.raises(UsageError, match="no argument 'long'; the function has completions, finished"):
+        function_reward("tests.apps.rewards.test_answer_rewards:no_columns(long=3)", table)
+
+
+def no_columns(completions, finished=True):
+    return [float(finished) for _ in completions]
+
+
 @pytest.mark.parametrize("value", [3, "13", [1, None], [1.5], ["a"]])
 def test_a_column_of_numbers_is_a_list_of_whole_numbers(value):
     with pytest.raises(DataError, match="'chunks' must be a list of whole numbers, got"):

@@ -2,7 +2,7 @@ import csv
 import io
 import json
 import re
-import sys
+from contextvars import ContextVar
 
 import pytest
 from rewardlab.apps.inspector.tabs.judgments.export import COLUMNS, _write_csv
@@ -120,7 +120,7 @@ def test_a_manifest_holds_no_secret_and_what_only_sounds_like_one_stays(tmp_path
         ["score", "--model", "x", "hf_s3cret0value0s3cret0value"],
         ["eval", "--data", "http://h/a?token=s3cret-value&b=1"],
     ]:
-        monkeypatch.setattr(sys, "argv", ["rewardlab", *words])
+        monkeypatch.setattr(runs, "COMMAND", ContextVar("command", default=("rewardlab", *words)))
         runs.write_manifest(tmp_path, data=[], seed=0, started=0.0)
         told = (tmp_path / "manifest.json").read_text()
         assert "s3cret" not in told and "***" in told and words[0] in told

@@ -35,11 +35,16 @@ def write_bundle(root: Root, target: Path) -> dict[str, Any]:
         for number, (entry, run, scorer) in enumerate(listed)
     ]
     _write_script(target / "data" / "lists.js", "lists", numbers)
-    css = f"{stylesheet('content.css')}{style()}<style>{(HERE / 'bundle.css').read_text()}</style>"
-    page = (HERE / "bundle.html").read_text().replace("STYLES", css).replace("TITLE", text_html(root.folder.name))
+    css = f"{stylesheet('content.css')}{style()}<style>{_asset('bundle.css')}</style>"
+    page = _asset("bundle.html").replace("STYLES", css).replace("TITLE", text_html(root.folder.name))
     (target / "index.html").write_text(page, encoding="utf-8")
-    (target / "bundle.js").write_text((HERE / "bundle.js").read_text(), encoding="utf-8")
+    (target / "bundle.js").write_text(_asset("bundle.js"), encoding="utf-8")
     return {"export": str(target), "lists": len(numbers), "cases": sum(cases for _, cases in numbers)}
+
+
+def _asset(name: str) -> str:
+    """Return the text of a file of this folder."""
+    return (HERE / name).read_text(encoding="utf-8")
 
 
 def _scorers(entry: Entry) -> Iterator[tuple[Run, str]]:
