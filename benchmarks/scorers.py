@@ -111,7 +111,7 @@ class FunctionModel:
 
 
 def short_names(scorers: Sequence[RewardScorer]) -> None:
-    """Shorten scorers' names to the last part of each path or Hub id, if unique; an ensemble has a path per member."""
+    """Shorten each path or Hub id in scorers' names (an ensemble has several) to its last part, if that is unique."""
     last = [_short_name(scorer.name) for scorer in scorers]
     for scorer, short in zip(scorers, last, strict=True):
         if last.count(short) == 1:

@@ -81,7 +81,7 @@ def score(
     """Return the rewards of conversations in `data`, or of `completions` to `prompts`."""
     with scratch_folder() as scratch:
         if data is not None and (prompts is not None or completions is not None):
-            raise UsageError("score takes data, or prompts and completions, got both; leave one out")
+            raise UsageError("score takes data, or prompts and completions, but got both; remove one of them")
         if callable(model) and path_of(model) is None:
             raise UsageError("score takes a reward model, got a function; call it, or give it to evaluate")
         if prompts is not None:
@@ -276,7 +276,7 @@ def label(
 
 
 def _data_sources(data: Rows, settings: Mapping[str, Any], scratch: Path, **options: bool) -> dict[str, Any]:
-    """Return the sources of training data and, if the settings have any, of evaluation data."""
+    """Return the paths of the training data and, if the settings name evaluation data, of the evaluation data."""
     sources = {"data": data} | {name: settings[name] for name in ("eval_data",) if name in settings}
     return {name: data_source(source, scratch, name, **options) for name, source in sources.items()}
 

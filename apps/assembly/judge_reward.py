@@ -135,7 +135,7 @@ class JudgeReward:
 
     def __call__(self, examples: Sequence[Example], rows: Sequence[int] = ()) -> list[float | None]:
         """Return a score per completion; `rows` are the prompts' data rows. Raise `DataError` if all requests fail."""
-        self._earlier = self._totals()
+        self._earlier = self._usage_totals()
         judgments = self._tournaments(examples, rows) if self.compares else self._pointwise(examples)
         self.completions += len(judgments)
         self.missing += judgments.count(None)

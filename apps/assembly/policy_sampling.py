@@ -152,7 +152,7 @@ class Sample(NamedTuple):
         return self.by_prompt(torch.tensor(counts, dtype=torch.float64))
 
     def ids(self) -> list[str]:
-        """Return the ids of the rows if they are unique, else the indices of the prompts."""
+        """Return the ids of the prompts' rows if every row has a unique id, else the indices of the prompts."""
         stated = [row_id(row.columns) for row in self.prompts]
         unique = None not in stated and len({*map(str, stated)}) == len(stated)
         return [str(id) for id in (stated if unique else range(len(stated)))]

@@ -160,7 +160,7 @@ def checks(facts: Mapping[str, Any]) -> Iterator[Check]:
         path = folders()[name]
         writable = os.access(_existing_folder(path), os.W_OK)
         yield _check(name, writable, str(path), f"set {variable} to a writable folder")
-    yield _safetensors()
+    yield _check_safetensors()
     yield templates()
 
 

@@ -208,8 +208,8 @@ def _config_value(value: Any, declared: Field, is_ours: bool) -> Any:
     return str(value) if kind is bool else value
 
 
-def _check_kind(action: argparse.Action, value: Any) -> None:
-    """Raise `UsageError` for a YAML value of a wrong type or not in the choices. Argparse checks only flags."""
+def _check_value(action: argparse.Action, value: Any) -> None:
+    """Raise `UsageError` for a YAML value of a wrong type or outside the choices. Argparse checks only flags."""
     if action.nargs is None and action.type in (int, float, str) and isinstance(value, list):
         raise UsageError(f"--{action.dest} takes one value, got the list {value}")
     if action.type is int and isinstance(value, float):

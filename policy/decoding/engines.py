@@ -227,7 +227,7 @@ class SeparateModels:
         weights = self._weights(requests)
         used = _used_guides(weights)
         prompts = [prompts_of(decoder.encoder, requests) for decoder in self.models]
-        capacity = _shortest(*map(max_completion_lengths, self.models, prompts))
+        capacity = _row_minima(*map(max_completion_lengths, self.models, prompts))
         running = [0, *(index + 1 for index in used)]
         decoders, prompts = ([values[index] for index in running] for values in (self.models, prompts))
         with ExitStack() as stack:

@@ -19,6 +19,14 @@ PYTHON_REMEDY = (
 )
 
 
+def check_characters(values: Sequence[Any]) -> None:
+    """Raise `ValueError` for a text within the values that cannot be written as UTF-8."""
+    try:
+        json.dumps(values, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"an unpaired surrogate: {error.object[error.start]!r} cannot be written as UTF-8") from error
+
+
 def as_message(raw: Any, name: str) -> Message:
     """Return a message of the column `name` with the fields that are set; raise `ValueError` if it is malformed.
 

@@ -1,6 +1,5 @@
 """Parse preference data of all common formats into pairs; refuse unusable rows with file, line and reason."""
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from ..types import (
     user_turn,
 )
 from .conversation_split import as_completion, as_prompt, as_reply, as_turns, split_conversations
-from .messages_and_tools import TrackedRow, parsed_object, with_columns
+from .messages_and_tools import TrackedRow, check_characters, parsed_object, with_columns
 from .rankings import expand_rankings
 from .readers import Row, read_rows
 
@@ -384,16 +383,8 @@ def check_filled(prompt: Messages, allow_blank: bool = False, **completions: Any
     for name, value in completions.items():
         if not isinstance(value, AnyCompletion) or not (completion_text(value).strip() or allow_blank):
             raise ValueError(f"empty completion: '{name}'")
-    _check_characters([*prompt, *map(completion_text, completions.values())])
+    check_characters([*prompt, *map(completion_text, completions.values())])
     return prompt
-
-
-def check_characters(values: Sequence[Any]) -> None:
-    """Raise `ValueError` for a text within the values that cannot be written as UTF-8."""
-    try:
-        json.dumps(values, ensure_ascii=False, default=str).encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"an unpaired surrogate: {error.object[error.start]!r} cannot be written as UTF-8") from error
 
 
 def row_prompt(values: Mapping[str, Any]) -> Messages:

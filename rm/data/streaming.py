@@ -257,7 +257,7 @@ def _open_file(path: str) -> Any:
     if suffix not in SUFFIXES or not os.path.exists(path):
         raise UsageError(f"{path}: no file that can be streamed; give one of {', '.join(SUFFIXES)}")
     if compression_of(path) == ".zst":
-        raise UsageError(f"{path}: Zstandard files cannot be streamed; unpack it with zstd -d, or leave --stream out")
+        raise UsageError(f"{path}: Zstandard files cannot be streamed; unpack it with zstd -d, or remove --stream")
     if suffix != ".parquet":
         return TextStream(path)
     from datasets import load_dataset

@@ -57,7 +57,8 @@ def run_label(config: LabelConfig) -> dict[str, Any]:
 def _recipe(config: LabelConfig) -> dict[str, Any]:
     """Return the settings and file hashes that determine the rewards and must not change when a run is resumed."""
     sources = sources_by_name(config.reward).values()
-    files = [source for source in sources if os.path.exists(source) or is_function(source)]
+    functions = [parse_spec(source).name for source in sources if is_function(source)]
+    files = [source for source in sources if os.path.exists(source) or "(" not in source] + functions
     return recipe_of(config, FREE, config.data) | {"model_sha256": model_hashes(files)}
 
 

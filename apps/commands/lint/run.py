@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from ....benchmarks.contamination import benchmark_prompts, nearest_prompts, split_name
 from ....judges.case_rows import parse_case
 from ....rm.data.lint import SIMILAR, UNUSABLE, Finding, LintResult, lint, markdown
-from ....rm.data.messages_and_tools import TrackedRow
-from ....rm.data.pairs import RowReport, check_characters, check_id, parse_pair
+from ....rm.data.messages_and_tools import TrackedRow, check_characters
+from ....rm.data.pairs import RowReport, check_id, parse_pair
 from ....rm.data.rankings import UNREAD, expand_rankings
 from ....rm.data.readers import Row, read_rows
 from ....rm.errors import UNREADABLE, CheckFailed, DataError, UsageError

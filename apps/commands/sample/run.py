@@ -105,7 +105,7 @@ def _sample(config: SampleConfig, prompts: Prompts, work: Path) -> tuple[RewardS
         _refuse_parts(prompts)
         requests = _requests(config, prompts, guided=False)
         sources = _open_rewards(config, prompts, NoPolicy(SERVED), work)
-        return sources, *sample_from_server(_server_endpoint(config), requests, work / PROGRESS)
+        return sources, *sample_from_server(_endpoint(config), requests, work / PROGRESS)
     engine, objectives = open_engine(
         config.base, config.arm, dtype=config.dtype, chat_template=config.chat_template, **trust_option(config)
     )
