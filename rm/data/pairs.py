@@ -120,7 +120,7 @@ def load_located_examples(
 def read_prompts(source: str) -> list[tuple[str, Messages]]:
     """Return (id, prompt) from rows with a `prompt`, or from a text file or stdin with one prompt per line."""
     if source != "-" and not source.endswith(".txt"):
-        rows, _ = collect(source, lambda row: (row.get("id"), check_filled(row_prompt(row))))
+        rows, _ = collect(source, lambda row: (row_id(row), check_filled(row_prompt(row))))
         return [(str(index if id is None else id), prompt) for index, (id, prompt) in enumerate(rows)]
     try:
         text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8-sig")
