@@ -229,7 +229,7 @@ class SeparateModels:
         prompts = [prompts_of(decoder.encoder, requests) for decoder in self.models]
         capacity = _row_minima(*map(max_completion_lengths, self.models, prompts))
         running = [0, *(index + 1 for index in used)]
-        decoders, prompts = ([values[index] for index in running] for values in (self.models, prompts))
+        decoders, prompts = [self.models[index] for index in running], [prompts[index] for index in running]
         with ExitStack() as stack:
             stack.enter_context(exclusively([language_model(decoder) for decoder in decoders]))
             stack.enter_context(_adapted(self.base, None, start=len(requests)))
