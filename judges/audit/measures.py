@@ -135,12 +135,19 @@ def logistic_slope(won: np.ndarray, x: np.ndarray, *, ridge: float = 1e-2, steps
         return float("nan")
     design = np.stack([np.ones_like(x), x], axis=1)
     penalty = np.diag([1e-6, ridge])
+
+    def loss(coefficients: np.ndarray) -> float:
+        odds = design @ coefficients
+        return float((np.logaddexp(0, odds) - won * odds).sum() + coefficients @ penalty @ coefficients / 2)
+
     coefficients = np.zeros(2)
     for _ in range(steps):
         chance = 1 / (1 + np.exp(-np.clip(design @ coefficients, -30, 30)))
         curvature = design.T @ (design * (chance * (1 - chance))[:, None]) + penalty
         move = np.linalg.solve(curvature, design.T @ (won - chance) - penalty @ coefficients)
-        coefficients += np.clip(move, -2, 2)
+        while np.abs(move).max() > 1e-9 and loss(coefficients + move) > loss(coefficients):
+            move = move / 2  # Newton's step may be too long where one side is nearly certain
+        coefficients += move
         if np.abs(move).max() < 1e-9:
             break
     return float(coefficients[1])

@@ -97,12 +97,13 @@ def sequence_logistic(
     offered; with s = Σ_i α_i (2 t_i - 1) and β_r = Σ_i α_i β_i:
 
         scalarised   -log σ(β_r s Δ)
-        mixed_label  -log σ(β_r sign(s) Δ), 0 if s = 0
+        mixed_label  -log σ(β_r sign(s) Δ)
         vertices     the first sum again, at one objective drawn per pair
         scores       -log σ(sign(q) β_r Δ - |q|),  q = Σ_i α_i (q_i(y0) - q_i(y1)) from stored scores
 
-    There is no reference model, so Δ is not 0 at the start. `margin` m >= 0 in nats; `label_smoothing` in [0, 0.5). A
-    tie t_i = 0.5 favours equal log-probabilities; with `ignore_ties` such an objective counts as unlabelled.
+    A term with s, or q, of 0 is left out. There is no reference model, so Δ is not 0 at the start. `margin` m >= 0 in
+    nats; `label_smoothing` in [0, 0.5). A tie t_i = 0.5 favours equal log-probabilities; with `ignore_ties` such an
+    objective counts as unlabelled.
     """
     betas = (beta,) if isinstance(beta, (int, float)) else tuple(beta)
     if form not in FORMS:

@@ -22,6 +22,7 @@ from rewardlab.judges.audit.measures import (
     verdicts,
 )
 from rewardlab.judges.types import Case, Comparison, Judgment
+from sklearn.linear_model import LogisticRegression
 
 NAN = np.nan
 
@@ -119,3 +120,12 @@ def test_the_slope_of_a_two_by_two_table_is_its_log_odds_ratio():
     assert np.isnan(logistic_slope(np.ones(5), np.arange(5.0))) and np.isnan(logistic_slope(np.arange(2.0), np.ones(2)))
     assert np.isfinite(logistic_slope(np.array([0, 0, 1, 1.0]), np.array([-1, -1, 1, 1.0]))), "separated, yet finite"
     assert doublings([Case("c", (), ("", "a b c d"))], [1]).tolist() == [2.0]
+
+
+@pytest.mark.parametrize("cut", [0.0, 2.5])
+def test_a_slope_is_the_best_fit_where_the_feature_decides_everything(cut):
+    """With 3 wins of 40, Newton's whole steps end at 3.9 instead of 10.4."""
+    x = np.linspace(-3, 3, 40)
+    won = (x > cut).astype(float)
+    fitted = LogisticRegression(C=100, tol=1e-10, max_iter=10_000).fit(x[:, None], won)  # 1/C is the ridge of 0.01
+    assert logistic_slope(won, x) == pytest.approx(fitted.coef_[0, 0], rel=1e-3)

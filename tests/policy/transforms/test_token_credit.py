@@ -60,6 +60,11 @@ def test_perplexity_and_position_by_hand():
     found = changed(entropy_performance(gamma=0.5, slope=2.0), A, rollout)
     assert found[0].tolist() == pytest.approx([1 + 0.5 * sigmoid(1), 1 + 0.5 * sigmoid(2)])
     assert found[1].tolist() == pytest.approx([-1 - 0.5 * sigmoid(2), 0]) and not found[3].any()
+    # a third completion of the first prompt, without a reward, changes nothing for the others
+    more = batch([[1, 1], [1, 0], [1, 1]], (0, 0, 0), logprobs=torch.tensor([[-1.0, -1.0], [-3.0, 0.0], [-9.0, -9.0]]))
+    more = more._replace(total=torch.tensor([1.0, 0.0, NAN]))
+    found = changed(entropy_performance(alpha=0.1), torch.tensor([1.0, -1.0, 0.0], dtype=torch.float64), more)
+    torch.testing.assert_close(found, torch.cat([expected[:2], torch.zeros(1, 2)]))
     with pytest.raises(ValueError, match="not both 0"):
         entropy_performance()
 
