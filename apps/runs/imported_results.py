@@ -19,6 +19,7 @@ from ...benchmarks.suites.rewardbench import SIZES, RewardBench
 from ...judges.case_rows import parse_case, unique_ids
 from ...judges.types import Case
 from ...rm.data.conversation_split import as_completion, as_prompt, first_turn, split_conversations
+from ...rm.data.pairs import check_characters
 from ...rm.data.readers import Row, read_rows, source_name
 from ...rm.errors import UNREADABLE, DataError
 from ...rm.io.cache_folder import cache_folder, create_in_cache
@@ -129,6 +130,7 @@ def _judged_row(row: Row, number: int) -> Judged:
         if row.error:
             raise ValueError(row.error)
         values = row.values
+        check_characters([*values.values()])
         if "answers" in values:
             case, stored = parse_case(values), values["scores"]
         else:
@@ -158,8 +160,8 @@ def _pair(values: Mapping[str, Any], number: int) -> Case:
 
 
 def _scores(stored: Any) -> tuple[float, ...] | str:
-    """Return a score per response, or the reason for abstaining if any score is None."""
-    if stored is None or (isinstance(stored, list) and None in stored):
+    """Return a score per response, or the reason for abstaining if a score is None or an empty cell of a CSV file."""
+    if stored is None or (isinstance(stored, list) and any(score in (None, "") for score in stored)):
         return "no score"
     if not isinstance(stored, list):
         raise ValueError(f"'scores' must be a list with a number per response, got {str(stored)[:60]!r}")

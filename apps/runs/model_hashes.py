@@ -1,8 +1,9 @@
 """Hashes of the files of models and functions, to detect in a resumed run that they were replaced."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from ...rm.errors import UNREADABLE
 from ...rm.io.checked_files import from_json
@@ -15,6 +16,21 @@ NAMING = ("base", "base_model_name_or_path", "encoder", "members", "policy", "re
 """Keys in the settings of a model whose values are folders or files of other models."""
 MOST_BYTES = 1 << 20
 """Maximum size of a settings file in bytes. Larger JSON files are not read as settings."""
+
+
+STARTS = ("model", "base", "reference", "soup", "teacher", "members")
+"""Settings of trainings that name the models which they start from or learn from."""
+
+
+def with_model_hashes(settings: Mapping[str, Any], rewards: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the settings of a training and the hashes of the models that they name, and of reward models.
+
+    Functions have no hash here, so that one that failed can be corrected before a training is resumed.
+    """
+    stated = (settings.get(name) for name in STARTS)
+    values = [*rewards, *(item for value in stated for item in (value if isinstance(value, list) else [value]))]
+    sources = [value for value in values if isinstance(value, str) and "(" not in value and not is_function(value)]
+    return {**settings, "model_sha256": model_hashes(sources)}
 
 
 def model_hashes(sources: Iterable[str]) -> dict[str, str]:

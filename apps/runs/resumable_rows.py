@@ -9,7 +9,7 @@ from typing import Any
 from ...policy.decoding.engines import Engine
 from ...rm.backbones.loading import fingerprint
 from ...rm.errors import UsageError
-from .run_folder import PARTIAL, only_writer, replace_text, to_json_types, write_rows
+from .run_folder import PARTIAL, explain_full_disk, only_writer, replace_text, to_json_types, write_rows
 from .signals import Terminated
 
 
@@ -18,7 +18,7 @@ class ResumableRows:
 
     def __init__(self, output: Path, *, resume: bool, overwrite: bool):
         self.output = output
-        self.partial = output.with_name(f".{output.name}{PARTIAL}")
+        self.partial = partial_file(output)
         if output.is_dir():
             raise UsageError(f"--output {output} is a folder; name a file for the completions")
         if output.exists() and not overwrite:
@@ -73,10 +73,15 @@ class ResumableRows:
         return lines
 
 
+def partial_file(output: Path) -> Path:
+    """Return the partial file of an output file."""
+    return output.with_name(f".{output.name}{PARTIAL}")
+
+
 @contextmanager
 def resumable_rows(output: Path, *, resume: bool, overwrite: bool) -> Iterator[ResumableRows]:
     """Open a file of rows as its only writer. On a signal, `Terminated` states whether the run can be resumed."""
-    with only_writer(output):
+    with only_writer(output), explain_full_disk(partial_file(output)):
         rows = ResumableRows(output, resume=resume, overwrite=overwrite)
         try:
             yield rows

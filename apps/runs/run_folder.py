@@ -110,21 +110,23 @@ def run_folder(
     `UsageError` if another process writes the folder, and `DataError` if the disk is full.
     """
     final = Path(output).resolve()  # a link stays, and is written where it leads
-    with only_writer(final), _explain_full_disk(partial_folder(final)):
+    with only_writer(final), explain_full_disk(partial_folder(final)):
         with _temporary_run_folder(final, config, overwrite=overwrite, resume=resume, keep=keep) as work:
             yield work
         replace_folder(work, final)
 
 
 @contextmanager
-def _explain_full_disk(work: Path) -> Iterator[None]:
+def explain_full_disk(work: Path) -> Iterator[None]:
+    """Raise `DataError` if the disk is full. `work` is the path that is written: a partial one can be resumed."""
     try:
         yield
     except Exception as error:
         reason = None if isinstance(error, DataError | UsageError | CheckFailed) else full_disk_reason(error)
         if reason is None:
             raise
-        again = ", and go on with --resume" if work.is_dir() else " and run it again: no partial output was left"
+        resumable = work.name.endswith(PARTIAL) and work.exists()
+        again = ", and go on with --resume" if resumable else " and run it again: no partial output was left"
         raise DataError(no_room(Path(file_of(error) or work), reason) + again) from error
 
 
@@ -228,7 +230,7 @@ def replace_file(path: Path, write) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")  # two programs may write the same file
     try:
-        with _explain_full_disk(path):
+        with explain_full_disk(path):
             write(temporary)
             temporary.replace(path)
     finally:

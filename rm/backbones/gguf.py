@@ -15,6 +15,7 @@ from filelock import FileLock
 from ..errors import DataError, UsageError
 from ..io.cache_folder import cache_folder, create_in_cache
 from ..io.checksums import sha256
+from ..io.disk_errors import full_disk_reason, no_room
 
 SUFFIX = ".gguf"
 MAGIC = b"GGUF"
@@ -66,6 +67,8 @@ def _convert(file: Path, digest: str, folder: Path) -> None:
     except DataError:
         raise
     except Exception as error:  # damaged files raise the errors of their parsers
+        if full := full_disk_reason(error):
+            raise DataError(f"{no_room(folder, full)}, or name another folder with REWARDLAB_CACHE") from error
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise DataError(
             f"{file}: cannot be read as the GGUF file of a language model ({reason}); fetch the file again, or give "

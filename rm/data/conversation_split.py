@@ -109,7 +109,10 @@ def dialogue(text: str, name: str = "text") -> list[Message]:
     [{'role': 'user', 'content': 'Hi'}, {'role': 'assistant', 'content': 'Hello!'}]
     """
     turns: list[Message] = []
-    for piece in ("\n\n" + text.lstrip()).split("\n\nHuman:")[1:]:
+    before, *pieces = ("\n\n" + text.lstrip()).split("\n\nHuman:")
+    if pieces and before.strip():
+        raise ValueError(f"'{name}' has text before its first 'Human:': {before.strip()[:60]!r}")
+    for piece in pieces:
         question, *completions = piece.split("\n\nAssistant:")
         turns.append(Message(role="user", content=question.strip()))
         turns.extend(Message(role="assistant", content=completion.strip()) for completion in completions)

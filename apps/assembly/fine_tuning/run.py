@@ -20,6 +20,7 @@ from ....rm.backbones.tokenization import check_renders
 from ....rm.training import CHECKPOINTS
 from ....rm.training.checkpointing import checkpoint_to_resume
 from ...publishing.hub_upload import open_repository
+from ...runs.model_hashes import with_model_hashes
 from ...runs.processes import Process, shared_run_folder, trained_by
 from ...runs.run_folder import (
     log,
@@ -74,7 +75,7 @@ def _fine_tune(
     repository = open_repository(arguments, leads=here.leads)
     folder_options = {"overwrite": settings.overwrite, "resume": settings.resume, "keep": f"{CHECKPOINTS}/*"}
     sources = [*settings.data, *settings.eval_data]
-    recipe = training_recipe(recipe_of(settings, FREE, sources), arguments)
+    recipe = training_recipe(with_model_hashes(recipe_of(settings, FREE, sources)), arguments) if here.leads else {}
     with shared_run_folder(output, recipe, here, **folder_options) as work:
         arguments.output_dir = str(work / CHECKPOINTS)
         trainer, account = _prepare(verb, settings, arguments)

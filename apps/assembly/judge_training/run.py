@@ -32,6 +32,7 @@ from ....rm.data.pairs import RowReport
 from ....rm.errors import CheckFailed, DataError, UsageError
 from ....rm.training import CHECKPOINTS
 from ....rm.training.checkpointing import MarkComplete, last_complete_checkpoint
+from ...runs.model_hashes import with_model_hashes
 from ...runs.run_folder import (
     MANIFEST,
     data_hash,
@@ -61,7 +62,7 @@ def train_judge(config: JudgeTrainConfig, arguments: PolicyArguments) -> dict[st
     pairs, notes = load_pairs(config)
     check_stages(config, arguments, len(pairs.cases))
     data = {source: data_hash(source) for source in config.sources}
-    recipe = training_recipe(config.identity() | {"data_sha256": data}, arguments)
+    recipe = training_recipe(with_model_hashes(config.identity() | {"data_sha256": data}), arguments)
     with run_folder(config.output, recipe, overwrite=config.overwrite, resume=config.resume, keep="*/*") as work:
         facts: dict[str, Any] = {"pairs": len(pairs.cases)}
         model, fault = config.base, None

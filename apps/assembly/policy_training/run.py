@@ -41,13 +41,14 @@ from ....rm.backbones.loading import load_tokenizer
 from ....rm.backbones.tokenization import check_renders
 from ....rm.data.preference_vectors import costs_sentence
 from ....rm.errors import CheckFailed, UsageError
-from ....rm.registry.specs import build
+from ....rm.registry.specs import build, split_name
 from ....rm.training import CHECKPOINTS
 from ....rm.training.checkpointing import checkpoint_to_resume
 from ....rm.training.distributed import broadcast_from_rank_0
 from ....rm.types import prompt_text
 from ...publishing.hub_upload import open_repository
 from ...rewards._open import RunFacts, check_functions, open_rewards, sources_by_name
+from ...runs.model_hashes import with_model_hashes
 from ...runs.processes import shared_run_folder, trained_by
 from ...runs.run_folder import (
     log,
@@ -72,7 +73,8 @@ def train_policy(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]
     """Train a policy on rewards, save its run folder, and return the summary of the run (on rank 0)."""
     output, started = config.output or arguments.output_dir, time.time()
     algorithm = checked_algorithm(config, arguments)
-    here, recipe = trained_by(config.processes, "rl", arguments), _recipe(config, arguments)
+    here = trained_by(config.processes, "rl", arguments)
+    recipe = _recipe(config, arguments) if here.leads else {}
     repository = open_repository(arguments, leads=here.leads)
     folder_options = {"overwrite": config.overwrite, "resume": config.resume, "keep": STEPS}
     with shared_run_folder(output, recipe, here, **folder_options) as work:
@@ -96,10 +98,11 @@ def train_policy(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]
 
 
 def _recipe(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
-    """Return the settings that must not change when a run is resumed, with the hashes of the data."""
+    """Return the settings that must not change when a run is resumed, with the hashes of data and models."""
     recipe = recipe_of(config, FREE, [*config.data, *config.eval_data])
     recipe |= {name: list(map(without_limit, recipe[name])) for name in ("reward", "watch")}
-    return training_recipe(recipe, arguments)
+    rewards = [split_name(reward)[1] for reward in (*config.reward, *config.watch)]
+    return training_recipe(with_model_hashes(recipe, rewards), arguments)
 
 
 def without_limit(reward: str) -> str:

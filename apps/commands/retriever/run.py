@@ -17,6 +17,7 @@ from ....rm.data.pairs import collect, parse_pair, row_prompt
 from ....rm.training import CHECKPOINTS
 from ....rm.training.checkpointing import last_complete_checkpoint
 from ....rm.types import prompt_text
+from ...runs.model_hashes import with_model_hashes
 from ...runs.run_folder import (
     data_hash,
     log,
@@ -40,7 +41,7 @@ def train_retriever(config: RetrieverConfig, arguments: RetrieverArguments) -> d
     cases = pairs_within([pair[0] for pair in questions], groups, per_text=config.partners, seed=arguments.seed)
     rows = joint_rows(questions, cases, arguments.case_weight, arguments.seed)
     data, keep = {source: data_hash(source) for source in config.data}, f"{CHECKPOINTS}/*"
-    recipe = training_recipe(config.identity() | {"data_sha256": data}, arguments)
+    recipe = training_recipe(with_model_hashes(config.identity() | {"data_sha256": data}), arguments)
     with run_folder(config.output, recipe, overwrite=config.overwrite, resume=config.resume, keep=keep) as work:
         encoder = _encoder(config, questions, arguments.seed)
         over = encoder.over_length([text for pair in questions for text in pair[:2]])

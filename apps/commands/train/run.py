@@ -12,6 +12,7 @@ from ....rm.training.fit import fit
 from ....rm.training.protocol import Training
 from ....rm.training.trainer import RewardArguments
 from ...publishing.hub_upload import open_repository
+from ...runs.model_hashes import with_model_hashes
 from ...runs.processes import shared_run_folder, trained_by
 from ...runs.run_folder import data_hash, log, log_rows, training_recipe, trust_option, write_manifest, write_rows
 from ...runs.stop_training import train_until_signal
@@ -29,7 +30,7 @@ def train(config: TrainConfig, kind_settings: Any, arguments: RewardArguments) -
     training = kind_of(config.kind).training(settings, arguments, report=log, **trust_option(config))
     training.check(config.data)
     repository = open_repository(arguments, leads=here.leads)
-    recipe = _recipe(config, settings, training)
+    recipe = _recipe(config, settings, training) if here.leads else {}
     folder_options = {"overwrite": config.overwrite, "resume": config.resume, "keep": f"{CHECKPOINTS}/*"}
     with shared_run_folder(output, recipe, here, **folder_options) as work:
         data = training.read(config.data, config.eval_data)
@@ -54,10 +55,10 @@ def train(config: TrainConfig, kind_settings: Any, arguments: RewardArguments) -
 
 
 def _recipe(config: TrainConfig, settings: Settings, training: Training[Any]) -> dict[str, Any]:
-    """Return the settings that determine the result, with hashes of the data."""
+    """Return the settings that determine the result, with hashes of data and models."""
     stated = {name: value for name, value in asdict(config).items() if name not in FREE}
     stated |= asdict(settings)  # pyright: ignore[reportArgumentType]
     sources = [*config.data, *config.eval_data]
     hashes = [data_hash(path) for path in training.files(sources)]
     stated["data_sha256"] = dict(zip(sources, hashes, strict=True))
-    return training_recipe(stated, training.arguments)
+    return training_recipe(with_model_hashes(stated), training.arguments)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,6 +40,16 @@ class Embedder:
 
     def __call__(self, texts: Sequence[str], *, batch_size: int = 32) -> np.ndarray:
         """Return embeddings [N, D] in float32; only texts missing from the cache are computed."""
+        try:
+            return np.stack([np.frombuffer(vector, np.float32) for vector in self._from_cache(texts, batch_size)])
+        except (sqlite3.Error, OSError) as error:
+            raise DataError(
+                f"{self.cache}: the cache of embeddings cannot be used ({error}); make room for it, delete it if it is "
+                "damaged, or name another folder with the environment variable REWARDLAB_CACHE"
+            ) from error
+
+    def _from_cache(self, texts: Sequence[str], batch_size: int) -> list[Any]:
+        """Return the embeddings from the cache, after those that were missing in it are added."""
         keys = [self._key(text) for text in texts]
         create_in_cache(self.cache.parent)
         with closing(sqlite3.connect(self.cache, timeout=60)) as store:
@@ -47,8 +58,7 @@ class Embedder:
             for batch in self._batches(absent, batch_size):
                 store.executemany("insert or replace into embeddings values (?, ?)", batch)
                 store.commit()
-            vectors = [self._read(store, key) for key in keys]
-        return np.stack([np.frombuffer(vector, np.float32) for vector in vectors])
+            return [self._read(store, key) for key in keys]
 
     def lengths(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text before truncation."""

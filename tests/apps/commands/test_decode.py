@@ -1,5 +1,6 @@
 """`rewardlab decode` as a user sees it."""
 
+import errno
 import io
 import json
 import shutil
@@ -7,6 +8,7 @@ import sys
 
 import pytest
 from rewardlab.apps.cli import main
+from rewardlab.apps.runs.resumable_rows import ResumableRows
 from rewardlab.rm.adapters.adapter import WEIGHTS
 from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.kinds.autoregressive.model import load_autoregressive
@@ -190,3 +192,19 @@ def test_prompts_that_are_too_long_or_missing_are_refused_before_anything_is_dec
         (tmp_path / "p.jsonl").write_text("".join(json.dumps({"prompt": prompt}) + "\n" for prompt in ("bees", text)))
         code, _, err = run(capsys, "--base", base, "--data", str(tmp_path / "p.jsonl"))
         assert code == 3 and f"p.jsonl:2: {sentence}" in err, err
+
+
+def test_on_a_full_disk_the_completions_stay_and_the_run_goes_on(base, prompts, tmp_path, capsys, monkeypatch):
+    words, append = ["--base", base, "--data", prompts, "--output", str(tmp_path / "a.jsonl")], ResumableRows.append
+
+    def full(rows: ResumableRows, *row) -> None:
+        if rows.partial.exists():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        append(rows, *row)
+
+    monkeypatch.setattr(ResumableRows, "append", full)
+    code, _, err = run(capsys, *words)
+    assert code == 3 and "a.jsonl.partial: no space left on device" in err and "go on with --resume" in err
+    monkeypatch.setattr(ResumableRows, "append", append)
+    code, (summary,), _ = run(capsys, *words, "--resume")
+    assert (code, summary["completions"], summary["decoded"]) == (0, 3, 2)

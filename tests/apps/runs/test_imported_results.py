@@ -12,6 +12,7 @@ from rewardlab.apps.inspector.site import build
 from rewardlab.apps.runs.imported_results import import_results
 from rewardlab.apps.runs.summaries import read_report
 from rewardlab.apps.runs.tables import read_items, read_judgments
+from rewardlab.rm.errors import DataError
 
 TURN = [{"role": "user", "content": "Name a bird"}]
 
@@ -61,6 +62,18 @@ def test_rows_of_judgments_keep_scorers_abstentions_and_repeated_ids(tmp_path):
     assert judgments["a"]["1#2"].scores == (1.0, 0.0) and judgments["b"]["1"].abstained == "no score"
     assert judgments["c"]["1"].abstained == "no stored score" and judgments["c"]["3"].scores == (1.0, 0.0)
     assert {row.scorer: row.unscored for row in report.rows} == {"a": 1, "b": 2, "c": 2}
+
+
+def test_an_empty_cell_of_a_csv_file_is_a_missing_score_and_half_a_character_is_refused(tmp_path):
+    (tmp_path / "a.csv").write_text(
+        "id,prompt,chosen,rejected,scores_chosen,scores_rejected\nx,q,a,b,1.5,\ny,r,a,b,2,1\n"
+    )
+    _, judgments, _ = opened(tmp_path / "a.csv", tmp_path)
+    assert [judgments["a"][name].abstained for name in "xy"] == ["no score", ""]
+    row = {"id": "\ud800", "prompt": "q", "chosen": "a", "rejected": "b", "scores_chosen": 1, "scores_rejected": 0}
+    (tmp_path / "b.jsonl").write_text(json.dumps(row))
+    with pytest.raises(DataError, match=r"b.jsonl:1: an unpaired surrogate: '\\ud800' cannot be written"):
+        opened(tmp_path / "b.jsonl", tmp_path)
 
 
 def test_rows_of_several_scorers_about_one_pair_are_one_case(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from rewardlab.apps.cli import main
 from rewardlab.apps.commands.label.run import _recipe
 from rewardlab.apps.commands.label.settings import LabelConfig
-from rewardlab.apps.runs.model_hashes import model_hashes
+from rewardlab.apps.runs.model_hashes import model_hashes, with_model_hashes
 from rewardlab.apps.runs.run_folder import data_hash
 
 REWARD = "def rm(completions):\n    return [{sign} * len(text) for text in completions]\n"
@@ -90,6 +90,17 @@ def test_members_and_functions_with_arguments_count_among_labellers():
     Path("mine.py").write_text(REWARD.format(sign=1))
     rewards = ["a,b", "short=mine.py:rm(scale=2)", "majority", "judge(model=M, base_url=http://c:1)"]
     assert set(_recipe(LabelConfig(reward=rewards))["model_sha256"]) == {"a", "b", "mine.py:rm"}
+
+
+def test_a_training_has_the_hashes_of_the_models_that_it_starts_from_and_of_its_reward_models():
+    for name in ("base", "ref", "a", "b"):
+        model(name)
+    Path("mine.py").write_text(REWARD.format(sign=1))
+    rewards = ["a,b", "mine.py:rm", "judge(model=a, base_url=http://c:1)"]
+    settings = {"model": "base", "reference": "ref", "members": ["a"], "teacher": None, "seed": 1}
+    recipe = with_model_hashes(settings, rewards)
+    assert recipe == settings | {"model_sha256": model_hashes(["base", "ref", "a", "b"])}
+    assert len(recipe["model_sha256"]) == 4
 
 
 def begun(*words: str) -> list[str]:

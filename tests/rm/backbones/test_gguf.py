@@ -1,5 +1,6 @@
 """GGUF files: converted once, with the weights of the file; what is damaged is one sentence."""
 
+import errno
 import json
 from pathlib import Path
 
@@ -100,6 +101,16 @@ def test_a_gguf_file_is_the_model_of_its_weights(file, monkeypatch):
     assert tokenizer.chat_template == load_tokenizer(str(same)).chat_template
     monkeypatch.setattr(ours, "_convert", lambda *_: pytest.fail("a second conversion"))
     assert {path.suffix for path in Path(convert_gguf(str(file))).iterdir()} >= {".safetensors", ".json"}
+
+
+def test_a_full_disk_is_no_fault_of_the_file(file, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setenv("REWARDLAB_CACHE", str(tmp_path))
+    monkeypatch.setattr(ours, "_load_dequantised", full)
+    with pytest.raises(DataError, match="no space left on device; its disk has .*; make room, or name another folder"):
+        convert_gguf(str(file))
 
 
 @pytest.mark.filterwarnings("ignore:.*dequantised to float32")

@@ -114,6 +114,10 @@ BAD = {
     "unknown role 'robot'": ROW | {"prompt": [{"role": "robot", "content": "x"}]},
     "one of chosen and rejected is text": ROW | {"chosen": [ANSWER]},
     "differ before their last turn": {"chosen": [USER, ANSWER], "rejected": [{"role": "user", "content": "?"}, ANSWER]},
+    "'rejected' has text before its first 'Human:': 'Be brief.'": {
+        "chosen": "\n\nHuman: Hi\n\nAssistant: a",
+        "rejected": "Be brief.\n\nHuman: Hi\n\nAssistant: b",
+    },
     "have no common beginning": {"chosen": "abc", "rejected": "xyz"},
     "must be one assistant turn after the prompt": {"prompt": "Hi", "chosen": [USER], "rejected": [ANSWER]},
 }

@@ -130,6 +130,16 @@ def test_the_cache_serves_the_same_numbers_and_knows_length_and_encoder(encoder,
     assert _fingerprint(other.model, other.tokenizer) != blind.fingerprint
 
 
+def test_a_cache_that_cannot_be_used_is_named_with_the_remedy(encoder, tmp_path):
+    (tmp_path / "damaged.sqlite").write_text("no database")
+    (tmp_path / "file").write_text("")
+    for cache, reason in (("damaged.sqlite", "file is not a database"), ("file/c.sqlite", ".*(exists|Not a dir)")):
+        embedder = Embedder(encoder, max_length=64, dtype="float32", cache=tmp_path / cache)
+        sentence = rf"{cache}: the cache of embeddings cannot be used \({reason}.*; make room for it, delete it"
+        with pytest.raises(DataError, match=sentence):
+            embedder(["kind stone"])
+
+
 def test_the_embedding_model_learns_and_loads_and_refuses_another_encoder(encoder, tmp_path):
     cache = tmp_path / "cache.sqlite"
     model = new_embedding(encoder, cache=cache).fit(kind_pairs(), C=1.0)

@@ -188,6 +188,11 @@ def test_a_streamed_run_that_is_cut_off_goes_on_as_if_it_had_not_been(world, tmp
     with cut_off_within(RewardTrainer, 10):
         assert stream(world, tmp_path / "cut", *kind) == 130
     _resume_with_other_processes_is_refused(world, tmp_path / "cut", kind)
+    capsys.readouterr()
+    (world / "policy" / "changed.json").write_text("{}")
+    assert stream(world, tmp_path / "cut", *kind, "--resume") == 2, "another model in the place of the first"
+    assert "cut.partial was started with model_sha256 of " in capsys.readouterr().err
+    (world / "policy" / "changed.json").unlink()
     assert stream(world, tmp_path / "cut", *kind, "--resume") == 0
     whole, cut = losses(tmp_path / "whole"), losses(tmp_path / "cut")
     assert len(whole) == 12 and whole.tolist() == cut.tolist()
