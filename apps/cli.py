@@ -4,6 +4,7 @@ import codecs
 import contextlib
 import json
 import os
+import select
 import sys
 import tempfile
 import traceback
@@ -85,10 +86,17 @@ def _main(command: list[str]) -> int:
         print(f"rewardlab {name}: interrupted", file=sys.stderr)
         return 130
     except Exception as error:
-        if isinstance(error, BrokenPipeError):
-            sys.stdout.flush()  # raises it again if the pipe is that of stdout
+        if isinstance(error, BrokenPipeError) and _is_unread(sys.stdout):
+            raise
         print(escape_terminal(f"rewardlab {name}: {_unexpected_error_message(name, error)}"), file=sys.stderr)
         return 1
+
+
+def _is_unread(stream: Any) -> bool:
+    """Return whether a stream is a pipe whose reader has ended."""
+    poll = select.poll()
+    poll.register(stream, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def _escape_unencodable() -> None:
