@@ -4,6 +4,7 @@ import codecs
 import contextlib
 import json
 import os
+import select
 import sys
 import tempfile
 import traceback
@@ -25,18 +26,30 @@ from .verbs import RESEARCH, VERBS, Verb, import_name, split_verb
 
 EXIT = {UsageError: 2, DataError: 3, CheckFailed: 5}
 MESSAGE_LENGTH = 300  # characters of the message of an unexpected error
+UNREAD = 128 + 13
+"""Exit code where the reader of stdout has ended, as in `rewardlab --help | head -1`; 13 is SIGPIPE."""
 SERVERS = ("serve", "inspect")  # they handle signals themselves
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code:
 
-    0, 1 (an unexpected error), 2 (usage), 3 (data), 5 (a check failed), 130 (Ctrl-C in a server) or 143
-    (SIGTERM, or Ctrl-C in another verb).
+    0, 1 (an unexpected error), 2 (usage), 3 (data), 5 (a check failed), 130 (Ctrl-C in a server), 141 (stdout is a pipe
+    whose reader has ended) or 143 (SIGTERM, or Ctrl-C in another verb).
     """
     command = list(sys.argv[1:] if argv is None else argv)
-    name, words = split_verb(command)
     _escape_unencodable()
+    try:
+        code = _main(command)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still in the buffer
+        return UNREAD
+
+
+def _main(command: list[str]) -> int:
+    name, words = split_verb(command)
     try:
         if name in ("", "-h", "--help", "--help-all"):
             print(OVERVIEW.format("\n".join(f"  {verb:<13}{VERBS[verb].help}" for verb in VERBS)))
@@ -73,8 +86,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"rewardlab {name}: interrupted", file=sys.stderr)
         return 130
     except Exception as error:
+        if isinstance(error, BrokenPipeError) and _is_unread(sys.stdout):
+            raise
         print(escape_terminal(f"rewardlab {name}: {_unexpected_error_message(name, error)}"), file=sys.stderr)
         return 1
+
+
+def _is_unread(stream: Any) -> bool:
+    """Return whether a stream is a pipe whose reader has ended."""
+    poll = select.poll()
+    poll.register(stream, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def _escape_unencodable() -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from ...rm.errors import CheckFailed, DataError, UsageError, did_you_mean
 from ...rm.registry import reference
+from ...rm.registry.settings import Settings
 from ...rm.types import RewardModel
 from ..installation.libraries import explained_imports, quiet_libraries
 from ..runs.run_folder import COMMAND, SHOWS_REPORTS
@@ -135,7 +136,8 @@ def add_verb_settings(verb: str) -> Callable[[F], F]:
 
 
 def _parameters(verb: str) -> Iterator[Parameter]:
-    """Yield the settings that a verb declares, as parameters. Settings inherited from a trainer are left out."""
-    for field in fields(VERBS[verb].config):
+    """Yield the settings of a verb as parameters. Those of trainers are left out."""
+    groups = [group for group in VERBS[verb].outlines if issubclass(group, Settings)]
+    for field in (field for group in groups for field in fields(group)):
         default = field.default_factory() if callable(field.default_factory) else field.default
         yield Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=field.type)

@@ -226,6 +226,9 @@ class Table:
     def __getitem__(self, index: int) -> Mapping[str, Any]:
         return self.rows[index]
 
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        return iter(self.rows)
+
     def to_pandas(self) -> "pd.DataFrame":
         """Return all rows and columns."""
         return frame_of([*self.rows])

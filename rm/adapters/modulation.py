@@ -115,5 +115,8 @@ def text_objectives(model: Any, tokenizer: Any, texts: Sequence[str], *, centred
     means = means - means.mean(dim=0) if len(means) > 1 else means
     size = means.pow(2).mean(dim=1, keepdim=True).sqrt()
     if not (size > 1e-6).all():
-        raise UsageError(f"the descriptions {list(texts)} have the same embedding; reword them")
+        raise UsageError(
+            f"the descriptions {list(texts)} have the same embedding; give others with --texts, or take --embedding "
+            "one_hot"
+        )
     return means / size

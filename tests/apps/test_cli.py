@@ -3,6 +3,8 @@
 import io
 import json
 import re
+import subprocess
+import sys
 import warnings
 from dataclasses import fields
 from pathlib import Path
@@ -91,6 +93,16 @@ def test_a_result_is_json_where_stdout_is_not_utf_8(tmp_path, monkeypatch):
         assert main(["plan", "--model", "7b", "--output", "é 日本 🌱", "--overwrite"]) == 0
         out.flush()
         assert json.loads(out.buffer.getvalue().decode(encoding))["output"] == "é 日本 🌱", encoding
+
+
+def test_a_reader_of_stdout_that_ends_is_no_error():
+    for words in (["--help"], ["plan", "--model", "7b"]):
+        command = [sys.executable, "-m", "rewardlab", *words]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stdout and process.stderr
+            process.stdout.close()
+            assert "Error" not in process.stderr.read()
+        assert process.returncode == 141, words
 
 
 def test_flags_override_the_yaml_file(pairs, tmp_path, capsys):

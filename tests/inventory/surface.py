@@ -20,6 +20,7 @@ from rewardlab.apps.cli import EXIT
 from rewardlab.apps.settings.parser import SettingsParser
 from rewardlab.apps.verbs import VERBS, Verb
 from rewardlab.rm.registry import load, names
+from rewardlab.rm.registry.settings import Settings
 
 ROOT = Path(rewardlab.__path__[0])
 LEVELS = ("kernels", "rm", "judges", "policy", "benchmarks", "apps")
@@ -202,7 +203,7 @@ def api_line(value: Any) -> str:
     own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     verb = max(
         (name for name in VERBS if takes_all(declared, VERBS[name])),
-        key=lambda name: len(fields(VERBS[name].config)),
+        key=lambda name: len(declared_settings(VERBS[name])),
         default="",
     )
     text = arguments(value, frozenset({*declared.parameters} - {*own, "settings", "options"}))
@@ -212,7 +213,12 @@ def api_line(value: Any) -> str:
 
 def takes_all(declared: inspect.Signature, verb: Verb) -> bool:
     """Return whether a function takes every setting that a verb declares itself."""
-    return {field.name for field in fields(verb.config)} <= {*declared.parameters}
+    return declared_settings(verb) <= {*declared.parameters}
+
+
+def declared_settings(verb: Verb) -> set[str]:
+    """Return the names of a verb's settings without those of trainers."""
+    return {field.name for group in verb.settings if issubclass(group, Settings) for field in fields(group)}
 
 
 def types_of(source: ModuleType) -> Iterator[tuple[str, Section]]:

@@ -16,6 +16,7 @@ from rewardlab.apps.cli import main
 from rewardlab.apps.verbs import VERBS
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.load import load_reward_model
+from rewardlab.rm.registry.settings import Settings
 from rewardlab.rm.types import Example, user_turn
 
 from tests.apps.conftest import write
@@ -55,8 +56,11 @@ def test_plan_lint_and_chats_load_neither_pytorch_nor_transformers(tmp_path, scr
 def test_a_function_has_the_settings_of_its_verb():
     for name in {name for name in rl_api.__all__ if name.islower() and not name.startswith("_")} - {"load"}:
         parameters = inspect.signature(getattr(rl_api, name)).parameters
-        own = {*VERBS[FUNCTIONS.get(name, name)].config.__dataclass_fields__} - {"arm", "run", "runs"}
+        groups = [group for group in VERBS[FUNCTIONS.get(name, name)].settings if issubclass(group, Settings)]
+        own = {field for group in groups for field in group.__dataclass_fields__} - {"arm", "run", "runs"}
         assert own <= {*parameters}, name
+    assert {"lora", "loss"} <= {*inspect.signature(rl_api.train).parameters}
+    assert {"endpoint", "local", "shots"} <= {*inspect.signature(rl_api.judge).parameters}
 
 
 def test_a_model_rates_strings_messages_rows_and_examples_as_the_loaded_model_does(model):

@@ -111,6 +111,7 @@ def test_a_manifest_names_the_command_line_that_ran_and_none_for_a_call_from_pyt
 def test_results_have_short_names_paths_and_exact_numbers(tmp_path):
     row = {"prompt": "a", "chosen": "b", "rejected": "c"}
     assert [repr(kind([row])) for kind in (Sampled, Labelled)] == ["Sampled(1 rows)", "Labelled(1 rows)"]
+    assert [*Sampled([row])] == [row] and rl_api.lint(Labelled([row])).ok
     plan = rl_api.plan("7b", output=str(tmp_path / "plan"))
     assert plan.path == tmp_path / "plan" and repr(plan) == f"MemoryPlan(path='{tmp_path / 'plan'}')"
     steps = [{"step": 1, "loss": 0.1 + 0.2, "eval_reward": None}, {"step": 2, "loss": -1 / 3, "eval_reward": 1e-7}]
