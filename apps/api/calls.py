@@ -137,7 +137,7 @@ def add_verb_settings(verb: str) -> Callable[[F], F]:
 
 def _parameters(verb: str) -> Iterator[Parameter]:
     """Yield the settings of a verb as parameters. Those of trainers are left out."""
-    groups = [group for group in VERBS[verb].outlines if issubclass(group, Settings)]
+    groups: list[Any] = [group for group in VERBS[verb].outlines if issubclass(group, Settings)]
     for field in (field for group in groups for field in fields(group)):
         default = field.default_factory() if callable(field.default_factory) else field.default
         yield Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=field.type)

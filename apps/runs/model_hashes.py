@@ -50,7 +50,7 @@ def model_hashes(sources: Iterable[str]) -> dict[str, str]:
             continue
         if os.path.isdir(name):
             hashes[name] = folder_hash(Path(name), skip=_is_not_part_of_model)
-            waiting += _named_in(Path(name))
+            waiting += _referenced_models(Path(name))
         elif os.path.isfile(name):  # in GGUF
             hashes[name] = sha256(Path(name))
         elif is_function(name):
@@ -68,7 +68,7 @@ def _is_not_part_of_model(path: Path) -> bool:
     return path.suffix == ".md"
 
 
-def _named_in(folder: Path) -> list[str]:
+def _referenced_models(folder: Path) -> list[str]:
     """Return the folders and files of other models that the settings in a model's folder name."""
     sources: list[str] = []
     for path in (*folder.glob("*.json"), *folder.glob("*/adapter_config.json")):

@@ -105,7 +105,7 @@ def _sample(config: SampleConfig, prompts: Prompts, work: Path) -> tuple[RewardS
         _refuse_parts(prompts)
         requests = _requests(config, prompts, guided=False)
         sources = _open_rewards(config, prompts, NoPolicy(SERVED), work)
-        return sources, *sample_from_server(_endpoint(config), requests, work / PROGRESS)
+        return sources, *sample_from_server(_server_endpoint(config), requests, work / PROGRESS)
     engine, objectives = open_engine(
         config.base, config.arm, dtype=config.dtype, chat_template=config.chat_template, **trust_option(config)
     )
@@ -134,7 +134,7 @@ def _refuse_parts(prompts: Prompts) -> None:
             )
 
 
-def _endpoint(config: SampleConfig) -> Endpoint:
+def _server_endpoint(config: SampleConfig) -> Endpoint:
     options = {name: value for name, value in changed_settings(config).items() if name in SERVED_SAMPLING}
     key = {} if config.key_variable is None else {"key_variable": config.key_variable}
     return Endpoint(config.model or "", config.endpoint, concurrency=config.concurrency, options=options, **key)
