@@ -128,9 +128,13 @@ const fill = (part, value, polled) => {
 };
 const pane = (name, box, server, own) => {
     const element = box.querySelector(".pane") ?? box;
-    let version = 0, stamp = "", growing = false;
+    let version = 0, loading = 0, stamp = "", growing = false;
     const load = async (query, polled = false) => {
-        const asked = ++version, request = {query: Object.fromEntries(query)};
+        loading += 1;
+        try {await answer(++version, query, polled)} finally {loading -= 1}
+    };
+    const answer = async (asked, query, polled) => {
+        const request = {query: Object.fromEntries(query)};
         element.classList.toggle("pending", !polled);
         const found = await ask(server.view({...request, seen: polled ? stamp : ""}));
         if (asked !== version) return;  // another address was asked for meanwhile
@@ -150,7 +154,7 @@ const pane = (name, box, server, own) => {
         for (const [id, value] of Object.entries(late.parts ?? {})) fill(document.getElementById(id), value);
         draw();
     };
-    panes[name] = own ?? {show: load, poll: () => growing && load(state, true)};
+    panes[name] = own ?? {show: load, poll: () => growing && !loading && load(state, true)};  // no poll overtakes an answer
     if (tabOf(state) === name) panes[name].show(state);
     if (own) return;
     element.addEventListener("change", ({target}) => {

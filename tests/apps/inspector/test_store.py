@@ -140,6 +140,25 @@ def test_a_failed_answer_is_told_where_the_reader_acts_and_the_action_is_repeate
     page.close()
 
 
+def test_a_poll_does_not_drop_an_answer_that_is_on_its_way(browser, address):
+    """The overview asks for changes every five seconds; the intervals of its leaderboard may take longer."""
+    page = browser.new_page()
+    page.set_default_timeout(600_000)
+    page.clock.install()
+    release, views = hold(page, "later"), []
+    page.on("request", lambda request: views.append(1) if '"fn_name":"view"' in (request.post_data or "") else None)
+    with page.expect_request(lambda request: '"fn_name":"later"' in (request.post_data or "")):
+        page.goto(address)
+    before = page.locator("#leaderboard").inner_html()
+    page.clock.run_for(20_000)
+    assert len(views) == 1, "nothing is asked while an answer is on its way"
+    release()
+    page.wait_for_function("before => document.getElementById('leaderboard').innerHTML !== before", arg=before)
+    with page.expect_request(lambda request: '"fn_name":"view"' in (request.post_data or "")):
+        page.clock.run_for(10_000)
+    page.close()
+
+
 @pytest.mark.slow
 def test_no_annotation_is_lost_when_the_server_is_gone_at_random_moments(browser, desk, desk_address):
     """At each of 20 verdicts the request is lost, the answer is lost, or neither; each loss is told."""
