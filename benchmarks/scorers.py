@@ -19,7 +19,7 @@ from ..rm.errors import DataError, UsageError
 from ..rm.io.coroutines import resolve
 from ..rm.load import load_reward_model
 from ..rm.registry import kind_of, load
-from ..rm.registry.specs import bind_arguments, call, is_function, is_reward_function, parse_spec, takes
+from ..rm.registry.specs import bind_arguments, call, check_ordered, is_function, is_reward_function, parse_spec, takes
 from ..rm.types import Example, TakesPreference, completion_turns
 from .suites._suite import dropped_note
 from .suites.judgebench import votes
@@ -99,7 +99,7 @@ class FunctionModel:
             completions.append(example.text if as_text else [*completion_turns(example.completion)])
         more = {"prompts": prompts} if takes(self.function, "prompts") else {}
         try:
-            values = resolve(self.function(completions=completions, **more))
+            values = check_ordered(resolve(self.function(completions=completions, **more)))
             rewards = [np.nan if value is None else float(value) for value in values]
         except Exception as error:  # user functions raise arbitrary errors
             raise UsageError(

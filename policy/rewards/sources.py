@@ -17,6 +17,7 @@ from torch import Tensor
 from ...rm.contract.readings import UNREAD, Rated, rate_with_readings, readings, unread_shares
 from ...rm.errors import CheckFailed, DataError, UsageError
 from ...rm.io.coroutines import gather_all
+from ...rm.registry.specs import check_ordered
 from ...rm.types import Example, ReportsSpread
 from ..types import (
     ComparesCompletions,
@@ -206,7 +207,7 @@ class RewardSources:
         try:
             if isinstance(returned, BaseException):
                 raise returned
-            rows = [_components_of(row, rewards.shape[1]) for row in returned]
+            rows = [_components_of(row, rewards.shape[1]) for row in check_ordered(returned)]
         except CheckFailed:  # such as a server whose contract has changed: this must end the run
             raise
         except Exception as error:  # user functions raise arbitrary errors

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import partial, update_wrapper
 from importlib import import_module
@@ -252,6 +252,13 @@ def is_reward_function(function: Callable[..., Any]) -> bool:
     """
     kinds = [parameter.kind for parameter in signature(function).parameters.values()]
     return "completions" in signature(function).parameters or kinds == [Parameter.VAR_KEYWORD]
+
+
+def check_ordered(values: Any) -> Any:
+    """Return the values that a user's function returned; raise `TypeError` for a mapping, a set or a text."""
+    if isinstance(values, Mapping | Set | str):
+        raise TypeError(f"returned a {type(values).__name__}; return a list with one value per completion")
+    return values
 
 
 def bind_arguments(function: Callable[..., Any], text: str) -> Callable[..., Any]:

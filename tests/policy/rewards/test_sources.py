@@ -147,6 +147,9 @@ FAULTS = {
         r"reward 'x' is inf for completion 0, 'because' \(and 1 more\); fix",
     ),
     "scalar": (lambda examples: 1.0, "raised TypeError"),
+    "mapping": (lambda examples: {1: "a", 2: "b", 3: "c"}, "returned a dict; return a list with one value per"),
+    "set": (lambda examples: {1.0, 2.0, 3.0}, "returned a set; return a list"),
+    "digits": (lambda examples: "123", "returned a str; return a list"),
     "wide": (
         lambda examples: np.array([[1.0, 2.0]] * 3),
         r"reward 'x' returned a row of length 2 instead of 1 for completion 0, 'because' \(and 2 more\); fix",
