@@ -133,10 +133,12 @@ def test_the_cache_serves_the_same_numbers_and_knows_length_and_encoder(encoder,
 def test_a_cache_that_cannot_be_used_is_named_with_the_remedy(encoder, tmp_path):
     (tmp_path / "damaged.sqlite").write_text("no database")
     (tmp_path / "file").write_text("")
-    for cache, reason in (("damaged.sqlite", "file is not a database"), ("file/c.sqlite", ".*(exists|Not a dir)")):
+    for cache, error, sentence in (
+        ("damaged.sqlite", DataError, r"cannot be used \(file is not a database\); make room for it, delete it"),
+        ("file/c.sqlite", UsageError, r"file cannot be written to \(.*\); set REWARDLAB_CACHE to a writable folder"),
+    ):
         embedder = Embedder(encoder, max_length=64, dtype="float32", cache=tmp_path / cache)
-        sentence = rf"{cache}: the cache of embeddings cannot be used \({reason}.*; make room for it, delete it"
-        with pytest.raises(DataError, match=sentence):
+        with pytest.raises(error, match=sentence):
             embedder(["kind stone"])
 
 
