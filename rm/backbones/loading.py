@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from logging import LogRecord
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal
 
 import torch
@@ -53,14 +54,30 @@ Architecture = Literal["qwen3", "llama"]
 CLASSIFIERS: tuple[Any, Any] = (AutoModelForSequenceClassification, AutoModelForTokenClassification)
 
 
+class _HiddenBars:
+    """Hook that hides Transformers' progress bars from the first of overlapping contexts to the end of the last."""
+
+    lock, contexts, earlier = Lock(), 0, None
+
+    @classmethod
+    def change(cls, by: int) -> None:
+        """Add 1 at the begin of a context, and -1 at its end."""
+        with cls.lock:
+            if by > 0 and not cls.contexts:
+                cls.earlier = logging.set_tqdm_hook(lambda _, args, options: logging.EmptyTqdm(*args, **options))
+            cls.contexts += by
+            if not cls.contexts:
+                logging.set_tqdm_hook(cls.earlier)
+
+
 @contextmanager
 def hidden_weight_bars() -> Iterator[None]:
     """Hide Transformers' progress bars of loading and saving weights within the context, but not those of downloads."""
-    earlier = logging.set_tqdm_hook(lambda _, args, options: logging.EmptyTqdm(*args, **options))
+    _HiddenBars.change(1)
     try:
         yield
     finally:
-        logging.set_tqdm_hook(earlier)
+        _HiddenBars.change(-1)
 
 
 def load_tokenizer(

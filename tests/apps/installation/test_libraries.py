@@ -27,6 +27,17 @@ def test_bars_of_weights_are_hidden_within_the_block_only(capsys):
         assert "Loading weights" in bar(capsys)
 
 
+def test_bars_are_hidden_until_the_last_of_overlapping_blocks_ends(capsys):
+    """Such as those of two threads."""
+    first, second = hidden_weight_bars(), hidden_weight_bars()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert bar(capsys) == ""
+    second.__exit__(None, None, None)
+    assert "Loading weights" in bar(capsys)
+
+
 def test_bars_of_downloads_stay():
     from huggingface_hub.utils import are_progress_bars_disabled
 
