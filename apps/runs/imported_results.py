@@ -19,7 +19,7 @@ from ...benchmarks.suites.rewardbench import SIZES, RewardBench
 from ...judges.case_rows import parse_case, unique_ids
 from ...judges.types import Case
 from ...rm.data.conversation_split import as_completion, as_prompt, first_turn, split_conversations
-from ...rm.data.pairs import check_characters
+from ...rm.data.messages_and_tools import check_characters
 from ...rm.data.readers import Row, read_rows, source_name
 from ...rm.errors import UNREADABLE, DataError
 from ...rm.io.cache_folder import cache_folder, create_in_cache

@@ -16,8 +16,6 @@ NAMING = ("base", "base_model_name_or_path", "encoder", "members", "policy", "re
 """Keys in the settings of a model whose values are folders or files of other models."""
 MOST_BYTES = 1 << 20
 """Maximum size of a settings file in bytes. Larger JSON files are not read as settings."""
-
-
 STARTS = ("model", "base", "reference", "soup", "teacher", "members")
 """Settings of trainings that name the models which they start from or learn from."""
 
@@ -38,8 +36,7 @@ def model_hashes(sources: Iterable[str]) -> dict[str, str]:
 
     The hash of a model covers its file, or every file in its folder and in the folders that its settings name (an
     adapter's base, an ensemble's members). The hash of a function covers its file. Models on the Hub and behind servers
-    have no hash.
-    Files are read in full, because a retrained model may have files of the same size and time.
+    have no hash. Files are read in full, because a retrained model may have files of the same size and time.
     """
     hashes: dict[str, str] = {}
     ensembles = [[source] if os.path.exists(source) or is_function(source) else source.split(",") for source in sources]
@@ -69,7 +66,7 @@ def _is_not_part_of_model(path: Path) -> bool:
 
 
 def _referenced_models(folder: Path) -> list[str]:
-    """Return the folders and files of other models that the settings in a model's folder name."""
+    """Return the folders and files of the other models to which a model's saved settings refer."""
     sources: list[str] = []
     for path in (*folder.glob("*.json"), *folder.glob("*/adapter_config.json")):
         try:

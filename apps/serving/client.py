@@ -4,7 +4,6 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
-from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
@@ -13,7 +12,7 @@ from ...rm.contract.scoring_contract import contract_of
 from ...rm.data.conversation_split import as_prompt, completion_start
 from ...rm.errors import CheckFailed, DataError, UsageError
 from ...rm.io.api_keys import authorization, clean_token
-from ...rm.io.server_rotation import LOCAL
+from ...rm.io.server_rotation import on_this_machine
 from ...rm.types import AnyCompletion, Example, completion
 from .bodies import body, check_objective, one_number, requests, rewards_of, rows
 
@@ -57,7 +56,7 @@ class ScoringClient:
         http: httpx.Client | None = None,
     ):
         self.url, self.truncate, self.patience = url.rstrip("/"), truncate, patience
-        here = urlsplit(url).hostname in LOCAL  # a proxy that the environment names cannot reach this machine
+        here = on_this_machine(url)
         self.http = http or httpx.Client(timeout=timeout, trust_env=not here)
         self.headers = {b"content-type": b"application/json"} | authorization(clean_token(token))
         try:

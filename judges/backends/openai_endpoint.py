@@ -9,13 +9,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, closing
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
-from ipaddress import ip_address
 from typing import Any
-from urllib.parse import urlsplit
 
 from ...rm.errors import UsageError
 from ...rm.io.api_keys import environment_key
-from ...rm.io.server_rotation import Rotation, addresses, check_address
+from ...rm.io.server_rotation import Rotation, addresses, check_address, on_this_machine
 from ...rm.types import content_hash
 from . import openai_protocol as protocol
 from .chat import Arrived, Ask, Reply, failed_reply, with_earlier
@@ -126,13 +124,13 @@ class Endpoint:
             from openai import AsyncOpenAI, DefaultAsyncHttpxClient
         except ImportError as error:
             raise UsageError("the openai package is not installed; pip install 'rewardlab[judges]'") from error
-        http = DefaultAsyncHttpxClient(trust_env=not _on_this_machine(url))  # a proxy cannot reach this machine
+        http = DefaultAsyncHttpxClient(trust_env=not on_this_machine(url))
         options: dict[str, Any] = {"timeout": self.timeout, "max_retries": 0, "http_client": http}
         return AsyncOpenAI(api_key=self._key(url) or "none", base_url=url, **options)
 
     def _key(self, url: str) -> str:
         key = environment_key(self.key_variable)
-        if not key and self.key_variable and not _on_this_machine(url):
+        if not key and self.key_variable and not on_this_machine(url):
             raise UsageError(
                 f"{url}: the environment variable {self.key_variable} has no API key; set it, or name "
                 "another with --key_variable ('' for a server that needs none)"
@@ -187,14 +185,6 @@ class Endpoint:
 def _estimated_tokens(ask: Ask) -> int:
     """Estimate the tokens of prompt and reply before the reply arrives."""
     return prompt_tokens(ask) + ask.max_tokens
-
-
-def _on_this_machine(address: str) -> bool:
-    host = urlsplit(address).hostname or ""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 class _Call:

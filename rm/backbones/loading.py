@@ -61,7 +61,7 @@ class _HiddenBars:
 
     @classmethod
     def change(cls, by: int) -> None:
-        """Add 1 at the begin of a context, and -1 at its end."""
+        """Add 1 at the beginning of a context, and -1 at its end."""
         with cls.lock:
             if by > 0 and not cls.contexts:
                 cls.earlier = logging.set_tqdm_hook(lambda _, args, options: logging.EmptyTqdm(*args, **options))

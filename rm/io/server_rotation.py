@@ -3,12 +3,22 @@
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from ..errors import UsageError
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 """Names of this machine."""
+
+
+def on_this_machine(url: str) -> bool:
+    """Return whether a server's address is of this machine, which a proxy that the environment names cannot reach."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 @dataclass

@@ -4,14 +4,13 @@ import json
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
 
 from ..errors import DataError, UsageError
 from ..io.api_keys import authorization, clean_token, environment_key
-from ..io.server_rotation import LOCAL
+from ..io.server_rotation import on_this_machine
 from ..types import Example, Message, ReadsTokens, tools_of
 from .known_faults import BackendScores
 from .parity import Backend
@@ -32,7 +31,7 @@ class ModelServer:
         self.http = httpx.Client(
             timeout=300.0,
             headers=authorization(clean_token(key) or environment_key(self.key_variable)),
-            trust_env=urlsplit(url).hostname not in LOCAL,
+            trust_env=not on_this_machine(url),
         )
         self.name = self.model_name()
 

@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 import httpx
 from trl import GRPOConfig
 
 from ....rm.errors import DataError, UsageError
 from ....rm.io.api_keys import authorization, environment_key
-from ....rm.io.server_rotation import LOCAL, Rotation, addresses, check_address
+from ....rm.io.server_rotation import Rotation, addresses, check_address, on_this_machine
 from .._partners import group_size
 
 KEY = "VLLM_API_KEY"  # environment variable of vLLM's own server
@@ -127,7 +126,7 @@ def request(address: str, timeout: float, body: dict[str, Any] | None = None) ->
     headers = authorization(environment_key(KEY))
     try:
         method = "GET" if body is None else "POST"
-        here = urlsplit(address).hostname in LOCAL  # a proxy that the environment names cannot reach this machine
+        here = on_this_machine(address)
         response = httpx.request(method, address, headers=headers, timeout=timeout, json=body, trust_env=not here)
         response.raise_for_status()
         return response.json()
